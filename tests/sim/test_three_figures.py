@@ -89,4 +89,4 @@ def test_an_fp8_job_shows_more_than_the_bf16_peak() -> None:
     ticks = [engine.step() for _ in range(20)]
     assert BY_NAME["tflops"].decode(engine.columns["tflops"]).min() > 1.05 * 667
     tokens_per_s = np.mean([tick.figures["tokens_per_s"][0] for tick in ticks])
-    assert tokens_per_s * 6 * 8.03e9 == pytest.approx(0.55 * 16 * PEAK["fp8"], rel=0.01)
+    assert tokens_per_s * 6 * 8.03e9 == pytest.approx(0.55 * 16 * PEAK["fp8"], rel=0.02)

@@ -13,7 +13,7 @@ from trnfleet.errors import ConfigError
 from trnfleet.sim.jobs.activity import EFA_CEILING, LINK_CEILING, QUANTITIES, TRAINING, Phase
 from trnfleet.sim.jobs.slowdown import Halt
 from trnfleet.sim.jobs.training import EXECUTIONS_PER_STEP, TrainingJobs, TrainingWork
-from trnfleet.sim.jobs.training_plan import plan
+from trnfleet.sim.jobs.training_plan import SYNC_SHARE, plan
 from trnfleet.sim.rng import Rng
 
 ONE = np.ones(1)
@@ -241,7 +241,8 @@ def test_traffic_follows_from_the_parallelism() -> None:
     step_s = 6 * 405e9 * 196_608 / (192 * 667e12 * 0.38)
     assert sum(each[:4]) == pytest.approx(step_s)
     # 16 sequences a replica are 16 microbatches.
-    assert each.bubble_s / (each.bubble_s + each.compute_s) == pytest.approx(3 / 19)
+    bubble_s = each.bubble_s - SYNC_SHARE * step_s
+    assert bubble_s / (bubble_s + each.compute_s) == pytest.approx(3 / 19)
     gradient_bytes = 2 * 405e9 / 64
     ring_s = 2 * 2 / 3 * gradient_bytes / (25e9 * EFA_CEILING) + 4 * 15e-6 * 16
     assert each.collective_s == pytest.approx(0.3 * ring_s)
@@ -276,7 +277,7 @@ def test_gradients_stay_on_neuronlink_within_an_ultraserver() -> None:
     assert each.collective_s == pytest.approx(0.3 * (columns_s + z_s), rel=0.01)
     assert collective[QUANTITIES["efa"]] == 0
     assert collective[QUANTITIES["z"]] == pytest.approx(LINK_CEILING * z_s / (columns_s + z_s), rel=0.01)
-    assert each.bubble_s == 0
+    assert each.bubble_s == pytest.approx(SYNC_SHARE * sum(each[:4]))
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_runs_begin_at_the_temperature_of_their_cycles(
     shipped: Callable[[str], FleetFile], fleet: str
 ) -> None:
     """The first 20 s of every job are within 2 degC of the minute after them, and no job sinks or rises from the start on."""
-    file = shipped(fleet)
+    file = shipped(fleet).model_copy(update={"stragglers": (), "links": ()})
     engine = Engine(file, 2, 1.0, to_ns(file.start))
     degrees = []
     for _ in range(80):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
 from support.sim import variation
 from support.sim.job_run import JobRun, figure, share
-
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.sim.engine import Engine, to_ns
 from trnfleet.sim.jobs.activity import Phase

@@ -18,7 +18,7 @@ from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS
 from trnfleet.sim.faults.incident import is_on_hardware
 from trnfleet.sim.faults.replicas import Replicas
 from trnfleet.sim.hardware.columns import LANES
-from trnfleet.sim.hardware.links import LinkPatches, Patches
+from trnfleet.sim.hardware.links import LinkPatches, Patches, balanced_pace
 from trnfleet.sim.jobs.slowdown import Halt, Slowdowns
 from trnfleet.sim.rng import Stream, share_of
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from trnfleet.domain.fleet import FleetFile
     from trnfleet.domain.layout import Layout
     from trnfleet.sim.faults.incident import Incident
-    from trnfleet.sim.jobs.window import JobTick
     from trnfleet.sim.placement import Placement
     from trnfleet.sim.rng import Rng
 
@@ -92,7 +91,7 @@ def _cap(state: InstanceEffects, instances: list[int], share: float) -> None:
 
 _ON_JOBS: Mapping[Effect, Callable[[float], JobPace]] = {
     Effect.CHIP_PACE: lambda withheld_pct: JobPace(compute=1.0 - withheld_pct / 100.0),
-    Effect.LINK_CAPACITY: lambda share: JobPace(link=share or DETOUR_PACE),
+    Effect.LINK_CAPACITY: lambda share: JobPace(link=balanced_pace(share) if share else DETOUR_PACE),
     Effect.EFA_PACE: lambda share: JobPace(efa=share),
     Effect.STORAGE_PACE: lambda share: JobPace(storage=share),
 }
@@ -237,9 +236,9 @@ class FaultEffects:
         # What rounding leaves just below a whole number is one.
         return math.floor(events + 1e-6)
 
-    def patches(self, jobs: JobTick) -> Patches:
-        """Return the lanes of NeuronLinks whose traffic differs from their cohort's in a tick."""
-        return self._links.of(jobs)
+    def patches(self) -> Patches:
+        """Return the lanes of NeuronLinks whose traffic differs from their cohort's."""
+        return self._links.patches()
 
     def _slow(self, slowdowns: Slowdowns, incident: Incident, job: int, pace: JobPace) -> None:
         """Slow or halt one of an incident's jobs: a synchronous job as a whole, of a serving job the replicas concerned."""

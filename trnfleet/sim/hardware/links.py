@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.hardware.catalogue import InstanceType
     from trnfleet.domain.layout import Layout
-    from trnfleet.sim.jobs.window import JobTick
     from trnfleet.sim.placement import Placement
 
 
@@ -89,17 +88,21 @@ class SlowLink:
         """Chip rows of its ends."""
         return tuple(lane // LANES for lane in self.lanes)
 
-    def carried(self, tick: JobTick) -> float:
-        """Return the share of its part of a tick's traffic that it can carry."""
+    @property
+    def carried(self) -> float:
+        """Share of its part of the traffic that it carries; the rest goes the other way round its ring."""
         if self.capacity == 0 or self.is_unused:
             return 0.0
-        if self.job == IDLE:
-            return 1.0
-        demand, time = tick.link_work(self.job, self.axis)
-        total = float(demand.sum())
-        if total <= 0:
-            return 1.0
-        return float(np.minimum(demand, LINK_CEILING * self.capacity * time).sum()) / total
+        return 1.0 if self.job == IDLE else self.capacity / balanced_pace(self.capacity)
+
+
+def balanced_pace(capacity: float) -> float:
+    """Return the pace of collectives over a ring one of whose links has a share of its bandwidth left.
+
+    Derived: of the traffic of the slow link a part f goes directly and the rest the other way round, so that both take equally
+    long: f / capacity = 2 - f.
+    """
+    return (1.0 + capacity) / 2.0
 
 
 class Patches(NamedTuple):
@@ -132,12 +135,12 @@ class LinkPatches:
         ).reshape(-1, 3)
         self._peak = np.array([_peak(layout, link) for link in links])
 
-    def of(self, tick: JobTick) -> Patches:
-        """Return the lanes whose traffic differs from their cohort's in a tick."""
+    def patches(self) -> Patches:
+        """Return the lanes whose traffic differs from their cohort's."""
         factor = np.ones(len(self._lanes))
         limit = np.full(len(self._lanes), np.inf)
         if len(self._contributions):
-            carried = np.array([link.carried(tick) for link in self._links])
+            carried = np.array([link.carried for link in self._links])
             place, link, is_own = self._contributions.T
             share = carried[link]
             np.multiply.at(factor, place, np.where(is_own == 1, share, 2.0 - share))

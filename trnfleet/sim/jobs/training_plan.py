@@ -35,6 +35,9 @@ ALL_REDUCES_PER_LAYER = 4
 """All-reduces of activations in a layer, forward and backward: published (Megatron-LM, arXiv 1909.08053)."""
 HOP_S = 1.5e-6
 """One hop of a ring over NeuronLink: published, 1 to 2 us (Neuron SDK, collectives)."""
+SYNC_SHARE = 0.03
+"""Share of a step in which chips wait for the slowest one before gradients go round, on top of the bubbles of a pipeline: assumed;
+published are 9 % of the time of 64,000 GPUs for all that varies (PRISM, arXiv 2510.15596)."""
 BUCKETS = 16
 """Pieces in which gradients go round, so that collectives begin before the backward pass ends: assumed."""
 OPTIMIZER_BYTES = 26.0
@@ -150,12 +153,13 @@ class _ModelSharding:
             row[_TRAFFIC] *= exposed_s / (job.collective_share * step_s)
             exposed_s = job.collective_share * step_s
         busy_s = step_s - exposed_s - optimizer_s
-        if busy_s <= 0:
+        if busy_s <= SYNC_SHARE * step_s:
             raise ConfigError(
                 f"jobs.{job.name}.mfu = {self.flops.mfu:g}: a step of {step_s:.3g} s is shorter than its collectives and "
                 f"optimizer, {exposed_s + optimizer_s:.3g} s"
             )
-        compute_s = busy_s * (1.0 - self.spread.bubble)
+        passes_s = busy_s - SYNC_SHARE * step_s
+        compute_s = passes_s * (1.0 - self.spread.bubble)
         hidden = activity[Phase.COLLECTIVE, _TRAFFIC] * (job.overlap / (1.0 - job.overlap))
         hidden = hidden * (exposed_s / compute_s)
         link_wait = self._pass_traffic(activity, compute_s, hidden)
@@ -166,7 +170,7 @@ class _ModelSharding:
         row[QUANTITIES["hbm_read"]] = checkpoint.size_bytes / site.chips / checkpoint.time_s / hbm
         return StepPlan(
             compute_s,
-            busy_s * self.spread.bubble,
+            busy_s - compute_s,
             exposed_s,
             optimizer_s,
             activity,

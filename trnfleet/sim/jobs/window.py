@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from trnfleet.sim.jobs.activity import QUANTITIES
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -67,10 +65,6 @@ class JobTick:
     """Index into `jobs.JOB_STATES` at the end of the window, shape (jobs,)."""
     changes: tuple[JobChange, ...] = ()
     """Changes of jobs in the window."""
-
-    def link_work(self, job: int, axis: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return, by phase, a job's demand on the links of an axis (peak seconds a second) and the time it takes."""
-        return self.work[job] * self.activity[self.kind[job], :, QUANTITIES[axis]], self.time[job]
 
     @staticmethod
     def join(parts: Sequence[tuple[JobTick, float]]) -> JobTick:

@@ -31,7 +31,7 @@ def bits(*names: str) -> int:
     [
         ("straggler", CHIP, "compute", 0.7),
         ("chip_throttle", CHIP, "compute", 0.6),
-        ("link_degraded", f"{CHIP}:east", "link", 0.25),
+        ("link_degraded", f"{CHIP}:east", "link", 0.625),
         ("efa_affinity_lost", INSTANCE, "efa", 0.086),
         ("nic_down", INSTANCE, "efa", 15 / 16),
         ("storage_slow", "c", "storage", 0.08),

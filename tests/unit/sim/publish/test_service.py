@@ -95,7 +95,7 @@ async def test_jobs_say_where_they_run_and_how_they_fare(stage: SimulationRun) -
         decode_message(envelope.payload, JobMessage) for _, envelope in stage.publisher.of(TopicClass.JOB)
     )
     assert (train.job, train.kind, train.state, train.on) == ("train", "training", "running", ("c/us-0001",))
-    assert train.steps_per_s == pytest.approx(1 / 8)
+    assert train.steps_per_s == pytest.approx(1 / 8, rel=0.03)
     assert train.mfu == pytest.approx(0.40)
     assert (train.model, train.dtype, serve.flops_per_token) == (None, "bf16", None)
     assert train.flops_per_token is not None
