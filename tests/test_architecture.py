@@ -29,7 +29,6 @@ WIDE_FOLDERS = {"trnfleet/cli/commands": "a module a command"}
 MOST_LINES = 450
 LONG_FILES = {
     "trnfleet/domain/faults.py": "data: every fault with its signature, recovery and rate",
-    "trnfleet/domain/hardware/catalogue.py": "data: every figure with its source and evidence",
     "trnfleet/monitor/alerting/rule_tests.py": "one interpreter of rule tests, series to verdict",
     "trnfleet/monitor/replay/playback.py": "the protocol and the one state machine that implements it",
     "trnfleet/tui/app.py": "screens, keys and the tick, which have to agree",

@@ -21,6 +21,7 @@ from trnfleet.domain.hardware.catalogue import (
     find_ultraserver_type,
     lane_names,
 )
+from trnfleet.domain.hardware.comparators import ACCELERATED_TYPES
 from trnfleet.domain.jobs import FineTuning, Inference, Job, Peak, Reserved, Traced, Training
 from trnfleet.domain.layout import Layout, Node
 from trnfleet.domain.power import PUE
@@ -29,12 +30,14 @@ from trnfleet.domain.schema import Model, Positive, Segment, Share
 from trnfleet.errors import nearest
 
 if TYPE_CHECKING:
-    from trnfleet.domain.hardware.catalogue import UltraServerType
+    from collections.abc import Iterable, Iterator
+
+    from trnfleet.domain.hardware.catalogue import InstanceType, UltraServerType
 
 __all__ = (
     "Cluster", "FineTuning", "FleetFile", "Inference", "Instances", "Job", "Link", "Model", "Peak",
     "Positive", "Publishing", "Rates", "Reserved", "Segment", "Share", "Straggler", "Traced", "Training", "UltraServers",
-    "chip_at", "expand", "find_lane", "instances_of",
+    "chip_at", "expand", "find_lane", "instances_of", "lnc_by_instance",
 )  # fmt: skip  # the models of jobs and the fields' types are part of what a fleet file says
 
 MAX_INSTANCES = 250_000
@@ -63,13 +66,14 @@ class UltraServers(Model):
     first: Annotated[int, Field(ge=0, le=999_999_999)] = 1
     digits: Annotated[int, Field(ge=1, le=9)] = 4
     """Digits of the number in the name: 4 gives `us-0001` with instances `trn2u-0001-0` to `-3`."""
+    lnc: int | None = None
+    """Physical NeuronCores that the runtime makes one logical core of: 1 or 2; by default the chip's own."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.type not in ULTRASERVER_TYPES:
-            raise ValueError(
-                f"unknown UltraServer type {self.type!r}: {nearest(self.type, ULTRASERVER_TYPES)}"
-            )
+            raise ValueError(_unknown("UltraServer", self.type, ULTRASERVER_TYPES))
+        _check_lnc(self.lnc, ULTRASERVER_TYPES[self.type].instance)
         _check_digits(self.first, self.count, self.digits)
         return self
 
@@ -81,11 +85,14 @@ class Instances(Model):
     count: Annotated[int, Field(ge=1)]
     first: Annotated[int, Field(ge=0, le=999_999_999)] = 1
     digits: Annotated[int, Field(ge=1, le=9)] = 4
+    lnc: int | None = None
+    """As of UltraServers."""
 
     @model_validator(mode="after")
     def _known(self) -> Self:
         if self.type not in INSTANCE_TYPES:
-            raise ValueError(f"unknown instance type {self.type!r}: {nearest(self.type, INSTANCE_TYPES)}")
+            raise ValueError(_unknown("instance", self.type, INSTANCE_TYPES))
+        _check_lnc(self.lnc, INSTANCE_TYPES[self.type])
         _check_digits(self.first, self.count, self.digits)
         return self
 
@@ -219,27 +226,41 @@ def expand(fleet: FleetFile) -> list[tuple[str, str]]:
     Raises:
         ValueError: two runs give the same instance.
     """
-    pairs: list[tuple[str, str]] = []
-    for cluster in fleet.clusters:
-        for run in cluster.ultraservers:
-            kind = find_ultraserver_type(run.type)
-            for number in range(run.first, run.first + run.count):
-                label = f"{number:0{run.digits}d}"
-                pairs.extend(
-                    (
-                        f"{cluster.name}/us-{label}/{kind.instance.family}-{label}-{place:0{_digits(kind)}d}",
-                        kind.instance.name,
-                    )
-                    for place in range(kind.instances)
-                )
-        for alone in cluster.instances:
-            family = alone.type.partition(".")[0]
-            pairs.extend(
-                (f"{cluster.name}/{address.STANDALONE}/{family}-{number:0{alone.digits}d}", alone.type)
-                for number in range(alone.first, alone.first + alone.count)
-            )
+    pairs = [member for name, run in _runs(fleet) for member in _members(name, run)]
     _unique("instance", [path for path, _ in pairs])
     return pairs
+
+
+def lnc_by_instance(fleet: FleetFile) -> dict[str, int]:
+    """Return the logical NeuronCore configuration of the instances for which a fleet file says one, by path."""
+    return {
+        path: run.lnc for name, run in _runs(fleet) if run.lnc is not None for path, _ in _members(name, run)
+    }
+
+
+def _runs(fleet: FleetFile) -> Iterator[tuple[str, UltraServers | Instances]]:
+    """Yield each run with its cluster's name."""
+    for cluster in fleet.clusters:
+        yield from ((cluster.name, run) for run in cluster.ultraservers)
+        yield from ((cluster.name, run) for run in cluster.instances)
+
+
+def _members(cluster: str, run: UltraServers | Instances) -> Iterator[tuple[str, str]]:
+    """Yield path and type of each instance of a run."""
+    if isinstance(run, Instances):
+        family = run.type.partition(".")[0]
+        for number in range(run.first, run.first + run.count):
+            yield f"{cluster}/{address.STANDALONE}/{family}-{number:0{run.digits}d}", run.type
+        return
+    kind = find_ultraserver_type(run.type)
+    digits = _digits(kind)
+    for number in range(run.first, run.first + run.count):
+        label = f"{number:0{run.digits}d}"
+        for place in range(kind.instances):
+            yield (
+                f"{cluster}/us-{label}/{kind.instance.family}-{label}-{place:0{digits}d}",
+                kind.instance.name,
+            )
 
 
 def instances_of(layout: Layout, targets: tuple[str, ...], owner: str) -> list[range]:
@@ -291,6 +312,25 @@ def find_lane(layout: Layout, chip: int, name: str) -> int:
             f"{layout.path(Node(Level.CHIP, chip))}: a {layout.type_of(instance).name} has no {name} link"
         )
     return lane
+
+
+def _unknown(what: str, name: str, choices: Iterable[str]) -> str:
+    """Return the error for a type that cannot be in a fleet."""
+    if name in ACCELERATED_TYPES:
+        return (
+            f"{name} is in the catalogue for comparison only (trnfleet fleet compare): a fleet has Trainium and Inferentia, "
+            f"{', '.join(sorted(choices))}"
+        )
+    return f"unknown {what} type {name!r}: {nearest(name, choices)}"
+
+
+def _check_lnc(lnc: int | None, kind: InstanceType) -> None:
+    choices = kind.chip.lnc_choices
+    if lnc is not None and lnc not in choices:
+        allowed = " or ".join(map(str, choices))
+        raise ValueError(
+            f"lnc = {lnc}: a {kind.chip.title} of {kind.name} has {kind.chip.neuroncores} NeuronCores; choose {allowed}"
+        )
 
 
 def _digits(kind: UltraServerType) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trnfleet.clock import NS_PER_S
-from trnfleet.domain.fleet import Inference, expand
+from trnfleet.domain.fleet import Inference, expand, lnc_by_instance
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import BY_NAME, METRICS, Scope
 from trnfleet.errors import ConfigError
@@ -117,6 +117,8 @@ class Engine:
         self.start_ns = start_ns
         try:
             self.layout = Layout.of(expand(fleet))
+            self.lnc = lnc_by_instance(fleet)
+            """LNC of the instances for which the fleet's file says one, by path."""
         except ValueError as error:
             raise ConfigError(f"fleet {fleet.name!r}: clusters: {error}") from error
         check_hardware(self.layout, fleet)

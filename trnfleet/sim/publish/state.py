@@ -158,7 +158,9 @@ def descriptor(
                 path=layout.instances[number],
                 type=layout.type_of(number).name,
                 ec2_id=ec2_id(engine.rng.token, layout.instances[number], int(generation[number])),
-                lnc=layout.type_of(number).chip.logical_neuroncore_config,
+                lnc=engine.lnc.get(
+                    layout.instances[number], layout.type_of(number).chip.logical_neuroncore_config
+                ),
             )
             for number in members
         ),

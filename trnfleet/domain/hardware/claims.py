@@ -1,0 +1,173 @@
+"""What is claimed of one generation over another, beside what the catalogue says: computed, never written down."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.domain.hardware.catalogue import totals
+from trnfleet.domain.hardware.comparators import ACCELERATED_TYPES
+from trnfleet.domain.hardware.instances import ULTRASERVER_TYPES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trnfleet.domain.hardware.catalogue import Totals
+
+TOLERANCE = 0.10
+"""Part of a claim by which the catalogue may differ from it and agree: claims are rounded to one digit."""
+
+_BLOG = "AWS blog at the launch of Trn2, 2024-12"
+_REINVENT_2023 = "AWS at the announcement of Trainium2, 2023-11"
+_REINVENT_2024 = "AWS at the announcement of Trainium3, 2024-12"
+_TRN3 = "AWS at the launch of Trn3 UltraServers, 2025-12"
+_WATTS = "both wattages are assumed"
+
+
+class PublishedClaim(NamedTuple):
+    """A claim about two kinds of hardware, or about one."""
+
+    subject: str
+    claim: str
+    about: frozenset[str]
+    """Titles of the chips that it compares: it is shown where all of them are."""
+    low: float
+    high: float
+    unit: str
+    """`x` for a ratio, else the unit."""
+    basis: str
+    """What the catalogue computes for it."""
+    source: str
+    computed: Callable[[], float]
+    note: str = ""
+
+    @property
+    def value(self) -> float:
+        """What the catalogue says."""
+        return self.computed()
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the catalogue is within `TOLERANCE` of the claim."""
+        return self.low * (1 - TOLERANCE) <= self.value <= self.high * (1 + TOLERANCE)
+
+    @property
+    def verdict(self) -> str:
+        """`agrees`, or how the catalogue differs."""
+        if self.agrees:
+            return "agrees"
+        return "disagrees: lower" if self.value < self.low else "disagrees: higher"
+
+
+def _trn1() -> Totals:
+    return totals({"trn1.32xlarge": 1})
+
+
+def _trn2() -> Totals:
+    return totals({"trn2.48xlarge": 1})
+
+
+def _ultraserver(name: str) -> Totals:
+    kind = ULTRASERVER_TYPES[name]
+    return totals({kind.instance.name: kind.instances}, {name: 1})
+
+
+def _ratio(of: Callable[[], Totals], over: Callable[[], Totals], figure: str, per: str = "") -> float:
+    def figure_of(sums: Totals) -> float:
+        value = float(getattr(sums, figure))
+        return value / float(getattr(sums, per)) if per else value
+
+    return figure_of(of()) / figure_of(over())
+
+
+def _per_dollar(figure: str, other: str) -> float:
+    trn2, gpu = _trn2(), ACCELERATED_TYPES[other]
+    own = float(getattr(trn2, figure)) / trn2.price_usd_per_h
+    return own / (gpu.gpus * float(getattr(gpu.gpu, figure).value) / gpu.price_usd_per_h.value)
+
+
+_TRN2_TRN1 = frozenset({"Trainium2", "Trainium1"})
+_TRN3_TRN2 = frozenset({"Trainium3", "Trainium2"})
+
+
+def _trn2_over_trn1(figure: str, per: str = "") -> Callable[[], float]:
+    return lambda: _ratio(_trn2, _trn1, figure, per)
+
+
+def _trn3_over_trn2(generation: str, figure: str, per: str = "") -> Callable[[], float]:
+    return lambda: _ratio(lambda: _ultraserver(generation), lambda: _ultraserver("u-trn2x64"), figure, per)
+
+
+def _over_p5(figure: str, other: str) -> Callable[[], float]:
+    return lambda: _per_dollar(figure, other)
+
+
+_P5 = tuple(
+    PublishedClaim(
+        f"trn2.48xlarge over {name}",
+        "30 to 40 % better price-performance",
+        frozenset({"Trainium2", ACCELERATED_TYPES[name].gpu.title}),
+        1.3,
+        1.4,
+        "x",
+        f"dense {what} for a dollar",
+        _BLOG,
+        _over_p5(figure, name),
+        "peaks at list prices of different days, not a workload"
+        + ("; price assumed" if name == "p5en.48xlarge" else ""),
+    )
+    for name in ("p5e.48xlarge", "p5en.48xlarge")
+    for what, figure in (("BF16", "bf16_dense_flops"), ("FP8", "fp8_dense_flops"))
+)
+
+PUBLISHED_CLAIMS: tuple[PublishedClaim, ...] = (
+    PublishedClaim(
+        "trn2.48xlarge over trn1.32xlarge", "4 x the speed", _TRN2_TRN1, 4, 4, "x", "dense BF16",
+        _BLOG, _trn2_over_trn1("bf16_dense_flops"),
+    ),
+    PublishedClaim(
+        "trn2.48xlarge over trn1.32xlarge", "4 x the speed", _TRN2_TRN1, 4, 4, "x", "dense FP8",
+        _BLOG, _trn2_over_trn1("fp8_dense_flops"),
+    ),
+    PublishedClaim(
+        "trn2.48xlarge over trn1.32xlarge", "4 x the HBM bandwidth", _TRN2_TRN1, 4, 4, "x", "HBM bandwidth",
+        _BLOG, _trn2_over_trn1("hbm_bytes_per_s"),
+    ),
+    PublishedClaim(
+        "trn2.48xlarge over trn1.32xlarge", "3 x the memory", _TRN2_TRN1, 3, 3, "x", "HBM",
+        _BLOG, _trn2_over_trn1("hbm_bytes"),
+    ),
+    PublishedClaim(
+        "Trainium2 over Trainium1", "2 x the performance per watt", _TRN2_TRN1, 2, 2, "x", "dense BF16 for a watt of the chips",
+        _REINVENT_2023, _trn2_over_trn1("bf16_dense_flops", "chip_power_max_w"), _WATTS,
+    ),
+    PublishedClaim(
+        "Trainium2 over Trainium1", "2 x the performance per watt", _TRN2_TRN1, 2, 2, "x", "dense FP8 for a watt of the chips",
+        _REINVENT_2023, _trn2_over_trn1("fp8_dense_flops", "chip_power_max_w"), _WATTS,
+    ),
+    PublishedClaim(
+        "100,000 chips of Trainium2", "65 EFLOP/s", frozenset({"Trainium2"}), 65, 65, "EFLOP/s", "dense BF16",
+        _REINVENT_2023, lambda: _trn2().bf16_dense_flops / 16 * 100_000 / 1e18,
+    ),
+    PublishedClaim(
+        "Trn3 UltraServer Gen2 over Trn2 UltraServer", "4.4 x the compute", _TRN3_TRN2, 4.4, 4.4, "x", "dense FP8",
+        _TRN3, _trn3_over_trn2("u-trn3x144", "fp8_dense_flops"),
+    ),
+    PublishedClaim(
+        "Trn3 UltraServer Gen2 over Trn2 UltraServer", "almost 4 x the memory bandwidth", _TRN3_TRN2, 4, 4, "x", "HBM bandwidth",
+        _TRN3, _trn3_over_trn2("u-trn3x144", "hbm_bytes_per_s"),
+    ),
+    PublishedClaim(
+        "Trn3 UltraServer Gen2 over Trn2 UltraServer", "4 x the performance per watt", _TRN3_TRN2, 4, 4, "x", "dense FP8 for a watt of the chips",
+        _TRN3, _trn3_over_trn2("u-trn3x144", "fp8_dense_flops", "chip_power_max_w"), _WATTS,
+    ),
+    PublishedClaim(
+        "Trainium3 over Trainium2", "2 x the performance", _TRN3_TRN2, 2, 2, "x", "dense FP8 of 64 chips",
+        _REINVENT_2024, _trn3_over_trn2("u-trn3x64", "fp8_dense_flops"),
+    ),
+    PublishedClaim(
+        "Trainium3 over Trainium2", "40 % better energy efficiency", _TRN3_TRN2, 1.4, 1.4, "x", "dense FP8 for a watt of the chips",
+        _REINVENT_2024, _trn3_over_trn2("u-trn3x64", "fp8_dense_flops", "chip_power_max_w"), _WATTS,
+    ),
+    *_P5,
+)  # fmt: skip  # a table reads as rows
+"""Claims of one generation over another, and of absolute figures, with their sources."""

@@ -1,0 +1,228 @@
+"""The kinds of hardware: chips, instance types and UltraServer types, and the figures that describe them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from trnfleet.domain.hardware.topology import DIRECTIONS, Lane, Topology, TopologyKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Evidence = Literal["published", "derived", "assumed"]
+CoolingKind = Literal["air", "liquid"]
+
+GIB = 2**30
+TERA = 1e12
+GIGA = 1e9
+MOST_NEURONCORES = 8
+"""NeuronCores of a chip at most, which is the width of the metric table's per-core columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number with its unit, source and evidence."""
+
+    value: float
+    unit: str
+    source: str
+    evidence: Evidence = "published"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A quantity about which sources disagree."""
+
+    subject: str
+    """The quantity, such as `sparse peak of a chip`."""
+    used: Figure
+    """What the catalogue goes by."""
+    others: tuple[Figure, ...]
+    """What else is said, such as by a launch announcement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cooling:
+    """The cooling of a chip."""
+
+    thermal_resistance_c_per_w: Figure
+    """Rise over the inlet's temperature for a watt."""
+    thermal_time_constant_s: Figure
+
+
+@dataclass(frozen=True, slots=True)
+class ChipType:
+    """One Trainium or Inferentia chip (the unit of telemetry)."""
+
+    name: str
+    title: str
+    neuroncores: int
+    """Physical NeuronCores."""
+    logical_neuroncore_config: int
+    """Physical cores that the runtime pairs to one logical core by default (LNC)."""
+    lnc_choices: tuple[int, ...]
+    """LNC that the runtime can be set to."""
+    fp8_dense_flops: Figure
+    bf16_dense_flops: Figure
+    """Dense peak of BF16, FP16 and TF32."""
+    sparse_flops: Figure | None
+    """Peak with structured sparsity; None for a chip without it."""
+    fp32_flops: Figure
+    hbm_bytes: Figure
+    hbm_stacks: int
+    hbm_bytes_per_s: Figure
+    link_bytes_per_s: Figure
+    """One link lane to a chip of the same instance, or to its switch, each way."""
+    z_link_bytes_per_s: Figure | None
+    """One link lane to other instances of an UltraServer, each way; the mean of them where they differ."""
+    power_background_w: Figure
+    power_max_w: Figure
+    air: Cooling
+    """A heat sink in the air that enters the rack."""
+    liquid: Cooling
+    """A cold plate; the inlet's temperature is the coolant's."""
+    throttle_start_c: Figure
+    """Junction temperature above which the chip withholds peak."""
+    throttle_limit_c: Figure
+    """Junction temperature at which it withholds the most."""
+    device_types: tuple[str, ...] = ()
+    """Names that neuron-monitor has for it in `neuron_device_type`."""
+    claims: tuple[Claim, ...] = ()
+    """Quantities about which sources disagree."""
+
+    def cooling(self, kind: CoolingKind) -> Cooling:
+        """Return the cooling of a kind."""
+        return self.air if kind == "air" else self.liquid
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceType:
+    """An EC2 instance type with Trainium or Inferentia chips."""
+
+    name: str
+    chip: ChipType
+    topology: Topology
+    """NeuronLinks between its chips."""
+    vcpus: int
+    host_memory_bytes: int
+    efa_bytes_per_s: Figure
+    """Network bandwidth each way, over EFA where the type has it."""
+    host_power_idle_w: Figure
+    host_power_max_w: Figure
+    """CPUs, network cards and fans; the chips come on top."""
+    price_usd_per_h: Figure
+    """Price of an instance-hour: in a Capacity Block when demand is low, on demand for types that are not sold as such."""
+    former_names: tuple[str, ...] = ()
+    """Names that older documentation and tools have for it."""
+    between: Topology | None = None
+    """NeuronLinks to the chips of the same number in the other instances of its UltraServer; None for a type that is not
+    part of one."""
+    between_rates: tuple[Figure, ...] = ()
+    """Bandwidth of each lane between instances, each way, where they differ from one another."""
+    has_efa: bool = True
+    published: Mapping[str, float] = field(default_factory=dict, hash=False)
+    """Totals that AWS publishes, rounded as there, by the names of `Totals`."""
+
+    @property
+    def chips(self) -> int:
+        """Chips of an instance."""
+        return self.topology.members
+
+    @property
+    def family(self) -> str:
+        """The name up to its size, such as `trn2u`."""
+        return self.name.partition(".")[0]
+
+    @property
+    def neuroncores(self) -> int:
+        """Physical NeuronCores of all its chips."""
+        return self.chips * self.chip.neuroncores
+
+    @property
+    def lanes(self) -> tuple[Lane, ...]:
+        """Link lanes of a chip: those of the instance, then those of the UltraServer."""
+        return self.topology.lanes + (self.between.lanes if self.between else ())
+
+    @property
+    def lane_names(self) -> tuple[str, ...]:
+        """Names of a chip's link lanes: the six of schema version 1 where its own are the first of these."""
+        names = tuple(lane.name for lane in self.lanes)
+        return DIRECTIONS if names == DIRECTIONS[: len(names)] else names
+
+    @property
+    def chip_masks(self) -> tuple[int, ...]:
+        """For each chip, the bits of `links_up` that are set where all its links are up."""
+        above = (1 << len(self.lanes)) - (1 << len(self.topology.lanes))
+        return tuple(mask | above for mask in self.topology.masks)
+
+    @property
+    def between_mask(self) -> int:
+        """The bits of `links_up` of the lanes between instances."""
+        return sum(1 << lane for lane in range(len(self.lanes)) if self.is_between(lane))
+
+    def is_between(self, lane: int) -> bool:
+        """Return whether a lane leads to another instance of the UltraServer."""
+        return lane >= len(self.topology.lanes)
+
+    def is_port(self, lane: int) -> bool:
+        """Return whether a lane is a port to a switch."""
+        topology = self.between if self.is_between(lane) else self.topology
+        return topology is not None and lane < len(self.lanes) and topology.kind is TopologyKind.SWITCHED
+
+    def lane_bytes_per_s(self, lane: int) -> Figure | None:
+        """Return the bandwidth of a lane, each way; None where the chip has no such lane."""
+        if lane >= len(self.lanes):
+            return None
+        if not self.is_between(lane):
+            return self.chip.link_bytes_per_s
+        if self.between_rates:
+            return self.between_rates[lane - len(self.topology.lanes)]
+        return self.chip.z_link_bytes_per_s
+
+
+@dataclass(frozen=True, slots=True)
+class UltraServerType:
+    """Instances whose chips are joined by NeuronLink."""
+
+    name: str
+    instance: InstanceType
+    racks: tuple[str, ...]
+    """Names of its racks, among which the instances are divided in their order."""
+    title: str = ""
+    aliases: tuple[str, ...] = ()
+    """Names for people, such as `trn2-ultraserver`."""
+    published: Mapping[str, float] = field(default_factory=dict, hash=False)
+    """Totals that AWS publishes, rounded as there, by the names of `Totals`."""
+    claims: tuple[Claim, ...] = ()
+    """Quantities about which sources disagree, beside those of its chip."""
+
+    @property
+    def topology(self) -> Topology:
+        """NeuronLinks between the chips of the same number in its instances.
+
+        Raises:
+            ValueError: its instance type has no links between instances.
+        """
+        if self.instance.between is None:
+            raise ValueError(f"{self.instance.name} has no links between instances")
+        return self.instance.between
+
+    @property
+    def instances(self) -> int:
+        """Instances of an UltraServer."""
+        return self.topology.members
+
+    @property
+    def chips(self) -> int:
+        """Chips of an UltraServer."""
+        return self.instances * self.instance.chips
+
+    @property
+    def instances_per_rack(self) -> int:
+        """Instances that share a rack."""
+        return -(-self.instances // len(self.racks))
+
+    def rack_of(self, place: int) -> int:
+        """Return the number of the rack in which the instance at a place stands."""
+        return place // self.instances_per_rack
