@@ -38,7 +38,10 @@ def test_one_ultraserver(tmp_path: Path) -> None:
     assert (facts["torus_links"], facts["z_links"]) == (128, 64)
 
 
-@pytest.mark.parametrize(("name", "chips"), [("lab", 1), ("cluster-10k", 10_240), ("rainier-1m", 1_000_000)])
+@pytest.mark.parametrize(
+    ("name", "chips"),
+    [("lab", 1), ("trn3", 208), ("mixed", 179), ("cluster-10k", 10_240), ("rainier-1m", 1_000_000)],
+)
 def test_shipped_fleets(name: str, chips: int) -> None:
     """Shipped fleets have the size that they are named for."""
     assert described(name)["chips"] == chips

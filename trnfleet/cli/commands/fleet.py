@@ -1,23 +1,23 @@
-"""`trnfleet fleet`: hierarchy and totals of a fleet file."""
+"""`trnfleet fleet`: hierarchy and totals of a fleet file, and hardware side by side."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from trnfleet.domain.quantities import counted
-from trnfleet.errors import ConfigError
+from trnfleet.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     from trnfleet.domain.fleet import FleetFile
     from trnfleet.domain.layout import Layout
+    from trnfleet.domain.whatif import Dtype, Hardware
 
 
 @click.group("fleet")
 def command() -> None:
-    """Describe and list fleet files."""
+    """Describe, compare and list fleets and hardware."""
 
 
 @command.command("describe")
@@ -26,29 +26,21 @@ def command() -> None:
 def describe(file: str, as_json: bool) -> None:
     """Print the hierarchy and the hardware totals of FILE: a shipped fleet's name, or a path.
 
+    Where sources differ about its hardware, both figures are printed, and which of them is used.
+
     \b
     Example:
       trnfleet fleet describe demo --json
     """
-    from trnfleet.config import find_file, load_model
-    from trnfleet.domain.fleet import FleetFile, expand, instances_of
-    from trnfleet.domain.layout import Layout
+    from trnfleet.cli.fleet_facts import facts_of, hardware_of
+    from trnfleet.cli.fleet_text import described
+    from trnfleet.domain.whatif import disagreements
 
-    path = find_file("fleets", file)
-    fleet = load_model(path, FleetFile)
-    try:
-        layout = Layout.of(expand(fleet))
-        jobs = {
-            job.name: sum(len(part) for part in instances_of(layout, job.on, f"job {job.name}"))
-            for job in fleet.jobs
-        }
-    except ValueError as error:
-        raise ConfigError(f"{path}: {error}") from error
-    facts = _facts(fleet, layout, jobs)
-    if as_json:
-        click.echo(json.dumps(facts, indent=2))
-    else:
-        click.echo(_text(fleet, facts))
+    fleet, layout = _load(file)
+    jobs = {name: sum(map(len, parts)) for name, parts in _jobs(file, fleet, layout).items()}
+    facts = facts_of(fleet, layout, jobs)
+    claims = disagreements([hardware_of(fleet.name, fleet.title, layout)])
+    click.echo(json.dumps(facts, indent=2) if as_json else described(facts, fleet.title, claims))
 
 
 @command.command("list")
@@ -61,49 +53,97 @@ def list_fleets() -> None:
         click.echo(f"{name:<16} {load_model(find_file('fleets', name), FleetFile).title}")
 
 
-def _facts(fleet: FleetFile, layout: Layout, jobs: dict[str, int]) -> dict[str, Any]:
-    totals = layout.totals()
-    by_type = {
-        kind.name: int((layout.instance_type == number).sum()) for number, kind in enumerate(layout.types)
-    }
-    return {
-        "fleet": fleet.name,
-        "clusters": len(layout.clusters),
-        "ultraservers": layout.ultraserver_count,
-        "instances": len(layout.instances),
-        "instance_types": by_type,
-        "chips": totals.chips,
-        "neuroncores": totals.neuroncores,
-        "hbm_bytes": totals.hbm_bytes,
-        "hbm_bytes_per_s": totals.hbm_bytes_per_s,
-        "fp8_dense_flops": totals.fp8_dense_flops,
-        "bf16_dense_flops": totals.bf16_dense_flops,
-        "torus_links": totals.torus_links,
-        "z_links": totals.z_links,
-        "vcpus": totals.vcpus,
-        "host_memory_bytes": totals.host_memory_bytes,
-        "efa_bytes_per_s": totals.efa_bytes_per_s,
-        "chip_power_max_w": totals.chip_power_max_w,
-        "jobs": {name: {"instances": count} for name, count in jobs.items()},
-    }
+@command.command("compare")
+@click.argument("subjects", nargs=-1, required=True)
+@click.option("--chips", type=click.FloatRange(1, 1e8), metavar="N", help="As much of each as has N chips.")
+@click.option("--train", metavar="PARAMETERS:TOKENS", help="A model to train, such as 300e9:6e12 or 300B:6T.")
+@click.option(
+    "--mfu",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.40,
+    show_default=True,
+    help="With --train: model FLOP/s utilisation, of the dense peak.",
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(["bf16", "fp8", "fp32"]),
+    default="bf16",
+    show_default=True,
+    help="With --train: the peak that MFU is a share of.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def compare(
+    subjects: tuple[str, ...], chips: float | None, train: str | None, mfu: float, dtype: Dtype, as_json: bool
+) -> None:
+    """Print hardware side by side: peaks, memory, bandwidths, power, price, and what is claimed of it.
+
+    A subject is a fleet file, a shipped fleet, a job of one (demo:pretrain-70b), or hardware: an UltraServer
+    (trn2-ultraserver, u-trn3x144), an instance type (trn1.32xlarge, p5en.48xlarge), or a family (trn2, inf2, p5).
+
+    Figures are peaks of the hardware catalogue. A figure with ~ is assumed, or computed from one that is: AWS publishes no
+    wattage of its chips, and no price of Trn3.
+
+    \b
+    Examples:
+      trnfleet fleet compare trn2-ultraserver trn3-gen1-ultraserver trn3-gen2-ultraserver
+      trnfleet fleet compare trn1 trn2 p5en --chips 100000 --train 300e9:6e12 --mfu 0.4
+      trnfleet fleet compare demo:pretrain-70b trn3-gen2-ultraserver --chips 64 --json
+    """
+    from trnfleet.cli.fleet_text import as_json as json_of
+    from trnfleet.cli.fleet_text import compared
+    from trnfleet.domain.whatif import parse_training
+
+    training = None if train is None else parse_training(train, mfu, dtype)
+    found = [_subject(name) for name in subjects]
+    if chips is not None:
+        found = [each.scaled(chips) for each in found]
+    click.echo(json.dumps(json_of(found, training), indent=2) if as_json else compared(found, training))
 
 
-def _text(fleet: FleetFile, facts: dict[str, Any]) -> str:
-    rows = [
-        ("UltraClusters", f"{facts['clusters']:,}"),
-        ("UltraServers", f"{facts['ultraservers']:,}"),
-        ("instances", f"{facts['instances']:,}  (" + ", ".join(f"{n:,} {k}" for k, n in facts["instance_types"].items()) + ")"),
-        ("chips", f"{facts['chips']:,}"),
-        ("NeuronCores", f"{facts['neuroncores']:,}"),
-        ("HBM", f"{facts['hbm_bytes'] / 2**40:,.2f} TiB, {facts['hbm_bytes_per_s'] / 1e12:,.1f} TB/s peak"),
-        ("dense FP8", f"{facts['fp8_dense_flops'] / 1e15:,.1f} PFLOP/s"),
-        ("dense BF16", f"{facts['bf16_dense_flops'] / 1e15:,.1f} PFLOP/s"),
-        ("NeuronLinks", f"{facts['torus_links']:,} torus, {facts['z_links']:,} Z"),
-        ("EFA", f"{facts['efa_bytes_per_s'] * 8 / 1e12:,.1f} Tb/s"),
-        ("chip power", f"{facts['chip_power_max_w'] / 1e3:,.1f} kW at most (assumed: AWS publishes no wattage)"),
-        ("jobs", ", ".join(f"{name} on {counted(each['instances'], 'instance')}" for name, each in list(facts["jobs"].items())[:8]) or "none"),
-    ]  # fmt: skip  # a table reads as rows
-    if len(facts["jobs"]) > 8:
-        rows[-1] = ("jobs", f"{rows[-1][1]}, and {len(facts['jobs']) - 8:,} more")
-    head = f"{fleet.name}: {fleet.title}" if fleet.title else fleet.name
-    return "\n".join([head, *(f"  {name:<14}{value}" for name, value in rows)])
+def _subject(name: str) -> Hardware:
+    """Return the hardware that a name stands for.
+
+    Raises:
+        ConfigError: there is no such fleet, job or hardware.
+    """
+    from trnfleet.cli.fleet_facts import hardware_of
+    from trnfleet.config import shipped_names
+    from trnfleet.domain.whatif import hardware_called, hardware_names
+
+    hardware = hardware_called(name)
+    if hardware is not None:
+        return hardware
+    file, _, job = name.partition(":")
+    if not (file.endswith(".toml") or "/" in file) and file not in shipped_names("fleets"):
+        known = (*hardware_names(), *shipped_names("fleets"))
+        raise ConfigError(f"no fleet or hardware is called {file!r}: {nearest(file.lower(), known)}")
+    fleet, layout = _load(file)
+    if not job:
+        return hardware_of(fleet.name, fleet.title, layout)
+    parts = _jobs(file, fleet, layout)
+    if job not in parts:
+        raise ConfigError(f"{file}: no job {job!r}: {nearest(job, parts)}")
+    members = [number for part in parts[job] for number in part]
+    return hardware_of(f"{fleet.name}:{job}", f"{job} of {fleet.name}", layout, members)
+
+
+def _load(file: str) -> tuple[FleetFile, Layout]:
+    from trnfleet.config import find_file, load_model
+    from trnfleet.domain.fleet import FleetFile, expand
+    from trnfleet.domain.layout import Layout
+
+    path = find_file("fleets", file)
+    fleet = load_model(path, FleetFile)
+    try:
+        return fleet, Layout.of(expand(fleet))
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def _jobs(file: str, fleet: FleetFile, layout: Layout) -> dict[str, list[range]]:
+    from trnfleet.domain.fleet import instances_of
+
+    try:
+        return {job.name: instances_of(layout, job.on, f"job {job.name}") for job in fleet.jobs}
+    except ValueError as error:
+        raise ConfigError(f"{file}: {error}") from error

@@ -1,0 +1,134 @@
+"""What a fleet's hardware is and adds up to, as `trnfleet fleet` prints it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trnfleet.cli.fleet_text import claims_json
+from trnfleet.domain.fleet import lnc_by_instance
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, ULTRASERVER_TYPES
+from trnfleet.domain.hardware.topology import TopologyKind
+from trnfleet.domain.whatif import disagreements, of_fleet
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trnfleet.domain.fleet import FleetFile
+    from trnfleet.domain.layout import Layout
+    from trnfleet.domain.whatif import Hardware
+
+
+def hardware_of(name: str, title: str, layout: Layout, members: Sequence[int] | None = None) -> Hardware:
+    """Return a fleet's hardware, or that of some of its instances."""
+    chosen = range(len(layout.instances)) if members is None else members
+    return of_fleet(name, title, _counts(layout, chosen), _whole(layout, chosen))
+
+
+def facts_of(fleet: FleetFile, layout: Layout, jobs: Mapping[str, int]) -> dict[str, Any]:
+    """Return a fleet's hierarchy and totals in SI units.
+
+    Args:
+        fleet: Its file.
+        layout: Its hierarchy.
+        jobs: Number of instances of each job.
+    """
+    everything = range(len(layout.instances))
+    by_type, whole = _counts(layout, everything), _whole(layout, everything)
+    kinds = [(INSTANCE_TYPES[name], count) for name, count in by_type.items()]
+    chips: dict[str, int] = {}
+    for kind, count in kinds:
+        chips[kind.chip.title] = chips.get(kind.chip.title, 0) + kind.chips * count
+    totals = layout.totals()
+    inside = {kind.topology.kind for kind, _ in kinds}
+    between = {kind.between.kind for kind, _ in kinds if kind.between is not None}
+    return {
+        "fleet": fleet.name,
+        "clusters": len(layout.clusters),
+        "ultraservers": layout.ultraserver_count,
+        "ultraserver_types": whole,
+        "instances": len(layout.instances),
+        "instance_types": by_type,
+        "chips": totals.chips,
+        "chip_types": chips,
+        "neuroncores": totals.neuroncores,
+        "logical_neuroncores": _logical_cores(fleet, layout, by_type),
+        "hbm_bytes": totals.hbm_bytes,
+        "hbm_stacks": sum(kind.chip.hbm_stacks * kind.chips * count for kind, count in kinds),
+        "hbm_bytes_per_s": totals.hbm_bytes_per_s,
+        "fp8_dense_flops": totals.fp8_dense_flops,
+        "bf16_dense_flops": totals.bf16_dense_flops,
+        "sparse_flops": totals.sparse_flops,
+        "fp32_flops": totals.fp32_flops,
+        "torus_links": totals.torus_links,
+        "z_links": totals.z_links,
+        "switch_ports": _switch_ports(by_type, whole),
+        "has_only_tori": inside <= {TopologyKind.TORUS, TopologyKind.NONE} and between <= {TopologyKind.RING},
+        "vcpus": totals.vcpus,
+        "host_memory_bytes": totals.host_memory_bytes,
+        "efa_bytes_per_s": totals.efa_bytes_per_s,
+        "has_efa": any(kind.has_efa for kind, _ in kinds),
+        "chip_power_max_w": totals.chip_power_max_w,
+        "published": _published(layout, by_type, whole),
+        "sources_differ": claims_json(disagreements([hardware_of(fleet.name, fleet.title, layout)])),
+        "jobs": {name: {"instances": count} for name, count in jobs.items()},
+    }
+
+
+def _counts(layout: Layout, members: Sequence[int]) -> dict[str, int]:
+    """Return the number of instances by type."""
+    numbers = np.bincount(layout.instance_type[np.array(members, np.int64)], minlength=len(layout.types))
+    return {kind.name: int(count) for kind, count in zip(layout.types, numbers, strict=True) if count}
+
+
+def _whole(layout: Layout, members: Sequence[int]) -> dict[str, int]:
+    """Return the number of whole UltraServers by type."""
+    there = np.zeros(len(layout.instances), np.int64)
+    there[np.array(members, np.int64)] = 1
+    before = np.concatenate([[0], np.cumsum(there)])
+    starts = layout.ultraserver_start
+    full = before[starts[1:]] - before[starts[:-1]] == np.diff(starts)
+    found: dict[str, int] = {}
+    for number in np.flatnonzero(full & ~layout.is_standalone).tolist():
+        kind = layout.ultraserver_type(number)
+        if kind is not None:
+            found[kind.name] = found.get(kind.name, 0) + 1
+    return found
+
+
+def _logical_cores(fleet: FleetFile, layout: Layout, by_type: Mapping[str, int]) -> int:
+    usual = {
+        name: INSTANCE_TYPES[name].neuroncores // INSTANCE_TYPES[name].chip.logical_neuroncore_config
+        for name in by_type
+    }
+    logical = sum(usual[name] * count for name, count in by_type.items())
+    for path, lnc in lnc_by_instance(fleet).items():
+        kind = layout.type_of(layout.instance_index[path])
+        logical += kind.neuroncores // lnc - usual[kind.name]
+    return logical
+
+
+def _switch_ports(by_type: Mapping[str, int], whole: Mapping[str, int]) -> int:
+    """Return the number of links that end at a switch."""
+    inside = sum(
+        INSTANCE_TYPES[name].topology.links * count
+        for name, count in by_type.items()
+        if INSTANCE_TYPES[name].topology.kind is TopologyKind.SWITCHED
+    )
+    return inside + sum(
+        ULTRASERVER_TYPES[name].topology.links * ULTRASERVER_TYPES[name].instance.chips * count
+        for name, count in whole.items()
+        if ULTRASERVER_TYPES[name].topology.kind is TopologyKind.SWITCHED
+    )
+
+
+def _published(layout: Layout, by_type: Mapping[str, int], whole: Mapping[str, int]) -> dict[str, float]:
+    """Return the totals that AWS publishes, of a fleet that is one UltraServer or one instance."""
+    if len(layout.instances) == 1:
+        return dict(INSTANCE_TYPES[next(iter(by_type))].published)
+    if sum(whole.values()) == 1:
+        kind = ULTRASERVER_TYPES[next(iter(whole))]
+        if len(layout.instances) == kind.instances:
+            return dict(kind.published)
+    return {}

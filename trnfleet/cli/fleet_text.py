@@ -1,0 +1,307 @@
+"""What `trnfleet fleet` prints: a fleet's hardware, hardware side by side, and what is claimed of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trnfleet.cli.tables import table_lines
+from trnfleet.domain.quantities import counted
+from trnfleet.domain.whatif import claims_about, disagreements, estimate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from trnfleet.domain.hardware.catalogue import Claim, Figure
+    from trnfleet.domain.hardware.claims import PublishedClaim
+    from trnfleet.domain.whatif import Hardware, Training
+
+_SI = ("", "k", "M", "G", "T", "P", "E", "Z")
+_IEC = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_MOST_JOBS = 8
+_DAY_S = 86_400.0
+
+PEAKS = (
+    ("dense FP8", "fp8_dense_flops"),
+    ("dense BF16", "bf16_dense_flops"),
+    ("sparse", "sparse_flops"),
+    ("FP32", "fp32_flops"),
+)
+
+
+def amount(value: float, unit: str, *, is_size: bool = False) -> str:
+    """Return a value with its unit and a prefix by its size: `83.2 PFLOP/s`, `12.5 Gb/s`, `1.5 TiB`.
+
+    Args:
+        value: In the unit.
+        unit: Without a prefix.
+        is_size: Whether it is memory, whose prefixes are binary.
+    """
+    prefixes, step = (_IEC, 1024.0) if is_size else (_SI, 1000.0)
+    place = 0
+    while value >= step * 0.99995 and place < len(prefixes) - 1:
+        value /= step
+        place += 1
+    text = f"{value:,.2f}" if value < 10 or (is_size and value < 100) else f"{value:,.1f}0"
+    return f"{text.removesuffix('0')} {prefixes[place]}{unit}"
+
+
+def published_or(value: float, published: float | None) -> float:
+    """Return the figure that AWS prints for a total, which it rounds before it adds up; else the total itself."""
+    return value if published is None or abs(published - value) > 0.01 * value else published
+
+
+def described(facts: dict[str, Any], title: str, claims: Iterable[Claim]) -> str:
+    """Return a fleet's hierarchy and totals as text.
+
+    Args:
+        facts: As `--json` prints them.
+        title: The fleet's title.
+        claims: Quantities of its hardware about which sources disagree.
+    """
+    published = facts["published"]
+
+    def peak(name: str) -> str:
+        exact, shown = facts[name], published_or(facts[name], published.get(name))
+        text = amount(shown, "FLOP/s")
+        same = amount(exact, "FLOP/s")
+        return text if text == same else f"{text} as AWS rounds it ({same} from {facts['chips']:,} chips)"
+
+    network = "EFA" if facts["has_efa"] else "network"
+    rows = [
+        ("UltraClusters", f"{facts['clusters']:,}"),
+        ("UltraServers", _with_kinds(facts["ultraservers"], facts["ultraserver_types"])),
+        ("instances", _with_kinds(facts["instances"], facts["instance_types"])),
+        ("chips", _with_kinds(facts["chips"], facts["chip_types"])),
+        ("NeuronCores", _cores(facts)),
+        ("HBM", f"{amount(facts['hbm_bytes'], 'B', is_size=True)} in {facts['hbm_stacks']:,} stacks, {amount(facts['hbm_bytes_per_s'], 'B/s')} peak"),
+        *((label, peak(name)) for label, name in PEAKS if facts[name]),
+        ("NeuronLinks", _links(facts)),
+        ("hosts", f"{facts['vcpus']:,} vCPUs, {amount(facts['host_memory_bytes'], 'B', is_size=True)}"),
+        (network, f"{amount(facts['efa_bytes_per_s'] * 8, 'b/s')}" + ("" if facts["has_efa"] else ", no EFA")),
+        ("chip power", f"{amount(facts['chip_power_max_w'], 'W')} at most (assumed: AWS publishes no wattage)"),
+        ("jobs", _jobs(facts["jobs"])),
+    ]  # fmt: skip  # a table reads as rows
+    head = f"{facts['fleet']}: {title}" if title else str(facts["fleet"])
+    lines = [head, *(f"  {name:<14}{value}" for name, value in rows)]
+    return "\n".join([*lines, *_claims(claims, "  ")])
+
+
+def compared(subjects: Sequence[Hardware], training: Training | None) -> str:
+    """Return hardware side by side, a column each, with the claims that are made of it."""
+    names = ["", *(each.name for each in subjects)]
+    rows: list[Sequence[str]] = [names]
+    rows.append(["chips", *(f"{each.chips:,.0f} {' + '.join(each.chip_titles)}" for each in subjects)])
+    for label, name, unit in (
+        *((label, name, "FLOP/s") for label, name in PEAKS),
+        ("HBM", "hbm_bytes", "B"),
+        ("HBM bandwidth", "hbm_bytes_per_s", "B/s"),
+        ("links, each way", "link_bytes_per_s", "B/s"),
+        ("network", "network_bytes_per_s", "b/s"),
+        ("power at most", "power_max_w", "W"),
+        ("price an hour", "price_usd_per_h", "USD"),
+    ):
+        rows.append([label, *(_figure(each, name, unit) for each in subjects)])
+    for label, name, per, unit in (
+        ("dense FP8 / W", "fp8_dense_flops", "power_max_w", "FLOP/s"),
+        ("dense BF16 / W", "bf16_dense_flops", "power_max_w", "FLOP/s"),
+        ("dense FP8 / USD", "fp8_dense_flops", "price_usd_per_h", "FLOP"),
+        ("dense BF16 / USD", "bf16_dense_flops", "price_usd_per_h", "FLOP"),
+        ("HBM read / USD", "hbm_bytes_per_s", "price_usd_per_h", "B"),
+    ):
+        rows.append([label, *(_ratio(each, name, per, unit) for each in subjects)])
+    lines = table_lines(rows)
+    if training is not None:
+        lines += ["", *_training(subjects, training)]
+    lines += ["", "~ assumed, or computed from what is:"]
+    sources = dict.fromkeys(source for each in subjects for source in each.assumed.values())
+    lines += [f"  {source}" for source in sources]
+    claims = claims_about(subjects)
+    if claims:
+        lines += ["", "What is claimed, and what this catalogue gives:", *_published(claims)]
+    return "\n".join([*lines, *_claims(disagreements(subjects), "")])
+
+
+def as_json(subjects: Sequence[Hardware], training: Training | None) -> dict[str, Any]:
+    """Return the same for programs; figures in SI units."""
+    found: dict[str, Any] = {"subjects": [_subject(each, training) for each in subjects]}
+    if training is not None:
+        found["training"] = training._asdict() | {
+            "flops": training.flops,
+            "state_bytes": training.state_bytes,
+        }
+    found["claims"] = [
+        {
+            "subject": claim.subject,
+            "claim": claim.claim,
+            "source": claim.source,
+            "low": claim.low,
+            "high": claim.high,
+            "unit": claim.unit,
+            "basis": claim.basis,
+            "computed": claim.value,
+            "agrees": claim.agrees,
+            "note": claim.note,
+        }
+        for claim in claims_about(subjects)
+    ]
+    found["sources_differ"] = claims_json(disagreements(subjects))
+    return found
+
+
+def claims_json(claims: Iterable[Claim]) -> list[dict[str, Any]]:
+    """Return quantities about which sources disagree, for programs."""
+    return [
+        {
+            "subject": claim.subject,
+            "used": _source(claim.used),
+            "others": [_source(other) for other in claim.others],
+        }
+        for claim in claims
+    ]
+
+
+def _subject(hardware: Hardware, training: Training | None) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "name": hardware.name,
+        "title": hardware.title,
+        "chips": hardware.chips,
+        "chip_types": list(hardware.chip_titles),
+        **hardware.figures,
+        "assumed": dict(hardware.assumed),
+        "published": dict(hardware.published),
+    }
+    if training is not None:
+        facts["training"] = estimate(training, hardware)._asdict()
+    return facts
+
+
+def _source(figure: Figure) -> dict[str, Any]:
+    return {
+        "value": figure.value,
+        "unit": figure.unit,
+        "source": figure.source,
+        "evidence": figure.evidence,
+    }
+
+
+def _with_kinds(number: int, kinds: dict[str, int]) -> str:
+    if len(kinds) == 1:
+        return f"{number:,} {next(iter(kinds))}"
+    inside = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
+    return f"{number:,}  ({inside})" if kinds else f"{number:,}"
+
+
+def _cores(facts: dict[str, Any]) -> str:
+    cores, logical = facts["neuroncores"], facts["logical_neuroncores"]
+    return f"{cores:,}" if cores == logical else f"{cores:,}  ({logical:,} logical)"
+
+
+def _links(facts: dict[str, Any]) -> str:
+    inside, between = facts["torus_links"], facts["z_links"]
+    if facts["has_only_tori"]:
+        return f"{inside:,} torus, {between:,} Z"
+    ports = f", of which {facts['switch_ports']:,} ports to switches" if facts["switch_ports"] else ""
+    return f"{inside:,} within instances, {between:,} between them{ports}"
+
+
+def _jobs(jobs: dict[str, dict[str, int]]) -> str:
+    shown = [
+        f"{name} on {counted(each['instances'], 'instance')}"
+        for name, each in list(jobs.items())[:_MOST_JOBS]
+    ]
+    more = f", and {len(jobs) - _MOST_JOBS:,} more" if len(jobs) > _MOST_JOBS else ""
+    return (", ".join(shown) or "none") + more
+
+
+def _figure(hardware: Hardware, name: str, unit: str) -> str:
+    value = published_or(hardware.figures[name], hardware.published.get(name))
+    if not value:
+        return "none"
+    if unit == "USD":
+        return _mark(hardware, name) + f"{value:,.2f} USD"
+    return _mark(hardware, name) + amount(value * 8 if unit == "b/s" else value, unit, is_size=unit == "B")
+
+
+def _ratio(hardware: Hardware, name: str, per: str, unit: str) -> str:
+    value = hardware.ratio(name, per) * (3_600 if per == "price_usd_per_h" else 1)
+    return _mark(hardware, per) + amount(value, unit)
+
+
+def _mark(hardware: Hardware, name: str) -> str:
+    return "~" if name in hardware.assumed else ""
+
+
+def _training(subjects: Sequence[Hardware], training: Training) -> list[str]:
+    estimates = [estimate(training, each) for each in subjects]
+    head = (
+        f"To train {_count(training.parameters)} parameters on {_count(training.tokens)} tokens: "
+        f"{training.flops:.3g} FLOP at an MFU of {training.mfu:g} in {training.dtype.upper()} "
+        "(6 FLOP a parameter and token)"
+    )
+    rows: list[Sequence[str]] = [["", *(each.name for each in subjects)]]
+    rows.append(["time", *(_long(each.elapsed_s) for each in estimates)])
+    rows.append(
+        [
+            "price",
+            *(
+                _mark(one, "price_usd_per_h") + f"{each.cost_usd:,.0f} USD"
+                for one, each in zip(subjects, estimates, strict=True)
+            ),
+        ]
+    )
+    rows.append(
+        [
+            "energy",
+            *(
+                _mark(one, "power_max_w") + amount(each.energy_j / 3_600, "Wh")
+                for one, each in zip(subjects, estimates, strict=True)
+            ),
+        ]
+    )
+    state = amount(training.state_bytes, "B", is_size=True)
+    rows.append(
+        [
+            "fits",
+            *("yes" if each.fits else f"no: {state} of state" for each in estimates),
+        ]
+    )
+    return [head, *table_lines(rows)]
+
+
+def _count(number: float) -> str:
+    """Return a number as people who train models write it: `300B`, `6T`."""
+    for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
+        if number >= size:
+            return f"{number / size:,.4g}{letter}"
+    return f"{number:,.4g}"
+
+
+def _long(elapsed_s: float) -> str:
+    days = elapsed_s / _DAY_S
+    if days >= 2 * 365:
+        return f"{days / 365.25:,.1f} years"
+    return f"{days:,.1f} days" if days >= 1 else f"{elapsed_s / 3_600:,.2f} h"
+
+
+def _published(claims: Sequence[PublishedClaim]) -> list[str]:
+    rows: list[Sequence[str]] = [("claim", "about", "here", "", "by", "source")]
+    for claim in claims:
+        here = f"{claim.value:.2f} x" if claim.unit == "x" else f"{claim.value:.1f} {claim.unit}"
+        source = claim.source + (f" ({claim.note})" if claim.note else "")
+        rows.append((claim.claim, claim.subject, here, claim.verdict, claim.basis, source))
+    return table_lines(rows)
+
+
+def _claims(claims: Iterable[Claim], indent: str) -> list[str]:
+    lines = []
+    for claim in claims:
+        lines.append(f"{indent}  {claim.subject}: {_said(claim.used)}, which is used here")
+        lines.extend(f"{indent}    against {_said(other)}" for other in claim.others)
+    return ["", f"{indent}Where sources differ:", *lines] if lines else []
+
+
+def _said(figure: Figure) -> str:
+    units = {"FLOP/s": "FLOP/s", "bytes/s": "B/s"}
+    if figure.unit in units:
+        return f"{amount(figure.value, units[figure.unit])} ({figure.source})"
+    return f"{figure.value:g} {figure.unit} ({figure.source})"
