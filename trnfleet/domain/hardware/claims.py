@@ -85,6 +85,11 @@ def _per_dollar(figure: str, other: str) -> float:
     return own / (gpu.gpus * float(getattr(gpu.gpu, figure).value) / gpu.price_usd_per_h.value)
 
 
+def _weeks(parameters: float, flops: float) -> float:
+    """Return how long a model takes to train on hardware with that peak, at the assumptions of the claim's note."""
+    return 6.0 * parameters * 20.0 * parameters / (0.4 * flops) / (7 * 86_400)
+
+
 _TRN2_TRN1 = frozenset({"Trainium2", "Trainium1"})
 _TRN3_TRN2 = frozenset({"Trainium3", "Trainium2"})
 
@@ -147,6 +152,11 @@ PUBLISHED_CLAIMS: tuple[PublishedClaim, ...] = (
     PublishedClaim(
         "100,000 chips of Trainium2", "65 EFLOP/s", frozenset({"Trainium2"}), 65, 65, "EFLOP/s", "dense BF16",
         _REINVENT_2023, lambda: _trn2().bf16_dense_flops / 16 * 100_000 / 1e18,
+    ),
+    PublishedClaim(
+        "100,000 chips of Trainium2", "a model of 300B parameters in weeks, not months", frozenset({"Trainium2"}), 0, 4, "weeks",
+        "dense BF16", _REINVENT_2023, lambda: _weeks(300e9, _trn2().bf16_dense_flops / 16 * 100_000),
+        "20 tokens a parameter and an MFU of 0.4 are assumed",
     ),
     PublishedClaim(
         "Trn3 UltraServer Gen2 over Trn2 UltraServer", "4.4 x the compute", _TRN3_TRN2, 4.4, 4.4, "x", "dense FP8",
