@@ -167,6 +167,11 @@ def _subject(hardware: Hardware, training: Training | None) -> dict[str, Any]:
         "chips": hardware.chips,
         "chip_types": list(hardware.chip_titles),
         **hardware.figures,
+        **{
+            f"{name}_per_{unit}": hardware.ratio(name, per)
+            for name in ("fp8_dense_flops", "bf16_dense_flops")
+            for unit, per in (("w", "power_max_w"), ("usd_per_h", "price_usd_per_h"))
+        },
         "assumed": dict(hardware.assumed),
         "published": dict(hardware.published),
     }
