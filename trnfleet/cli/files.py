@@ -19,12 +19,15 @@ WIDTH = 400
 
 
 @contextlib.contextmanager
-def open_recording(files: Sequence[str], *, name: str | None = None) -> Iterator[Recording]:
+def open_recording(
+    files: Sequence[str], *, name: str | None = None, neuron_ls: str | None = None
+) -> Iterator[Recording]:
     """Open recordings, or files of other programs, as one recording; report on stderr what had to be recovered.
 
     Args:
         files: The files.
         name: Fleet of files that name none.
+        neuron_ls: File of neuron-ls -j, for files of neuron-monitor.
 
     Raises:
         ConfigError: a file is no recording; the message names it.
@@ -35,7 +38,12 @@ def open_recording(files: Sequence[str], *, name: str | None = None) -> Iterator
     def report(line: str) -> None:
         click.echo(plain(line, WIDTH), err=True)
 
-    recording = open_recordings([Path(file) for file in files], report, name=name)
+    recording = open_recordings(
+        [Path(file) for file in files],
+        report,
+        name=name,
+        neuron_ls=None if neuron_ls is None else Path(neuron_ls),
+    )
     try:
         for recovery in recording.recoveries:
             report(recovery.text())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from trnfleet.domain.quantities import counted
 from trnfleet.errors import ConfigError
-from trnfleet.services.files.inputs import NOUNS, Kind, LinesInput, NeuronInput, detect
+from trnfleet.services.files.inputs import NOUNS, Kind, detect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +31,13 @@ def check_messages(path: Path) -> tuple[str, list[str]]:
             return f"recording, {recording.statistics().messages:,} messages", recording.verify()
         finally:
             recording.close()
-    given = LinesInput(path) if kind is Kind.MOSQUITTO else NeuronInput(path)
+    if kind is Kind.NEURON_LS:
+        from trnfleet.bridge.neuron.devices import read_device_list  # noqa: PLC0415
+
+        return f"devices of neuron-ls, {len(read_device_list(path).devices):,} of them", []
+    from trnfleet.services.files.conversion import open_input  # noqa: PLC0415
+
+    given = open_input(path, kind, Kind.MCAP)
     count = sum(1 for _ in given.messages())
     problems = [given.skipped.text(NOUNS[kind])] if given.skipped.count else []
     return f"another program's recording, {count:,} messages", problems

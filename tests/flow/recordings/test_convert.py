@@ -185,9 +185,9 @@ def test_a_neuron_monitor_file_is_shown_as_a_real_host(
     assert [each.time_ns - begin for each in taken] == [1_000_000_000] * 3 + [
         2_000_200_000,
         3_000_400_000,
-        4_000_700_000,
+        4_000_600_000,
     ]
-    assert monitor.store.chip_ts_ns[0] == begin + 4_000_700_000
+    assert monitor.store.chip_ts_ns[0] == begin + 4_000_600_000
     assert "begins at 2026-01-05T09:00:00.000Z" in told
     assert "4 documents;" in told
 
@@ -390,14 +390,14 @@ def test_any_file_opens_as_a_recording(tmp_path: Path, monkeypatch: pytest.Monke
     written = [tmp_path / HOST.name, tmp_path / SMALL_HOST.name]
     for source, copy in zip((HOST, SMALL_HOST), written, strict=True):
         copy.write_bytes(source.read_bytes())
-        os.utime(copy, ns=(START_NS, START_NS + 4_000_700_000))
+        os.utime(copy, ns=(START_NS, START_NS + 4_000_600_000))
     hosts = open_recordings(written, reported.append, name="lab")
     assert "by the file's date (trnfleet convert --start says otherwise)" in "\n".join(reported)
     taken = messages(hosts)
     assert [each.time_ns for each in taken] == sorted(each.time_ns for each in taken)
     begin = parse_rfc3339("2026-01-05T00:00:00Z")
     small = [each.time_ns - begin for each in taken if "i-0a1b2c3d4e5f60718" in each.envelope.topic]
-    assert small == [NS_PER_S] * 3 + [2_000_200_000, 3_000_400_000, 4_000_700_000]
+    assert small == [NS_PER_S] * 3 + [2_000_200_000, 3_000_400_000, 4_000_600_000]
     assert hosts.fleets == ("lab",)
     monitor = shown(taken, "lab")
     assert len(monitor.store.layout.instances) == 2

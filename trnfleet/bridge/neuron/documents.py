@@ -1,8 +1,10 @@
 """An instance's values as documents of `neuron-monitor`, one a tick: for tools that read those.
 
-Only values of the metric table are real; the rest is made up: one runtime a chip that is not idle (with nulls for what is not known), a
-chip's bytes all as tensors, its FLOP/s in equal parts. What neuron-monitor cannot say is left out; a `HostReader` has the
-rest back.
+Every number is one, as the real documents' are; what is not known is left out, or its group has an error, which its readers
+skip. Assumed, because the metric table does not have it: chips whose executions were counted alike are one process (usually all
+chips of the host), with the chip's memory as tensors, in equal parts by core, the host's vCPU time, and no memory on the
+host; every vCPU is as busy as all are on average; the percentiles of the latency below the median are the median's, and the
+highest is the 99th.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from pydantic_core import to_json
 
-from trnfleet.bridge.neuron.fields import FAILED
+from trnfleet.bridge.neuron.fields import CAUSES, FAILED
 from trnfleet.bridge.neuron.values import ECC
+from trnfleet.domain.address import STANDALONE
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.errors import ConfigError
 
@@ -25,13 +28,14 @@ if TYPE_CHECKING:
     from trnfleet.domain.hardware.catalogue import ChipType, InstanceType
 
 FIRST_PID = 1_000
-"""Process of the runtime on chip 0."""
+"""Process whose first chip is chip 0."""
 NOT_AVAILABLE = "not available"
 """Error of a group whose values are not known."""
 PARTS = ("constants", "model_code", "model_shared_scratchpad", "runtime_memory", "tensors")
-CAUSES = ("generic", "numerical", "transient", "model", "runtime", "hardware")
-PERCENTILES = ("p0", "p1", "p25", "p50", "p75", "p99", "p100")
+HOST_PARTS = ("application_memory", "constants", "dma_buffers", "tensors")
 VCPU = ("user", "nice", "system", "idle", "io_wait", "irq", "soft_irq")
+IDLE_HBM_SHARE = 0.01
+"""Memory of a chip up to which it is the driver's and no process's, where the chip does nothing (assumed)."""
 
 
 class _Device(NamedTuple):
@@ -39,10 +43,17 @@ class _Device(NamedTuple):
 
     device: str
     version: str
+    """Empty where no document of such a chip is known."""
     core: str
+    """Version of its NeuronCores."""
 
 
-_DEVICES = {"trainium1": _Device("trainium", "v2", "v2"), "trainium2": _Device("trainium2", "v4", "v3")}
+_DEVICES = {
+    "trainium1": _Device("trainium", "v2", "v2"),
+    "inferentia2": _Device("inferentia2", "v3", "v2"),
+    "trainium2": _Device("trainium2", "v4", "v3"),
+    "trainium3": _Device("trainium3", "", "v4"),
+}
 
 
 class Host(NamedTuple):
@@ -53,6 +64,22 @@ class Host(NamedTuple):
     lnc: int
     """Physical cores of a logical one."""
     ec2_id: str | None = None
+    zone: str = ""
+    """Availability Zone; empty where it is not known."""
+
+
+class _Tick(NamedTuple):
+    """Values of a tick, and what of them a document can have."""
+
+    values: Mapping[str, NDArray[np.float64]]
+    completed: NDArray[np.float64]
+    """Executions in the period by chip, NaN where not known."""
+    failed: NDArray[np.float64]
+    cores: NDArray[np.float64]
+    """Utilisation of each logical core, the mean of what is known of it; a row a chip."""
+    has_gaps: bool
+    """Whether something of a chip is not known."""
+    period_s: float
 
 
 class DocumentWriter:
@@ -72,10 +99,16 @@ class DocumentWriter:
                 f"{host.path}: {host.lnc} does not divide the {chip.neuroncores} cores of a chip"
             )
         self._host = host
-        self._facts = _hardware_info(host)
+        self._device = _DEVICES[chip.name]
+        self._facts = _hardware_info(host, self._device)
         self._info = _instance_info(host)
+        self._idle_bytes = IDLE_HBM_SHARE * chip.hbm_bytes.value
         self._last: dict[str, NDArray[np.uint64]] = {}
         """Counters as they were last known."""
+        self._grown = {
+            name: np.zeros(host.kind.chips, np.uint64) for name in ("exec_completed", "exec_errors")
+        }
+        """Their growth since they were first known."""
         self._is_known = np.zeros(host.kind.chips, np.bool_)
         """Chips whose counters are known."""
 
@@ -88,25 +121,12 @@ class DocumentWriter:
         """
         values = {name: BY_NAME[name].decode(codes) for name, codes in columns.items()}
         completed, failed = self._counts(columns)
-        latency = [_known(values[f"exec_latency_{each}_s"][0]) for each in ("p50", "p99")]
-        cores = self._host.kind.chip.neuroncores
-        is_idle: NDArray[np.bool_] = (
-            (values["nc_util_pct"][:, :cores] == 0).all(axis=1)
-            & (values["tflops"] == 0)
-            & (values["hbm_used_bytes"] == 0)
-            & (completed == 0)
-            & (failed == 0)
-        )
-        # Only runtimes have latencies, so one is needed where they are known.
-        needed = 0 if latency != [None, None] and is_idle.all() else None
-        runtimes = [
-            self._runtime(chip, values, period_s, completed[chip], failed[chip], latency)
-            for chip in range(self._host.kind.chips)
-            if not is_idle[chip] or chip == needed
-        ]
+        cores = _logical(values["nc_util_pct"][:, : self._host.kind.chip.neuroncores], self._host.lnc)
+        unknown = np.isnan(cores).any(axis=1) | np.isnan(values["hbm_used_bytes"]) | np.isnan(completed)
+        tick = _Tick(values, completed, failed, cores, bool(unknown.any()), period_s)
         document = {
-            "neuron_runtime_data": runtimes,
-            "system_data": self._system(values, period_s),
+            "neuron_runtime_data": self._runtimes(tick),
+            "system_data": self._system(tick),
             "instance_info": self._info,
             "neuron_hardware_info": self._facts,
         }
@@ -117,152 +137,232 @@ class DocumentWriter:
 
         A counter that fell has been reset.
         """
-        names = ("exec_completed", "exec_errors")
-        known = np.all([columns[name] != BY_NAME[name].top for name in names], axis=0)
+        known = np.all([columns[name] != BY_NAME[name].top for name in self._grown], axis=0)
         result = []
-        for name in names:
+        for name, grown in self._grown.items():
             now = columns[name].astype(np.uint64)
             last = np.where(self._is_known, self._last.get(name, now), now)
-            counts = np.where(now >= last, now - np.minimum(last, now), now).astype(np.float64)
-            counts[~known] = np.nan
+            counts = np.where(now >= last, now - np.minimum(last, now), now)
+            grown[known] += counts[known]
             self._last[name] = np.where(known, now, last)
-            result.append(counts)
+            result.append(np.where(known, counts.astype(np.float64), np.nan))
         self._is_known |= known
         return result
 
-    def _runtime(
-        self,
-        chip: int,
-        values: Mapping[str, NDArray[np.float64]],
-        period_s: float,
-        completed: float,
-        failed: float,
-        latency: list[float | None],
-    ) -> dict[str, Any]:
-        per_chip = self._host.kind.chip.neuroncores // self._host.lnc
-        tflops, used = (_known(values[name][chip]) for name in ("tflops", "hbm_used_bytes"))
-        in_use = {}
-        for number in range(per_chip):
-            core = chip * per_chip + number
-            in_use[str(core)] = self._core(core, values["nc_util_pct"][chip], number, tflops)
-        memory: dict[str, Any] = {"period": period_s, "error": NOT_AVAILABLE}
-        if used is not None:
-            memory = _memory(period_s, str(chip * per_chip), round(used))
+    def _runtimes(self, tick: _Tick) -> list[dict[str, Any]]:
+        """Return the processes that use the host's chips; none where all are idle.
+
+        Where something is not known, idle chips are listed, too, and one more process has an error, so that what is listed
+        nowhere is not taken to be idle.
+        """
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for chip in np.flatnonzero(tick.has_gaps | ~self._is_idle(tick)).tolist():
+            key = self._process_of(chip, tick)
+            if key is not None:
+                groups.setdefault(key, []).append(chip)
+        share = 1 / max(1, len(groups))
+        runtimes = [self._runtime(chips, tick, share) for chips in groups.values()]
+        if tick.has_gaps:
+            pid = FIRST_PID + self._host.kind.chips
+            runtimes.append(
+                {"pid": pid, "neuron_runtime_tag": str(pid), "error": NOT_AVAILABLE, "report": {}}
+            )
+        return runtimes
+
+    def _is_idle(self, tick: _Tick) -> NDArray[np.bool_]:
+        """Return a mask of the chips that no process uses."""
+        mask: NDArray[np.bool_] = (
+            (tick.cores == 0).all(axis=1)
+            & ~(tick.values["tflops"] > 0)
+            & (tick.values["hbm_used_bytes"] <= self._idle_bytes)
+            & (tick.completed == 0)
+            & (tick.failed == 0)
+        )
+        return mask
+
+    def _process_of(self, chip: int, tick: _Tick) -> tuple[int, ...] | None:
+        """Return what the chips of one process have in common; None for a chip of which nothing is known.
+
+        Executions are counted for a process, and shared out among its cores that have memory or work, so that there must
+        be the same number of them on each of its chips.
+        """
+        used, tflops = (tick.values[name][chip] for name in ("hbm_used_bytes", "tflops"))
+        cores = tick.cores[chip]
+        if np.isnan(tick.completed[chip]):
+            return None if np.isnan(used) and np.isnan(cores).all() else (-1, chip)
+        marked = np.isfinite(cores) if tflops > 0 else cores > 0
+        marks = len(cores) if used > 0 else int(np.count_nonzero(marked))
+        return *(int(grown[chip]) for grown in self._grown.values()), marks
+
+    def _runtime(self, chips: list[int], tick: _Tick, share: float) -> dict[str, Any]:
+        """Return a process.
+
+        Args:
+            chips: Its chips.
+            tick: The values.
+            share: Its share of the host's vCPU time.
+        """
+        pid, period_s = FIRST_PID + chips[0], tick.period_s
+        per_chip = tick.cores.shape[1]
+        in_use: dict[str, Any] = {}
+        memory: dict[str, dict[str, int]] = {}
+        for chip in chips:
+            used = tick.values["hbm_used_bytes"][chip]
+            for number in range(per_chip):
+                core = chip * per_chip + number
+                if not np.isnan(tick.cores[chip, number]):
+                    in_use[str(core)] = self._core(chip, number, tick)
+                if not np.isnan(used):
+                    part = round(used) // per_chip + (number < round(used) % per_chip)
+                    memory[str(core)] = {**dict.fromkeys(PARTS, 0), "tensors": part}
         return {
-            "pid": FIRST_PID + chip,
-            "neuron_runtime_tag": str(FIRST_PID + chip),
+            "pid": pid,
+            "neuron_runtime_tag": str(pid),
             "error": "",
             "report": {
-                "execution_stats": _executions(period_s, completed, failed, latency),
-                "memory_used": memory,
-                "neuroncore_counters": {"period": period_s, "neuroncores_in_use": in_use, "error": ""},
+                "execution_stats": _executions(tick, chips),
+                "memory_used": _memory(period_s, memory),
+                "neuron_runtime_vcpu_usage": _runtime_vcpu(period_s, tick, share),
+                "neuroncore_counters": {
+                    "period": period_s,
+                    "neuroncores_in_use": in_use,
+                    "error": "" if in_use else NOT_AVAILABLE,
+                },
             },
         }
 
-    def _core(
-        self, core: int, lanes: NDArray[np.float64], number: int, tflops: float | None
-    ) -> dict[str, Any]:
+    def _core(self, chip: int, number: int, tick: _Tick) -> dict[str, Any]:
         """Return the counters of a logical core, which is `number` in its chip."""
-        lnc = self._host.lnc
-        halves = [_known(value) for value in lanes[number * lnc : (number + 1) * lnc]]
-        known = [half for half in halves if half is not None]
-        counters: dict[str, Any] = {"neuroncore_utilization": sum(known) / lnc if len(known) == lnc else None}
-        if tflops is not None:
-            counters["flops"] = tflops * 1e12 * lnc / self._host.kind.chip.neuroncores
+        lnc, kind = self._host.lnc, self._host.kind
+        counters: dict[str, Any] = {"neuroncore_utilization": float(tick.cores[chip, number])}
+        tflops = tick.values["tflops"][chip]
+        if not np.isnan(tflops):
+            counters["flops"] = round(tflops * 1e12 / np.count_nonzero(np.isfinite(tick.cores[chip])))
         if lnc > 1:
-            counters["v3d"] = {
-                f"nc_v3.{core * lnc + half}": {"neuroncore_utilization": value}
+            first = number * lnc
+            halves = tick.values["nc_util_pct"][chip, first : first + lnc].tolist()
+            version = self._device.core
+            counters[f"{version}d"] = {
+                f"nc_{version}.{chip * kind.chip.neuroncores + first + half}": {
+                    "neuroncore_utilization": value
+                }
                 for half, value in enumerate(halves)
+                if not np.isnan(value)
             }
         return counters
 
-    def _system(self, values: Mapping[str, NDArray[np.float64]], period_s: float) -> dict[str, Any]:
-        counters = [
-            {"neuron_device_index": chip, **{name: _whole(values[name][chip]) for name in ECC}}
-            for chip in range(self._host.kind.chips)
-        ]
-        busy, used = (_known(values[name][0]) for name in ("vcpu_util_pct", "host_memory_used_bytes"))
-        usage = None if busy is None else {**dict.fromkeys(VCPU, 0), "user": busy, "idle": max(0, 100 - busy)}
+    def _system(self, tick: _Tick) -> dict[str, Any]:
+        values, kind, period_s = tick.values, self._host.kind, tick.period_s
+        ecc = np.array([values[name] for name in ECC])
+        busy, used = values["vcpu_util_pct"][0], values["host_memory_used_bytes"][0]
+        is_told, is_known = not np.isnan(busy), not np.isnan(used)
+        usage = {**dict.fromkeys(VCPU, 0.0)}
+        if is_told:
+            usage |= {"user": float(busy), "idle": max(0.0, 100.0 - float(busy))}
         return {
-            "neuron_hw_counters": {"period": period_s, "neuron_devices": counters, "error": ""},
+            "neuron_hw_counters": {
+                "period": period_s,
+                "neuron_devices": [
+                    {"neuron_device_index": chip}
+                    | {name: round(value) for name, value in zip(ECC, ecc[:, chip].tolist(), strict=True)}
+                    for chip in np.flatnonzero(~np.isnan(ecc).any(axis=0)).tolist()
+                ],
+                "error": "",
+            },
             "vcpu_usage": {
                 "period": period_s,
                 "average_usage": usage,
-                "usage_data": {},
-                "error": NOT_AVAILABLE if usage is None else "",
+                "usage_data": {str(cpu): usage for cpu in range(kind.vcpus)} if is_told else {},
+                "context_switch_count": 0,
+                "error": "" if is_told else NOT_AVAILABLE,
             },
             "memory_info": {
                 "period": period_s,
-                "memory_total_bytes": self._host.kind.host_memory_bytes,
-                "memory_used_bytes": None if used is None else round(used),
-                "swap_total_bytes": None,
-                "swap_used_bytes": None,
-                "error": "",
+                "memory_total_bytes": kind.host_memory_bytes,
+                "memory_used_bytes": round(used) if is_known else 0,
+                "swap_total_bytes": 0,
+                "swap_used_bytes": 0,
+                "error": "" if is_known else NOT_AVAILABLE,
             },
         }
 
 
-def _executions(
-    period_s: float, completed: float, failed: float, latency: list[float | None]
-) -> dict[str, Any]:
-    p50, p99 = latency
-    is_known = not (np.isnan(completed) or np.isnan(failed))
+def _logical(lanes: NDArray[np.float64], lnc: int) -> NDArray[np.float64]:
+    """Return the mean of the known physical cores of each logical one, NaN where none is known; a row a chip."""
+    halves = lanes.reshape(len(lanes), -1, lnc)
+    known = ~np.isnan(halves)
+    sums = np.where(known, halves, 0.0).sum(axis=2)
+    counts = known.sum(axis=2)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
+def _executions(tick: _Tick, chips: list[int]) -> dict[str, Any]:
+    completed, failed = tick.completed[chips].sum(), tick.failed[chips].sum()
+    is_known = not np.isnan(completed)
+    p50, p99 = (float(tick.values[f"exec_latency_{each}_s"][0]) for each in ("p50", "p99"))
+    latency = None
+    if not np.isnan(p50 + p99):
+        latency = {"p0": p50, "p1": p50, "p25": p50, "p50": p50, "p75": p50, "p99": p99, "p100": p99}
     return {
-        "period": period_s,
-        "error_summary": {**dict.fromkeys(CAUSES, 0), "generic": _whole(failed)} if is_known else {},
-        "execution_summary": (
-            {"completed": _whole(completed), **dict.fromkeys(FAILED, 0), "completed_with_err": _whole(failed)}
-            if is_known
-            else {}
-        ),
-        "latency_stats": {
-            "total_latency": {**dict.fromkeys(PERCENTILES), "p50": p50, "p99": p99},
-            "device_latency": dict.fromkeys(PERCENTILES),
+        "period": tick.period_s,
+        # A real `generic` is a running total that counts no failures.
+        "error_summary": dict.fromkeys(("generic", *CAUSES), 0),
+        "execution_summary": {
+            "completed": round(completed) if is_known else 0,
+            **dict.fromkeys(FAILED, 0),
+            "completed_with_err": round(failed) if is_known else 0,
         },
-        "error": "",
+        "latency_stats": {"total_latency": latency, "device_latency": None},
+        "error": "" if is_known else NOT_AVAILABLE,
     }
 
 
-def _memory(period_s: float, core: str, used: int) -> dict[str, Any]:
+def _memory(period_s: float, by_core: dict[str, dict[str, int]]) -> dict[str, Any]:
     return {
         "period": period_s,
         "neuron_runtime_used_bytes": {
             "host": 0,
-            "neuron_device": used,
+            "neuron_device": sum(parts["tensors"] for parts in by_core.values()),
             "usage_breakdown": {
-                "host": dict.fromkeys(("application_memory", "constants", "dma_buffers", "tensors"), 0),
-                "neuroncore_memory_usage": {core: {**dict.fromkeys(PARTS, 0), "tensors": used}},
+                "host": dict.fromkeys(HOST_PARTS, 0),
+                "neuroncore_memory_usage": by_core,
             },
         },
         "loaded_models": [],
-        "error": "",
+        "error": "" if by_core else NOT_AVAILABLE,
+    }
+
+
+def _runtime_vcpu(period_s: float, tick: _Tick, share: float) -> dict[str, Any]:
+    busy = float(tick.values["vcpu_util_pct"][0])
+    is_known = not np.isnan(busy)
+    return {
+        "period": period_s,
+        "vcpu_usage": {"user": busy * share if is_known else 0.0, "system": 0.0},
+        "error": "" if is_known else NOT_AVAILABLE,
     }
 
 
 def _instance_info(host: Host) -> dict[str, Any]:
-    info = dict.fromkeys(
-        (
-            "instance_availability_zone",
-            "instance_availability_zone_id",
-            "instance_region",
-            "ami_id",
-            "subnet_id",
-        ),
-        "",
-    )
-    name = host.path.rpartition("/")[2]
-    return {
+    cluster_path, _, name = host.path.rpartition("/")
+    ultraserver = cluster_path.rpartition("/")[2]
+    info = {
         "instance_name": name,
         "instance_id": host.ec2_id or "",
         "instance_type": host.kind.name,
-        **info,
+        "instance_availability_zone": host.zone,
+        "instance_availability_zone_id": "",
+        # A Local Zone's name ends otherwise, but no Trainium is in one.
+        "instance_region": host.zone.rstrip("abcdefghijklmnopqrstuvwxyz"),
+        "ami_id": "",
+        "subnet_id": "",
         "error": "",
     }
+    return info if ultraserver == STANDALONE else info | {"ultraserver_id": ultraserver}
 
 
-def _hardware_info(host: Host) -> dict[str, Any]:
+def _hardware_info(host: Host, device: _Device) -> dict[str, Any]:
     chip: ChipType = host.kind.chip
-    device = _DEVICES[chip.name]
     return {
         "neuron_device_type": device.device,
         "neuron_device_version": device.version,
@@ -274,11 +374,3 @@ def _hardware_info(host: Host) -> dict[str, Any]:
         "logical_neuroncore_config": host.lnc,
         "error": "",
     }
-
-
-def _known(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
-
-
-def _whole(value: float) -> int | None:
-    return None if np.isnan(value) else round(value)

@@ -6,6 +6,7 @@ It knows the places of values in a document; their meaning for a chip is in `val
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +17,7 @@ from trnfleet.wire.limits import DEFAULT_LIMITS
 from trnfleet.wire.values import LONGEST_PERIOD_S
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 MOST_RUNTIMES = 1_024
 MOST_COUNT = 2**40
@@ -24,6 +25,13 @@ MOST_COUNT = 2**40
 
 FAILED = ("completed_with_err", "completed_with_num_err", "timed_out", "incorrect_input", "failed_to_queue")
 """Keys of `execution_summary` that are no success."""
+CAUSES = ("numerical", "transient", "model", "runtime", "hardware")
+"""Keys of `error_summary` that count failures of a period."""
+UTILISATION = "neuroncore_utilization"
+FLOPS = ("flops", "effective_flops")
+"""Keys of a core's rate of operations: the documentation's, and that of releases before it."""
+_PAIRED = re.compile(r"v\d{1,2}d")
+"""Key of the physical cores of a logical one, by the version of the core, such as `v3d`."""
 
 
 class Runtime(NamedTuple):
@@ -39,9 +47,21 @@ class Runtime(NamedTuple):
     p99_s: float | None
 
     @property
+    def is_placed(self) -> bool:
+        """Whether it is known on which cores it may be at all."""
+        return self.cores is not None or self.memory is not None
+
+    @property
     def places(self) -> list[int]:
-        """The logical cores that it is known to use."""
-        return sorted(self.cores if self.cores is not None else self.memory or ())
+        """The logical cores that it is taken to use: those where it has memory or work, else all that it lists.
+
+        A process that may use all cores of a host lists all of them, though it has loaded its model on one.
+        """
+        cores, memory = self.cores or {}, self.memory or {}
+        used = {core for core, size in memory.items() if size} | {
+            core for core, facts in cores.items() if has_work(facts)
+        }
+        return sorted(used or (memory if self.cores is None else cores))
 
 
 def parse_document(document: bytes) -> dict[str, Any]:
@@ -50,28 +70,57 @@ def parse_document(document: bytes) -> dict[str, Any]:
     Raises:
         WireError: it is not JSON, or not a document.
     """
+    data = parse_json(document)
+    if not is_document(data):
+        raise WireError("not a document of neuron-monitor: neither neuron_runtime_data nor system_data")
+    found: dict[str, Any] = data
+    return found
+
+
+def is_document(data: Any) -> bool:
+    """Return whether parsed JSON is a document of neuron-monitor."""
+    return isinstance(data, dict) and not data.keys().isdisjoint({"neuron_runtime_data", "system_data"})
+
+
+def parse_json(text: bytes) -> Any:
+    """Return what a text holds.
+
+    Raises:
+        WireError: it is not JSON.
+    """
     try:
-        data = from_json(document, allow_inf_nan=False, cache_strings="keys")
+        return from_json(text, allow_inf_nan=False, cache_strings="keys")
     except (ValueError, RecursionError) as error:
         raise WireError(f"not JSON: {error}") from error
-    if not isinstance(data, dict) or not data.keys() & {"neuron_runtime_data", "system_data"}:
-        raise WireError("not a document of neuron-monitor: neither neuron_runtime_data nor system_data")
-    return data
 
 
 def period_of(data: Mapping[str, Any]) -> float | None:
-    """Return the seconds that a document covers: the median of its groups' periods; None where it has none."""
-    groups: list[Any] = [*object_of(data, "system_data").values()]
-    for block in _blocks(data) or ():
-        groups += object_of(block, "report").values()
-    periods = [
+    """Return the seconds that a document covers: `vcpu_usage`'s, else the median of those of groups; None where it has none.
+
+    Other groups may have a longer one of their own. Those of runtimes count only where there are no others: a process that
+    has just begun has one of milliseconds.
+    """
+    system = object_of(data, "system_data")
+    blocks = _blocks(data) or ()
+    for groups in (
+        [system.get("vcpu_usage")],
+        system.values(),
+        [group for block in blocks for group in object_of(block, "report").values()],
+    ):
+        periods = _periods(groups)
+        if periods:
+            return statistics.median_low(periods)
+    return None
+
+
+def _periods(groups: Iterable[Any]) -> list[float]:
+    return [
         period
         for group in groups
         if isinstance(group, dict)
         and (period := number_of(group.get("period")))
         and period <= LONGEST_PERIOD_S
     ]
-    return statistics.median(periods) if periods else None
 
 
 def read_period(document: bytes) -> float | None:
@@ -117,13 +166,26 @@ def _runtime(block: dict[str, Any]) -> Runtime:
 def _summed(stats: dict[str, Any]) -> tuple[int | None, int | None]:
     """Return the executions of a period: completed, and failed.
 
-    `execution_summary` and `error_summary` count the same failures by outcome and by cause; the higher count is taken.
+    `execution_summary` and `error_summary` count the same failures by outcome and by cause: outcomes are taken where there
+    are any. The cause `generic` is a running total, also of what is no failure, and is never taken.
     """
     summary, errors = object_of(stats, "execution_summary"), object_of(stats, "error_summary")
-    outcomes = [count for key in FAILED if (count := count_of(summary.get(key))) is not None]
-    causes = [count for value in errors.values() if (count := count_of(value)) is not None]
-    failed = max(sum(outcomes), sum(causes)) if outcomes or causes else None
-    return count_of(summary.get("completed")), failed
+    known = [count for key in FAILED if (count := count_of(summary.get(key))) is not None] or [
+        count for cause in CAUSES if (count := count_of(errors.get(cause))) is not None
+    ]
+    return count_of(summary.get("completed")), sum(known) if known else None
+
+
+def has_work(facts: dict[str, Any]) -> bool:
+    """Return whether a core's counters say that it did something."""
+    values = [facts.get(key) for key in (UTILISATION, *FLOPS)]
+    values += [half.get(UTILISATION) for half in halves_of(facts).values() if isinstance(half, dict)]
+    return any(number_of(value) for value in values)
+
+
+def halves_of(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return what a logical core's counters say of its physical cores, by their names; empty where they say nothing."""
+    return next((object_of(facts, key) for key in facts if _PAIRED.fullmatch(key)), {})
 
 
 def _core_memory(group: dict[str, Any] | None) -> dict[int, float] | None:

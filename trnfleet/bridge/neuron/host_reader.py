@@ -7,8 +7,10 @@ What neuron-monitor does not have (power, temperature, bandwidths, links, health
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
+from trnfleet.bridge.neuron.devices import DeviceList
 from trnfleet.bridge.neuron.fields import object_of, parse_document, period_of, text_of
 from trnfleet.bridge.neuron.values import Chips, Counters, values_of
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, find_instance_type, present_name
@@ -23,11 +25,11 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.hardware.catalogue import InstanceType
 
-MOST_DOCUMENT_BYTES = 16 * 2**20
-"""Longest line: 192 vCPUs and some hundred loaded models take less than 1 MiB."""
 DEFAULT_PERIOD_S = 5.0
 """neuron-monitor's own where no configuration says otherwise; used until a document has its period."""
 
+_GENERATION = re.compile(r"(?:trn|inf)\d+")
+"""Begin of an instance type's name, of Trainium or Inferentia."""
 
 Columns = dict[str, "NDArray[Any]"]
 
@@ -35,15 +37,20 @@ Columns = dict[str, "NDArray[Any]"]
 class HostReader:
     """Reads the documents of one host, one after another.
 
-    A runtime lists the cores that it uses. So a chip that no runtime uses is idle: 0 % is measured, not missing, as
-    long as all runtimes list theirs.
+    A runtime lists the cores that it uses, or all of the host's: its own are those where it has memory or work, else all
+    that it lists. A chip that no runtime uses is idle: 0 % is measured, not missing, as long as all runtimes list theirs.
 
     Two runtimes on one core are summed. Executions are counted by runtime and shared out evenly among its cores, so
     that the chips' counters add up to the host's. ECC counts are taken as cumulative, or per period where they fall
     (whether they are the one or the other is disputed): each is turned into a counter that never falls.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, device_list: DeviceList | None = None) -> None:
+        """Wait for the first document.
+
+        Args:
+            device_list: What neuron-ls says of the host or container; without it device 0 is chip 0.
+        """
         self.columns: Columns = {}
         """Wire codes of all metrics, rewritten in place with each document: a row a chip, one row of the instance's."""
         self.period_s = DEFAULT_PERIOD_S
@@ -51,6 +58,8 @@ class HostReader:
         self.ec2_id: str | None = None
         self.host = ""
         """The instance's name tag; empty where there is none."""
+        self.ultraserver = ""
+        """Id of the UltraServer that the instance is in; empty where it is not told."""
         self.lnc: int | None = None
         """Physical cores of a logical one."""
         self.versions: dict[str, str] = {}
@@ -58,6 +67,9 @@ class HostReader:
         self.revision = 0
         """Goes up when EC2 id, LNC or versions change."""
         self._kind: InstanceType | None = None
+        self._device_list = device_list
+        self._placed: dict[int, int] | None = None
+        """Chip of each device that neuron-ls lists."""
         self._counters = Counters(0)
 
     @property
@@ -74,16 +86,27 @@ class HostReader:
             WireError: it is not JSON, not a document, or of another host than those before it.
             ConfigError: the first one's instance type is not in the hardware catalogue; the message names the nearest.
         """
-        data = parse_document(document)
+        return self.take(parse_document(document))
+
+    def take(self, data: dict[str, Any]) -> Columns:
+        """Take a parsed document, as `read` does."""
         kind = self._identify(data)
         if not self.columns:
             for metric in METRICS:
                 self.columns[metric.name] = metric.blank(kind.chips if metric.scope is Scope.CHIP else 1)
             self._counters = Counters(kind.chips)
         self.period_s = period_of(data) or self.period_s
-        chips = Chips(kind, self.lnc or 1, _visible(object_of(data, "neuron_hardware_info"), kind))
-        self._write(values_of(data, chips, self._counters))
+        self._write(
+            values_of(data, self._chips(object_of(data, "neuron_hardware_info"), kind), self._counters)
+        )
         return self.columns
+
+    def _chips(self, hardware: dict[str, Any], kind: InstanceType) -> Chips:
+        """Return where the host's cores and devices are."""
+        if self._device_list is not None and self._placed is not None:
+            return Chips.of_devices(kind, self.lnc or 1, self._placed, self._device_list.cores)
+        seen = range(_visible(hardware, kind))
+        return Chips.of_devices(kind, self.lnc or 1, dict(zip(seen, seen, strict=True)))
 
     def _write(self, values: Mapping[str, NDArray[np.float64]]) -> None:
         for name, column in self.columns.items():
@@ -93,17 +116,25 @@ class HostReader:
     def _identify(self, data: dict[str, Any]) -> InstanceType:
         """Return the host's type, and keep who it is."""
         instance, hardware = object_of(data, "instance_info"), object_of(data, "neuron_hardware_info")
-        type_name = text_of(instance.get("instance_type"))
-        ec2_id = text_of(instance.get("instance_id")) or None
+        listed = self._device_list or DeviceList(())
+        type_name = text_of(instance.get("instance_type")) or listed.instance_type
+        ec2_id = text_of(instance.get("instance_id")) or listed.instance_id or None
+        if ec2_id and listed.instance_id not in {"", ec2_id}:
+            raise ConfigError(
+                f"it is of the instance {ec2_id}, and neuron-ls lists the devices of {listed.instance_id}"
+            )
         kind = self._kind
         if kind is None:
-            kind = find_instance_type(present_name(type_name)) if type_name else _by_hardware(hardware)
+            kind = _by_name(type_name) if type_name else _by_hardware(hardware)
+            if self._device_list is not None:
+                self._placed = self._device_list.place(kind)
         elif type_name and present_name(type_name) != kind.name:
             raise WireError(f"it is of another instance type than the first, which is a {kind.name}")
         elif ec2_id and self.ec2_id and ec2_id != self.ec2_id:
             raise WireError(f"it is of another instance than the first, which is {self.ec2_id}")
         self._kind = kind
         self.host = text_of(instance.get("instance_name")) or self.host
+        self.ultraserver = text_of(instance.get("ultraserver_id")) or self.ultraserver
         known = (self.ec2_id, self.lnc, self.versions)
         self.ec2_id = ec2_id or self.ec2_id
         self.lnc = _lnc(hardware, kind) or self.lnc or kind.chip.logical_neuroncore_config
@@ -137,9 +168,32 @@ def _by_hardware(hardware: dict[str, Any]) -> InstanceType:
     for kind in INSTANCE_TYPES.values():
         if device in kind.chip.device_types and kind.chips == count:
             return kind
+    known = sorted({name for kind in INSTANCE_TYPES.values() for name in kind.chip.device_types})
+    if device not in known:
+        raise ConfigError(
+            f"its devices are of the type {device[:64]!r}, a generation that trnfleet does not know: it knows {', '.join(known)}"
+        )
     raise ConfigError(
         f"no instance type has {count} chips of the type {device[:64]!r}: choose from {', '.join(INSTANCE_TYPES)}"
     )
+
+
+def _by_name(name: str) -> InstanceType:
+    """Return the instance type of a name that EC2 has, or had.
+
+    Raises:
+        ConfigError: the catalogue has none of its generation, or of its name.
+    """
+    known = sorted({found[0] for each in INSTANCE_TYPES if (found := _GENERATION.match(each))})
+    generation = _GENERATION.match(name)
+    if present_name(name) not in INSTANCE_TYPES and (generation is None or generation[0] not in known):
+        what = (
+            f"is of a generation that trnfleet does not know, {generation[0]}"
+            if generation
+            else "is none with Neuron chips"
+        )
+        raise ConfigError(f"instance type {name[:64]!r} {what}: it knows {', '.join(known)}")
+    return find_instance_type(present_name(name))
 
 
 def _lnc(hardware: dict[str, Any], kind: InstanceType) -> int | None:

@@ -37,9 +37,10 @@ HOST = "host"
 
 
 def default_path(reader: HostReader) -> str:
-    """Return an address for a host after its first document: a standalone instance, named by EC2 id or name tag."""
+    """Return an address for a host after its first document: in its UltraServer if it names one, by EC2 id or name tag."""
     names = (reader.ec2_id or "", reader.host, HOST)
-    return f"{CLUSTER}/{STANDALONE}/{next(name for name in names if is_segment(name))}"
+    above = reader.ultraserver if is_segment(reader.ultraserver) else STANDALONE
+    return f"{CLUSTER}/{above}/{next(name for name in names if is_segment(name))}"
 
 
 def check_path(path: str) -> str:

@@ -6,16 +6,26 @@ Owns the meaning: which cores a chip has, what is idle and what is not known, an
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from trnfleet.bridge.neuron.fields import count_of, group_of, number_of, object_of, or_nan, runtimes_of
+from trnfleet.bridge.neuron.fields import (
+    FLOPS,
+    UTILISATION,
+    count_of,
+    group_of,
+    halves_of,
+    number_of,
+    object_of,
+    or_nan,
+    runtimes_of,
+)
 from trnfleet.domain.metrics import BY_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -27,32 +37,59 @@ BUSY = ("user", "nice", "system", "irq", "soft_irq")
 """Keys of a vCPU's usage that are time in use; waiting for I/O is not."""
 
 
+class Core(NamedTuple):
+    """A logical core's place."""
+
+    chip: int
+    number: int
+    """In its chip."""
+
+
 class Chips(NamedTuple):
-    """Assignment of logical cores to chips."""
+    """Assignment of logical cores and devices, as the host numbers them, to chips."""
 
     kind: InstanceType
     lnc: int
-    visible: int
-    """Chips that the host sees; those beyond are not known."""
+    devices: Mapping[int, int]
+    """Chip of each device that the host sees; the others are not known."""
+    cores: Mapping[int, Core]
+    """Place of each logical core."""
 
-    @property
-    def per_chip(self) -> int:
-        """Logical cores of a chip."""
-        return self.kind.chip.neuroncores // self.lnc
+    @classmethod
+    def of_devices(
+        cls,
+        kind: InstanceType,
+        lnc: int,
+        devices: Mapping[int, int],
+        listed: Mapping[int, tuple[int, ...]] | None = None,
+    ) -> Chips:
+        """Number the cores of devices.
+
+        Args:
+            kind: The instance's type.
+            lnc: Physical cores of a logical one.
+            devices: Chip of each device.
+            listed: Logical cores of each device where these are known; else they are numbered device by device.
+        """
+        per_chip = kind.chip.neuroncores // lnc
+        cores: dict[int, Core] = {}
+        for device, chip in devices.items():
+            names = (listed or {}).get(device, ())
+            if len(names) != per_chip:
+                names = tuple(range(device * per_chip, (device + 1) * per_chip))
+            cores.update((name, Core(chip, number)) for number, name in enumerate(names))
+        return cls(kind, lnc, devices, cores)
 
     @property
     def seen(self) -> NDArray[np.bool_]:
         """Mask of the chips that the host sees."""
-        return np.arange(self.kind.chips) < self.visible
+        mask = np.zeros(self.kind.chips, np.bool_)
+        mask[list(self.devices.values())] = True
+        return mask
 
-    def of(self, core: int) -> int | None:
-        """Return the chip of a logical core; None where there is no such core."""
-        chip = core // self.per_chip
-        return chip if chip < self.visible else None
-
-    def of_all(self, cores: list[int]) -> list[int]:
+    def of_all(self, cores: Iterable[int]) -> list[int]:
         """Return the chip of each core that there is."""
-        return [chip for core in cores if (chip := self.of(core)) is not None]
+        return [self.cores[core].chip for core in cores if core in self.cores]
 
     def empty(self, *, is_known: bool) -> NDArray[np.float64]:
         """Return a value a chip: 0 where the chip is seen and missing values are 0, else not available."""
@@ -80,14 +117,18 @@ class Counters:
 
     def count_executions(self, chips: list[int], completed: int, failed: int) -> None:
         """Share a period's executions out among `chips`, in which a chip is named once for each core."""
+        weights = sorted(Counter(chips).items())
         start = self._turn
         for counters, count in ((self._completed, completed), (self._failed, failed)):
-            each, rest = divmod(count, len(chips))
-            for chip in chips:
-                counters[chip] += each
+            rest = count
+            for chip, weight in weights:
+                share = count * weight // len(chips)
+                counters[chip] += share
+                rest -= share
             for number in range(rest):
-                counters[chips[(start + number) % len(chips)]] += 1
-        self._turn = start + completed % len(chips)
+                counters[weights[(start + number) % len(weights)][0]] += 1
+            if counters is self._completed:
+                self._turn = (start + rest) % len(weights)
 
     @property
     def executions(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -128,12 +169,9 @@ def _utilisation(runtimes: list[Runtime], chips: Chips) -> NDArray[np.float64]:
     lanes = np.full((chips.kind.chips, BY_NAME["nc_util_pct"].width), math.nan)
     lanes[:, : chips.kind.chip.neuroncores] = idle[:, np.newaxis]
     shares: defaultdict[tuple[int, int], list[float]] = defaultdict(list)
-    for core, facts in _cores(runtimes):
-        chip = chips.of(core)
-        if chip is not None:
-            first = core % chips.per_chip * chips.lnc
-            for half, value in enumerate(_halves(facts, chips.lnc)):
-                shares[chip, first + half].append(or_nan(value))
+    for (chip, number), facts in _cores(runtimes, chips):
+        for half, value in enumerate(_halves(facts, chips.lnc)):
+            shares[chip, number * chips.lnc + half].append(or_nan(value))
     for place, values in shares.items():
         # Two runtimes take turns on a core, and a period's edges may add up to a little more than all of it.
         lanes[place] = values[0] if len(values) == 1 else np.minimum(sum(values), 100.0)
@@ -142,54 +180,65 @@ def _utilisation(runtimes: list[Runtime], chips: Chips) -> NDArray[np.float64]:
 
 def _halves(facts: dict[str, Any], lnc: int) -> list[float | None]:
     """Return the busy time of each physical core of a logical one: its own, or the logical one's where it has none."""
-    physical = object_of(facts, "v3d")
+    physical = halves_of(facts)
     if lnc == 1 or not physical:
-        return [number_of(facts.get("neuroncore_utilization"))] * lnc
+        return [number_of(facts.get(UTILISATION))] * lnc
     halves: list[float | None] = [None] * lnc
     for name, half in physical.items():
         number = name.rpartition(".")[2]
         if isinstance(half, dict) and number.isascii() and number.isdecimal() and len(number) < 6:
-            halves[int(number) % lnc] = number_of(half.get("neuroncore_utilization"))
+            halves[int(number) % lnc] = number_of(half.get(UTILISATION))
     return halves
 
 
 def _tflops(runtimes: list[Runtime], chips: Chips) -> NDArray[np.float64]:
     result = chips.empty(is_known=all(each.cores is not None for each in runtimes))
     sums: dict[int, float] = {}
-    for core, facts in _cores(runtimes):
-        chip = chips.of(core)
-        if chip is not None:
-            flops = number_of(facts.get("flops", facts.get("effective_flops")))
-            sums[chip] = sums.get(chip, 0.0) + or_nan(flops) / 1e12
+    for (chip, _), facts in _cores(runtimes, chips):
+        flops = next((rate for key in FLOPS if (rate := number_of(facts.get(key))) is not None), None)
+        sums[chip] = sums.get(chip, 0.0) + or_nan(flops) / 1e12
     for chip, value in sums.items():
         result[chip] = value
     return result
 
 
 def _memory(runtimes: list[Runtime], chips: Chips) -> NDArray[np.float64]:
-    """Return the bytes of device memory in use; that of a chip which a runtime uses without listing memory is not known."""
-    used = chips.empty(is_known=all(each.memory is not None or each.cores is not None for each in runtimes))
+    """Return the bytes of device memory in use.
+
+    A chip's are known where any runtime lists some for it; not where one uses the chip and none does.
+    """
+    used = chips.empty(is_known=all(each.is_placed for each in runtimes))
+    told: set[int] = set()
     unknown: set[int] = set()
     for each in runtimes:
-        listed = set(chips.of_all(list(each.memory or ())))
-        unknown.update(set(chips.of_all(each.places)) - listed)
+        unknown.update(chips.of_all(each.places))
         for core, size in (each.memory or {}).items():
-            chip = chips.of(core)
-            if chip is not None:
-                used[chip] = size + (0.0 if math.isnan(used[chip]) else used[chip])
-    used[list(unknown)] = math.nan
+            for chip in chips.of_all([core]):
+                used[chip] = size + (used[chip] if chip in told else 0.0)
+                told.add(chip)
+    used[list(unknown - told)] = math.nan
     return used
 
 
 def _executions(runtimes: list[Runtime], chips: Chips, counters: Counters) -> dict[str, NDArray[np.float64]]:
+    """Go on with the counters; those of chips whose runtime does not count are not known.
+
+    A runtime of which nothing is known may be on any chip that no other is on.
+    """
     unknown: set[int] = set()
+    used: set[int] = set()
+    is_anywhere = False
     for each in runtimes:
         cores = chips.of_all(each.places)
+        used.update(chips.of_all(each.cores or ()), chips.of_all(each.memory or ()))
         if each.completed is None or each.failed is None:
             unknown.update(cores)
+            is_anywhere = is_anywhere or not each.is_placed
         elif cores:
             counters.count_executions(cores, each.completed, each.failed)
     completed, failed = counters.executions
+    if is_anywhere:
+        unknown.update(set(chips.devices.values()) - used)
     for column in (completed, failed):
         column[~chips.seen] = math.nan
         column[list(unknown)] = math.nan
@@ -201,8 +250,9 @@ def _ecc(data: dict[str, Any], chips: Chips, counters: Counters) -> dict[str, ND
     group = group_of(object_of(data, "system_data"), "neuron_hw_counters") or {}
     devices = group.get("neuron_devices")
     for device in devices if isinstance(devices, list) else ():
-        chip = device.get("neuron_device_index") if isinstance(device, dict) else None
-        if type(chip) is int and 0 <= chip < chips.visible:
+        number = device.get("neuron_device_index") if isinstance(device, dict) else None
+        chip = chips.devices.get(number) if type(number) is int else None
+        if chip is not None:
             for name in ECC:
                 value = count_of(device.get(name))
                 if value is not None:
@@ -219,6 +269,9 @@ def _vcpu(group: dict[str, Any] | None) -> float:
     return min(sum(value for value in busy if value is not None), 100.0)
 
 
-def _cores(runtimes: list[Runtime]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _cores(runtimes: list[Runtime], chips: Chips) -> Iterator[tuple[Core, dict[str, Any]]]:
     for each in runtimes:
-        yield from (each.cores or {}).items()
+        for core, facts in (each.cores or {}).items():
+            place = chips.cores.get(core)
+            if place is not None:
+                yield place, facts

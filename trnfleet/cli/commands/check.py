@@ -25,7 +25,8 @@ _WIDTH = 600
 def command(ctx: click.Context, files: tuple[str, ...]) -> None:
     """Check whether each FILE is valid, or name its first errors.
 
-    The kind of a file follows from its content: a recording, a fleet, a scenario, alert rules, tests of rules, or settings.
+    The kind of a file follows from its content: a recording, a file of neuron-monitor, its exporter or neuron-ls, a fleet,
+    a scenario, alert rules, tests of rules, or settings.
     A recording that was not finished is not valid, though everything in it can be read: see trnfleet info.
 
     \b

@@ -1,4 +1,4 @@
-"""`trnfleet convert`: recordings to and from lines of mosquitto_sub and documents of neuron-monitor."""
+"""`trnfleet convert`: recordings to and from lines of mosquitto_sub and documents of neuron-monitor; scrapes of its exporter."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 STDIO = "-"
 KINDS = ("mcap", "mosquitto", "neuron-monitor")
+SOURCE_KINDS = (*KINDS, "prometheus")
 ENDINGS = {".mcap": "mcap", ".ndjson": "mosquitto", ".jsonl": "mosquitto", ".json": "mosquitto"}
 """Default kind of a file to write, by its ending."""
 
@@ -32,7 +33,7 @@ ENDINGS = {".mcap": "mcap", ".ndjson": "mosquitto", ".jsonl": "mosquitto", ".jso
 @click.argument("source", metavar="IN")
 @click.argument("target", metavar="OUT")
 @click.option(
-    "--from", "source_kind", type=click.Choice(KINDS), help="Kind of IN; by default by its content."
+    "--from", "source_kind", type=click.Choice(SOURCE_KINDS), help="Kind of IN; by default by its content."
 )
 @click.option(
     "--to",
@@ -57,6 +58,11 @@ ENDINGS = {".mcap": "mcap", ".ndjson": "mosquitto", ".jsonl": "mosquitto", ".jso
     help="Instance that becomes neuron-monitor documents, where there are several.",
 )
 @click.option(
+    "--neuron-ls",
+    metavar="FILE",
+    help="What neuron-ls -j printed on a neuron-monitor host: places the chips of a container.",
+)
+@click.option(
     "--start",
     type=Instant(),
     help="Begin of a neuron-monitor file; by default the file's date less its length.",
@@ -77,13 +83,14 @@ def command(
     name: str | None,
     address: str | None,
     instance: str | None,
+    neuron_ls: str | None,
     start: datetime | None,
     encoding: str | None,
     overwrite: bool,
 ) -> None:
     """Convert between recordings (mcap), lines of mosquitto_sub -F '%j' and neuron-monitor's NDJSON.
 
-    IN and OUT may be - for stdin and stdout; stdin is read to its end first. Invalid lines are left out, and counted
+    IN may be text of neuron-monitor-prometheus (prometheus), too: one scrape, or several with timestamps. IN and OUT may be - for stdin and stdout; stdin is read to its end first. Invalid lines are left out, and counted
     on stderr with the first reason. Lines keep text as it is; other payloads (frames) get a payload_base64, which
     mosquitto's own tools do not know.
 
@@ -98,7 +105,7 @@ def command(
       trnfleet convert night.mcap host.ndjson --to neuron-monitor --instance uc1/us-0001/trn2u-0001-0
     """
     from trnfleet.services.files.conversion import Conversion, open_input
-    from trnfleet.services.files.inputs import Kind
+    from trnfleet.services.files.inputs import HOST_KINDS, Kind
 
     with contextlib.ExitStack() as stack:
         path = _spooled(stack) if source == STDIO else Path(source)
@@ -106,11 +113,16 @@ def command(
         kind = Kind(source_kind) if source_kind else _detect(path, source)
         if kind is to and kind is not Kind.MCAP:
             raise ConfigError(f"{source} is {kind} already: name another with --to; {nearest('', KINDS)}")
-        if name is not None and Kind.NEURON not in (kind, to):
+        if name is not None and kind not in HOST_KINDS and to is not Kind.NEURON:
             raise ConfigError(f"--name is for neuron-monitor alone, and neither IN nor OUT is: {kind}, {to}")
-        _refuse_others(kind, to, address=address, start=start, encoding=encoding, instance=instance)
+        _refuse_others(
+            kind, to, address=address, start=start, encoding=encoding, instance=instance, neuron_ls=neuron_ls
+        )
         start_ns = None if start is None else datetime_ns(start)
-        given = open_input(path, kind, to, name=name, address=address, start_ns=start_ns, encoding=encoding)
+        given = open_input(
+            path, kind, to, name=name, address=address, start_ns=start_ns, encoding=encoding,
+            neuron_ls=None if neuron_ls is None else Path(neuron_ls),
+        )  # fmt: skip  # one call
         stack.callback(given.close)
         shown = "stdin" if source == STDIO else source
         conversion = Conversion(given, shown, to, report, name=name, instance=instance)
@@ -145,12 +157,19 @@ def _detect(path: Path, shown: str) -> Kind:
 
 def _refuse_others(kind: Kind, to: Kind, **given: object) -> None:
     """Refuse options that do not apply to the kinds of IN and OUT."""
-    from trnfleet.services.files.inputs import Kind
+    from trnfleet.services.files.inputs import HOST_KINDS, Kind
 
-    flags = {"address": "--as", "start": "--start", "encoding": "--format", "instance": "--instance"}
+    flags = {
+        "address": "--as",
+        "start": "--start",
+        "encoding": "--format",
+        "instance": "--instance",
+        "neuron_ls": "--neuron-ls",
+    }
     for option, value in given.items():
         is_of_target = option == "instance"
-        if value is not None and (to if is_of_target else kind) is not Kind.NEURON:
+        applies = to is Kind.NEURON if is_of_target else kind in HOST_KINDS
+        if value is not None and not applies:
             side = "OUT" if is_of_target else "IN"
             raise ConfigError(
                 f"{flags[option]} is for neuron-monitor alone, and {side} is {to if is_of_target else kind}"

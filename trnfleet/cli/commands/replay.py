@@ -40,6 +40,11 @@ if TYPE_CHECKING:
 @setting("--root", type=Root(), envvar=None, show_envvar=False, help="With --broker: another root of topics.")
 @click.option("--stdout", is_flag=True, help="Write NDJSON to stdout instead, as simulate --stdout does.")
 @setting("--name", type=FleetName(), help="Name of the fleet, where the recording has several.")
+@click.option(
+    "--neuron-ls",
+    metavar="FILE",
+    help="What neuron-ls -j printed there, for a file of neuron-monitor: places the chips of a container.",
+)
 @setting(
     "--from",
     "begin",
@@ -89,6 +94,7 @@ def command(
     root: str | None,
     stdout: bool,
     name: str | None,
+    neuron_ls: str | None,
     begin: str | None,
     end: str | None,
     speed: float,
@@ -106,8 +112,8 @@ def command(
 ) -> None:
     """Play recordings: into the app, back to a broker (--broker), or to stdout as NDJSON (--stdout).
 
-    Several FILEs, such as the parts of one recording, are played one after the other. Lines of mosquitto_sub -F '%j' and of
-    neuron-monitor are understood, too.
+    Several FILEs, such as the parts of one recording, are played one after the other. Lines of mosquitto_sub -F '%j',
+    documents of neuron-monitor and text of neuron-monitor-prometheus are understood, too.
 
     \b
     Examples:
@@ -122,13 +128,13 @@ def command(
     _check(given, broker, stdout=stdout, allow_remote=allow_remote)
     if stdout:
         log.set_up()
-        with open_recording(files, name=name) as recording:
+        with open_recording(files, name=name, neuron_ls=neuron_ls) as recording:
             _write(recording, files[0], name, begin, end, include)
     elif broker is not None:
         log.set_up()
         from trnfleet.services.replay import ReplayRequest, publish_recording
 
-        with open_recording(files, name=name) as recording:
+        with open_recording(files, name=name, neuron_ls=neuron_ls) as recording:
             session = make_session(broker, root or recording.root, password_file, mqtt)
             request = ReplayRequest(files[0], name, begin, end, speed, loop, filters, new_name, root)
             asyncio.run(publish_recording(session, recording, request, report))
@@ -143,7 +149,7 @@ def command(
         from trnfleet.tui.run import run_app
 
         clock = SystemClock()
-        with open_recording(files, name=name) as recording:
+        with open_recording(files, name=name, neuron_ls=neuron_ls) as recording:
             fleet = fleet_of(recording, name, files[0])
             from_ns, to_ns = shown_part_of(recording, fleet, begin, end)
             viewing = view_recording(

@@ -1,4 +1,4 @@
-"""Conversion between recordings, lines of mosquitto_sub and documents of neuron-monitor."""
+"""Conversion between recordings, lines of mosquitto_sub, documents of neuron-monitor and scrapes of its exporter."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from trnfleet.bridge.neuron.devices import read_device_list
 from trnfleet.bridge.neuron.telemetry import check_path
 from trnfleet.errors import ConfigError, TrnfleetError, write_failure
 from trnfleet.files import temporary_folder
 from trnfleet.record.format.lines import encode_line
 from trnfleet.record.read.recording import Recording
 from trnfleet.record.write.writer import RecordingError, RecordingWriter
-from trnfleet.services.files.inputs import NOUNS, Kind, LinesInput, McapInput, NeuronInput, detect
+from trnfleet.services.files.inputs import HOST_KINDS, NOUNS, Kind, LinesInput, McapInput, detect
 from trnfleet.services.files.neuron_documents import write_documents
+from trnfleet.services.files.neuron_inputs import NeuronInput, PrometheusInput
 from trnfleet.services.files.outputs import find_former
 from trnfleet.text import plain
 
@@ -30,7 +32,11 @@ _WIDTH = 400
 
 
 def open_recordings(
-    paths: Sequence[Path], report: Callable[[str], None], *, name: str | None = None
+    paths: Sequence[Path],
+    report: Callable[[str], None],
+    *,
+    name: str | None = None,
+    neuron_ls: Path | None = None,
 ) -> Recording:
     """Open recordings, or other files that hold messages, as one recording.
 
@@ -41,11 +47,15 @@ def open_recordings(
         paths: Parts of a recording, or other files.
         report: Receives a line about what was left out of a file.
         name: Fleet of neuron-monitor's hosts.
+        neuron_ls: What neuron-ls -j printed on the host, for files of neuron-monitor.
 
     Raises:
         ConfigError: a file cannot be read, or recordings and others are mixed.
     """
     kinds = [detect(path) for path in paths]
+    if neuron_ls is not None and not set(kinds) <= set(HOST_KINDS):
+        other = next(path for path, kind in zip(paths, kinds, strict=True) if kind not in HOST_KINDS)
+        raise ConfigError(f"--neuron-ls is for files of neuron-monitor, and {other} is none")
     if all(kind is Kind.MCAP for kind in kinds):
         return Recording.open(paths)
     if Kind.MCAP in kinds:
@@ -57,12 +67,13 @@ def open_recordings(
     folder = stack.enter_context(temporary_folder("trnfleet-convert-"))
     try:
         inputs = [
-            open_input(path, kind, Kind.MCAP, name=name) for path, kind in zip(paths, kinds, strict=True)
+            open_input(path, kind, Kind.MCAP, name=name, neuron_ls=neuron_ls)
+            for path, kind in zip(paths, kinds, strict=True)
         ]
         file = folder / "converted.mcap"
         _refuse_empty(_write_mcap(inputs, file), inputs[0], str(paths[0]))
         for path, given in zip(paths, inputs, strict=True):
-            if given.skipped.count or kinds[0] is Kind.NEURON:
+            if given.skipped.count or given.kind in HOST_KINDS:
                 _report(given, str(path), "as a recording", given.skipped.taken, report)
         recording = Recording.open([file])
     except BaseException:
@@ -81,6 +92,7 @@ def open_input(
     address: str | None = None,
     start_ns: int | None = None,
     encoding: str | None = None,
+    neuron_ls: Path | None = None,
 ) -> Input:
     """Open a file to convert.
 
@@ -92,6 +104,7 @@ def open_input(
         address: Address of a neuron-monitor host.
         start_ns: Begin of a neuron-monitor file.
         encoding: Encoding of a neuron-monitor host's telemetry; by default `cbor` in recordings, `json` in lines.
+        neuron_ls: What neuron-ls -j printed on that host.
 
     Raises:
         ConfigError: the file is missing or invalid, or the address is.
@@ -102,13 +115,20 @@ def open_input(
         raise ConfigError(f"{path}: there is no such file")
     if kind is Kind.MOSQUITTO:
         return LinesInput(path)
+    if kind is Kind.NEURON_LS:
+        raise ConfigError(
+            f"{path}: it is what neuron-ls -j prints, where devices are and no telemetry: name a file of neuron-monitor, "
+            f"and this one with --neuron-ls"
+        )
     is_frame = (encoding or ("cbor" if to is Kind.MCAP else "json")) == "cbor"
-    return NeuronInput(
+    host_input = PrometheusInput if kind is Kind.PROMETHEUS else NeuronInput
+    return host_input(
         path,
         fleet=name,
         address=None if address is None else check_path(address),
         start_ns=start_ns,
         encoding="cbor" if is_frame else "json",
+        device_list=None if neuron_ls is None else read_device_list(neuron_ls),
     )
 
 
@@ -200,7 +220,7 @@ def _refuse_empty(written: int, given: Input, source: str) -> None:
 
 
 def _report(given: Input, source: str, target: str, written: int, report: Callable[[str], None]) -> None:
-    if isinstance(given, NeuronInput):
+    if isinstance(given, NeuronInput | PrometheusInput):
         report(plain(f"{source}: {given.begin_text()}", _WIDTH))
     account = given.skipped.text(NOUNS[given.kind])
     report(plain(f"{source}: {account}; {target}: {written:,} written", _WIDTH))

@@ -1,42 +1,38 @@
-"""Files that hold messages: recordings, lines of mosquitto_sub, documents of neuron-monitor.
+"""Files that hold messages: their kinds, recordings and lines of mosquitto_sub. Those of the Neuron tools are `neuron_inputs`.
 
 Each yields its messages in order, any number of times, and counts what it leaves out.
 """
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import hashlib
 import re
-import statistics
-from array import array
 from typing import TYPE_CHECKING, Protocol
 
-from trnfleet.bridge.neuron.fields import read_period
-from trnfleet.bridge.neuron.host_reader import DEFAULT_PERIOD_S, MOST_DOCUMENT_BYTES, HostReader
-from trnfleet.bridge.neuron.telemetry import HostTelemetry, boot_of, default_path
-from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.bridge.neuron.devices import is_device_list
+from trnfleet.bridge.neuron.exposition import is_exposition
+from trnfleet.bridge.neuron.fields import is_document, parse_json
+from trnfleet.bridge.neuron.stream import MOST_DOCUMENT_BYTES, read_documents
+from trnfleet.clock import format_rfc3339
 from trnfleet.errors import ConfigError, WireError
 from trnfleet.record.format.lines import decode_line, decode_lines
 from trnfleet.record.format.metadata import About
 from trnfleet.record.format.records import MAGIC
 from trnfleet.record.read.open import refuse_special
 from trnfleet.record.read.recording import Recording
-from trnfleet.wire.ndjson import LeftOut, read_lines
-from trnfleet.wire.ports import Stored
+from trnfleet.wire.ndjson import LeftOut
 from trnfleet.wire.topics import DEFAULT_ROOT, VERSION, TopicClass
-from trnfleet.wire.values import LONGEST_PERIOD_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-    from typing import Literal
+
+    from trnfleet.wire.ports import Stored
 
 LINES_TO_TRY = 32
-"""Lines at a file's begin of which one must identify its kind."""
-DEFAULT_FLEET = "neuron"
-"""Default fleet of neuron-monitor's hosts."""
-
+"""Lines, or documents of several lines, at a file's begin of which one must identify its kind."""
 _MOSQUITTO_BEGIN = b'{"tst":'
 _TOPIC = re.compile(
     rf"(?P<root>(?:[A-Za-z0-9_-]{{1,64}}/)+?){VERSION}/(?P<fleet>[A-Za-z0-9_-]{{1,64}})/"
@@ -50,9 +46,21 @@ class Kind(enum.StrEnum):
     MCAP = "mcap"
     MOSQUITTO = "mosquitto"
     NEURON = "neuron-monitor"
+    PROMETHEUS = "prometheus"
+    """Text that neuron-monitor-prometheus serves."""
+    NEURON_LS = "neuron-ls"
+    """No messages, but where a host's devices are."""
 
 
-NOUNS = {Kind.MCAP: "message", Kind.MOSQUITTO: "message", Kind.NEURON: "document"}
+NOUNS = {
+    Kind.MCAP: "message",
+    Kind.MOSQUITTO: "message",
+    Kind.NEURON: "document",
+    Kind.PROMETHEUS: "scrape",
+    Kind.NEURON_LS: "device",
+}
+HOST_KINDS = (Kind.NEURON, Kind.PROMETHEUS)
+"""Kinds of files that real hosts' tools write, and that have neither a fleet nor an address."""
 
 
 class UnknownKindError(ConfigError):
@@ -81,7 +89,7 @@ def detect(path: Path) -> Kind:
     """Return the kind of a file, by its content.
 
     Raises:
-        UnknownKindError: it is none of the three.
+        UnknownKindError: it is none of them.
         ConfigError: it cannot be read.
     """
     try:
@@ -90,11 +98,11 @@ def detect(path: Path) -> Kind:
             if stream.read(len(MAGIC)) == MAGIC:
                 return Kind.MCAP
             stream.seek(0)
-            for number, line in read_lines(stream, MOST_DOCUMENT_BYTES):
-                kind = _kind_of(line) if line else None
+            for count, (_, text) in enumerate(read_documents(stream, MOST_DOCUMENT_BYTES), start=1):
+                kind = _kind_of(text) if text else None
                 if kind is not None:
                     return kind
-                if number >= LINES_TO_TRY:
+                if count >= LINES_TO_TRY:
                     break
             is_empty = path.stat().st_size == 0
     except OSError as error:
@@ -102,19 +110,29 @@ def detect(path: Path) -> Kind:
     if path.suffix == ".mcap" and not is_empty:
         # A recording that is damaged at its very begin; its reader says so.
         return Kind.MCAP
-    reason = "it is empty" if is_empty else "no MCAP, no lines of mosquitto_sub -F %j, no neuron-monitor"
+    reason = "no MCAP, no lines of mosquitto_sub -F %j, no neuron-monitor"
+    if is_empty:
+        reason = "it is empty"
     raise UnknownKindError(f"{path}: {reason}")
 
 
-def _kind_of(line: bytes) -> Kind | None:
-    for kind, parse in ((Kind.MOSQUITTO, decode_line), (Kind.NEURON, read_period)):
-        try:
-            parse(line)
-        except WireError:
-            continue
-        return kind
+def _kind_of(text: bytes) -> Kind | None:
+    """Return the kind of file that a line, or a document of several, is from."""
+    with contextlib.suppress(WireError):
+        decode_line(text)
+        return Kind.MOSQUITTO
     # Payloads that are no text make mosquitto_sub's lines unreadable; they are its lines all the same.
-    return Kind.MOSQUITTO if line.startswith(_MOSQUITTO_BEGIN) else None
+    if text.startswith(_MOSQUITTO_BEGIN):
+        return Kind.MOSQUITTO
+    if is_exposition(text):
+        return Kind.PROMETHEUS
+    with contextlib.suppress(WireError):
+        data = parse_json(text)
+        if is_document(data):
+            return Kind.NEURON
+        if is_device_list(data):
+            return Kind.NEURON_LS
+    return None
 
 
 class McapInput:
@@ -182,7 +200,7 @@ class LinesInput:
                     roots.setdefault(found["root"].rstrip("/"), set()).add(found["fleet"])
             root = DEFAULT_ROOT if DEFAULT_ROOT in roots or not roots else next(iter(roots))
             fleets = tuple(sorted(roots.get(root, ())))
-            self._about = _about(self.kind, max(0, first_ns), fleets, root, "from lines of mosquitto_sub")
+            self._about = about_file(self.kind, max(0, first_ns), fleets, root, "from lines of mosquitto_sub")
         return self._about
 
     def messages(self) -> Iterator[Stored]:
@@ -195,117 +213,7 @@ class LinesInput:
         """Nothing is open."""
 
 
-class NeuronInput:
-    """The documents of one host's neuron-monitor."""
-
-    kind = Kind.NEURON
-
-    def __init__(
-        self,
-        path: Path,
-        *,
-        fleet: str | None = None,
-        address: str | None = None,
-        start_ns: int | None = None,
-        encoding: Literal["json", "cbor"] = "cbor",
-    ) -> None:
-        """Add up the file's periods: documents have no time.
-
-        Args:
-            path: The file.
-            fleet: Name of the fleet that the host is shown in.
-            address: The instance's; by default a standalone instance, named by its EC2 id.
-            start_ns: Begin of the first document's period; by default the file's modification time less its length.
-            encoding: Frames, or JSON objects.
-        """
-        self.skipped = LeftOut()
-        self._path = path
-        self._fleet = fleet or DEFAULT_FLEET
-        self._address = address
-        self._encoding = encoding
-        self._ends: array[int] = array("q")
-        """Nanoseconds from the begin to each line's end."""
-        self.period_s = self._add_up()
-        """The usual one."""
-        length_ns = self._ends[-1] if self._ends else 0
-        self.is_dated = start_ns is not None
-        """Whether the begin was given."""
-        self.start_ns = start_ns if start_ns is not None else max(0, path.stat().st_mtime_ns - length_ns)
-
-    def _add_up(self) -> float:
-        periods: list[float] = []
-        passed_ns, last_s = 0, DEFAULT_PERIOD_S
-        with self._path.open("rb") as stream:
-            for _, line in read_lines(stream, MOST_DOCUMENT_BYTES):
-                try:
-                    period_s = read_period(line or b"")
-                except WireError:
-                    self._ends.append(passed_ns)
-                    continue
-                if period_s is not None:
-                    last_s = period_s
-                    periods.append(period_s)
-                passed_ns += round(last_s * NS_PER_S)
-                self._ends.append(passed_ns)
-        return statistics.median(periods) if periods else DEFAULT_PERIOD_S
-
-    @property
-    def about(self) -> About:
-        """Metadata: fleet and begin, and whether that is known or assumed."""
-        dated = "its begin was given" if self.is_dated else "its begin is assumed from the file's date"
-        return _about(self.kind, self.start_ns, (self._fleet,), DEFAULT_ROOT, f"from neuron-monitor; {dated}")
-
-    def begin_text(self) -> str:
-        """Return the begin of the file in words, and whether it is assumed."""
-        begin = format_rfc3339(self.start_ns)
-        if self.is_dated:
-            return f"begins at {begin}"
-        return (
-            f"documents have no time: taken to begin at {begin}, by the file's date "
-            "(trnfleet convert --start says otherwise)"
-        )
-
-    def messages(self) -> Iterator[Stored]:
-        """Yield the host's state and telemetry, received when its period ended."""
-        skipped = self.skipped = LeftOut()
-        reader = HostReader()
-        telemetry: HostTelemetry | None = None
-        with self._path.open("rb") as stream:
-            for number, line in read_lines(stream, MOST_DOCUMENT_BYTES):
-                if line is None:
-                    skipped.add(f"line {number}", f"longer than {MOST_DOCUMENT_BYTES} bytes")
-                    continue
-                try:
-                    reader.read(line)
-                except WireError as error:
-                    skipped.add(f"line {number}", str(error))
-                    continue
-                except ConfigError as error:
-                    raise ConfigError(f"{self._path}: line {number}: {error}") from error
-                skipped.taken += 1
-                if telemetry is None:
-                    telemetry = self._telemetry(reader)
-                # The file may have grown since its periods were added up.
-                passed_ns = self._ends[min(number, len(self._ends)) - 1]
-                time_ns = self.start_ns + passed_ns
-                for envelope in telemetry.envelopes(time_ns):
-                    yield Stored(time_ns, envelope)
-
-    def _telemetry(self, reader: HostReader) -> HostTelemetry:
-        path = self._address or default_path(reader)
-        return HostTelemetry(
-            reader,
-            self._fleet,
-            path,
-            boot=boot_of(path, self.start_ns),
-            period_s=min(max(self.period_s, 0.001), LONGEST_PERIOD_S),
-            encoding=self._encoding,
-        )
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-def _about(kind: Kind, start_ns: int, fleets: tuple[str, ...], root: str, note: str) -> About:
+def about_file(kind: Kind, start_ns: int, fleets: tuple[str, ...], root: str, note: str) -> About:
+    """Return metadata for a recording of a file: the same for the same file."""
     mark = hashlib.sha256(f"{kind}:{start_ns}:{fleets}".encode()).hexdigest()[:16]
     return About(id=mark, fleets=fleets, root=root, started=format_rfc3339(start_ns), note=note)

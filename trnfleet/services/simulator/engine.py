@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trnfleet.bridge.neuron.utilisation import read_utilisation
 from trnfleet.domain.faults import FAULTS
 from trnfleet.errors import ConfigError
 from trnfleet.sim.engine import Engine, to_ns
@@ -79,7 +80,7 @@ def make_engine(run: Run, fleet: FleetFile, shard: tuple[int, int] = (1, 1), *, 
     Raises:
         ConfigError: fleet file, scenario or a trace is impossible; the message names the file.
     """
-    traces = load_traces(fleet, run.file.parent)
+    traces = load_traces(fleet, run.file.parent, read_utilisation)
     try:
         return Engine(
             fleet,

@@ -1,16 +1,18 @@
-"""Recorded utilisation as a job's load: NDJSON of neuron-monitor, or CSV.
+"""Recorded utilisation as a job's load: documents of neuron-monitor, or CSV.
 
-Owns reading the recordings and their mean over any window; the activity at a utilisation is in `workloads`.
+Owns the recordings and their mean over any window; the activity at a utilisation is in `workloads`. What neuron-monitor's
+documents mean is the bridge's, whose reader comes as an argument.
 """
 
 from __future__ import annotations
 
 import bisect
 import csv
-import json
+import io
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from trnfleet.domain.jobs import Traced
 from trnfleet.errors import ConfigError, nearest
@@ -28,9 +30,31 @@ LONGEST_S = 1e9
 MAX_POINTS = 1_000_000
 """Samples of one recording (11 days of seconds), so that a wrong file does not fill the memory."""
 MAX_BYTES = 2 * 2**30
-_DEFAULT_PERIOD_S = 5.0
-"""neuron-monitor's own default (published), where a line does not say its period."""
 _SHOWN = 5
+
+
+class Sample(Protocol):
+    """Utilisation over a part of a recording, or the reason why that part cannot be used."""
+
+    @property
+    def line(self) -> int:
+        """Line on which it begins, counted from 1."""
+
+    @property
+    def period_s(self) -> float:
+        """Its length."""
+
+    @property
+    def percent(self) -> float:
+        """Mean utilisation of the cores in use."""
+
+    @property
+    def problem(self) -> str:
+        """Reason why it cannot be used; empty where it can."""
+
+
+ReadSamples = Callable[[BinaryIO], "Iterator[Sample]"]
+"""Reader of a file of neuron-monitor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +127,13 @@ class Trace:
         return self._sums[place] + (time_s - self.edges_s[place]) * self.values[place]
 
 
-def load_traces(fleet: FleetFile, folder: Path) -> dict[str, Trace]:
+def load_traces(fleet: FleetFile, folder: Path, read_neuron: ReadSamples) -> dict[str, Trace]:
     """Read the recordings of a fleet's jobs.
 
     Args:
         fleet: The fleet file.
         folder: Where it lies; the recordings' paths are relative to it.
+        read_neuron: Reader of documents of neuron-monitor.
 
     Returns:
         A trace for each job of kind `trace`, by the job's name; `Trace.summary` says what was skipped.
@@ -117,28 +142,30 @@ def load_traces(fleet: FleetFile, folder: Path) -> dict[str, Trace]:
         ConfigError: a file cannot be read or has nothing usable; the message names file, line and reason.
     """
     return {
-        job.name: read_trace(folder / job.file, loop=job.loop)
+        job.name: read_trace(folder / job.file, read_neuron, loop=job.loop)
         for job in fleet.jobs
         if isinstance(job, Traced)
     }
 
 
-def read_trace(path: Path, *, loop: bool = True) -> Trace:
-    """Read one recording, NDJSON of neuron-monitor or CSV by its name's ending.
+def read_trace(path: Path, read_neuron: ReadSamples, *, loop: bool = True) -> Trace:
+    """Read one recording, documents of neuron-monitor or CSV by its name's ending.
 
     Raises:
         ConfigError: it cannot be read or has nothing usable.
     """
-    readers = {".ndjson": _neuron_monitor, ".jsonl": _neuron_monitor, ".csv": _csv}
-    if path.suffix not in readers:
+    if path.suffix not in {".ndjson", ".jsonl", ".csv"}:
         raise ConfigError(f"{path}: a recording ends in .ndjson or .csv, not {path.suffix!r}")
     edges, values = [0.0], []
     skipped: list[Skipped] = []
     try:
         if path.stat().st_size > MAX_BYTES:
             raise ConfigError(f"{path}: more than {MAX_BYTES >> 30} GiB")
-        with path.open(encoding="utf-8", errors="replace", newline="") as lines:
-            for period_s, value in readers[path.suffix](path, lines, skipped):
+        with path.open("rb") as stream, io.TextIOWrapper(stream, "utf-8", "replace", newline="") as lines:
+            samples = (
+                _csv(path, lines, skipped) if path.suffix == ".csv" else _neuron(read_neuron(stream), skipped)
+            )
+            for period_s, value in samples:
                 edges.append(edges[-1] + period_s)
                 values.append(value)
                 if len(values) > MAX_POINTS:
@@ -151,44 +178,13 @@ def read_trace(path: Path, *, loop: bool = True) -> Trace:
     return Trace(tuple(edges), tuple(values), loop, tuple(skipped))
 
 
-def _neuron_monitor(
-    path: Path, lines: Iterable[str], skipped: list[Skipped]
-) -> Iterator[tuple[float, float]]:
-    """Yield the period and the utilisation of each report."""
-    del path
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            yield _report(json.loads(line))
-        except (ValueError, RecursionError) as error:
-            reason = "not JSON" if isinstance(error, json.JSONDecodeError) else str(error)
-            skipped.append(Skipped(number, reason))
-
-
-def _report(report: Any) -> tuple[float, float]:
-    """Return the period and the mean utilisation of the cores in use, over all runtimes; none in use are idle ones.
-
-    Raises:
-        ValueError: it is not a report of neuron-monitor, or says what cannot be.
-    """
-    runtimes = report.get("neuron_runtime_data") if isinstance(report, dict) else None
-    if not isinstance(runtimes, list):
-        raise ValueError("no neuron_runtime_data")  # noqa: TRY004  the line is wrong, not the program
-    shares: list[float] = []
-    period_s = _DEFAULT_PERIOD_S
-    for runtime in runtimes:
-        try:
-            counters = runtime["report"]["neuroncore_counters"]
-            cores = list(counters["neuroncores_in_use"].values())
-            found = [float(core["neuroncore_utilization"]) for core in cores]
-            period_s = float(counters.get("period", period_s))
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise ValueError("no neuroncore_utilization in neuroncore_counters") from error
-        shares += [_utilisation(share) for share in found]
-    if not math.isfinite(period_s) or not 0 < period_s <= 86_400:
-        raise ValueError(f"period {period_s!r} s")
-    return period_s, (sum(shares) / len(shares) if shares else 0.0)
+def _neuron(samples: Iterable[Sample], skipped: list[Skipped]) -> Iterator[tuple[float, float]]:
+    """Yield the period and the utilisation of each document."""
+    for sample in samples:
+        if sample.problem:
+            skipped.append(Skipped(sample.line, sample.problem))
+        else:
+            yield sample.period_s, sample.percent / 100.0
 
 
 def _csv(path: Path, lines: Iterable[str], skipped: list[Skipped]) -> Iterator[tuple[float, float]]:

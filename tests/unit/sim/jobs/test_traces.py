@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from support.sim.job_run import JobRun, fleet_of, mean, state
 
+from trnfleet.bridge.neuron.utilisation import read_utilisation
 from trnfleet.errors import ConfigError
 from trnfleet.sim.jobs.slowdown import Halt
 from trnfleet.sim.jobs.traces import Trace, load_traces, read_trace
@@ -36,20 +37,37 @@ def test_neuron_monitor_is_read_with_its_own_periods(tmp_path: Path) -> None:
     """A line's value is the mean of the cores in use, lasting as long as the line says; bad lines are counted."""
     idle = json.dumps({"neuron_runtime_data": []})
     lines = (report(40, 60), "{not json", "", report(100, period=4.0), "[]", report(1, 200), idle)
-    trace = read_trace(written(tmp_path, "m.ndjson", *lines))
-    assert list(trace.edges_s) == [0, 2, 6, 11]
+    trace = read_trace(written(tmp_path, "m.ndjson", *lines), read_utilisation)
+    assert list(trace.edges_s) == [0, 2, 6, 10]
     assert trace.values == (0.5, 1.0, 0.0)
     assert [each.line for each in trace.skipped] == [2, 5, 6]
     assert trace.summary == (
-        "3 samples over 11 s; 3 skipped: line 2 (not JSON), line 5 (no neuron_runtime_data), "
+        "3 samples over 10 s; 3 skipped: line 2 (not JSON: key must be a string at line 1 column 2), "
+        "line 5 (not a document of neuron-monitor: neither neuron_runtime_data nor system_data), "
         "line 6 (utilization 200 %)"
     )
+
+
+def test_a_trace_of_several_processes_is_their_sum_a_core(tmp_path: Path) -> None:
+    """Each lists all cores and works on its own: 97 % of each core is 97 %, not a quarter; two on a core add up."""
+    processes = []
+    for own, core in enumerate((0, 1, 2, 2)):
+        cores = {str(each): {"neuroncore_utilization": 97.0 if each == core else 0.0} for each in range(4)}
+        if own > 1:
+            cores["2"] = {"neuroncore_utilization": 48.5}
+        counters = {"period": 0.007, "neuroncores_in_use": cores, "error": ""}
+        processes.append({"report": {"neuroncore_counters": counters}})
+    document = {"neuron_runtime_data": processes, "system_data": {"vcpu_usage": {"period": 5.0}}}
+    lines = json.dumps(document, indent=2).splitlines()
+    trace = read_trace(written(tmp_path, "m.ndjson", *lines, *lines), read_utilisation)
+    assert trace.values == (0.97, 0.97)
+    assert list(trace.edges_s) == [0, 5, 10]
 
 
 def test_csv_is_read_by_its_header(tmp_path: Path) -> None:
     """Columns go by name; lines that go back in time or are no numbers are skipped; the last one lasts like the one before."""
     lines = ("host,time_s,utilization_pct", "a,10,20", "a,12,40", "a,11,90", "a,x,1", "a", "a,16,100")
-    trace = read_trace(written(tmp_path, "m.csv", *lines))
+    trace = read_trace(written(tmp_path, "m.csv", *lines), read_utilisation)
     assert list(trace.edges_s) == [0, 2, 6, 10]
     assert trace.values == (0.2, 0.4, 1.0)
     assert [each.line for each in trace.skipped] == [4, 5, 6]
@@ -61,23 +79,27 @@ def test_csv_is_read_by_its_header(tmp_path: Path) -> None:
         ("m.csv", ["time,utilization_pct", "0,1"], r"m\.csv: line 1: no column 'time_s' .* 'time'"),
         ("m.csv", [], r"m\.csv: line 1: no column 'time_s'"),
         ("m.csv", ["time_s,utilization_pct", "0,-5"], r"m\.csv: nothing .*; line 2: utilization -5 %"),
-        ("m.ndjson", ["{}", "{}"], r"m\.ndjson: nothing in it can be used; line 1: no neuron_runtime_data"),
+        (
+            "m.ndjson",
+            ["{}", "{}"],
+            r"m\.ndjson: nothing in it can be used; line 1: not a document of neuron-monitor",
+        ),
         ("m.txt", ["1"], r"m\.txt: a recording ends in \.ndjson or \.csv"),
     ],
 )
 def test_what_cannot_be_used_is_refused(tmp_path: Path, name: str, lines: list[str], message: str) -> None:
     """File, line and reason are named."""
     with pytest.raises(ConfigError, match=message):
-        read_trace(written(tmp_path, name, *lines))
+        read_trace(written(tmp_path, name, *lines), read_utilisation)
 
 
 def test_files_are_found_beside_the_fleet_file(tmp_path: Path) -> None:
     """Paths are relative to the fleet file's folder; a missing one is named."""
     fleet = fleet_of(JOB)
     with pytest.raises(ConfigError, match=r"load\.csv: cannot be read: No such file"):
-        load_traces(fleet, tmp_path)
+        load_traces(fleet, tmp_path, read_utilisation)
     written(tmp_path, "load.csv", "time_s,utilization_pct", "0,30", "5,60")
-    assert load_traces(fleet, tmp_path)["t"].values == (0.3, 0.6)
+    assert load_traces(fleet, tmp_path, read_utilisation)["t"].values == (0.3, 0.6)
     with pytest.raises(ConfigError, match=r"jobs\.t\.file: its recording was not read"):
         JobRun(fleet)
 

@@ -1,0 +1,259 @@
+"""Files of the Neuron tools, as a user converts, replays and checks them; and a simulated host's way there and back."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from support.monitor.feed import SilentSource
+from support.paths import FIXTURES
+
+from trnfleet.cli import main
+from trnfleet.clock import NS_PER_S, ManualClock, parse_rfc3339
+from trnfleet.domain.metrics import BY_NAME, METRICS, Origin, Scope
+from trnfleet.monitor.monitor import Monitor
+from trnfleet.record.read.recording import Recording
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from trnfleet.wire.ports import Stored
+
+FOLDER = FIXTURES / "neuron-monitor"
+START = "2026-01-05T09:00:00Z"
+GIB = 2**30
+FLEET = """
+name = "small"
+start = 2026-01-05T09:00:00Z
+[publish]
+format = "cbor"
+granularity = "instance"
+[[clusters]]
+name = "uc1"
+ultraservers = [{ count = 1 }]
+instances = [{ type = "trn2.48xlarge", count = 1 }]
+[[jobs]]
+kind = "training"
+name = "train"
+on = ["uc1/us-0001"]
+model = "llama-3.1-8b"
+tensor_parallel = 16
+pipeline_parallel = 1
+sequence_length = 4096
+tokens_per_step = 262_144.0
+mfu = 0.38
+hbm_used = 0.6
+"""
+
+
+def trnfleet(*arguments: str | Path, status: int = 0) -> None:
+    assert main.run([str(each) for each in arguments]) == status
+
+
+def messages(path: Path) -> list[Stored]:
+    recording = Recording.open([path])
+    try:
+        return list(recording.read(recording.start_ns - 1, recording.end_ns))
+    finally:
+        recording.close()
+
+
+def ticks(path: Path, fleet: str, instance: str) -> list[dict[str, NDArray[np.float64]]]:
+    """Return an instance's values at each tick of a recording, as a monitor has them."""
+    monitor = Monitor(SilentSource(), fleet, clock=ManualClock(0, 1_000.0))
+    seen: list[dict[str, NDArray[np.float64]]] = []
+    last_ns = -1
+    for each in messages(path):
+        monitor.apply([each.envelope._replace(received_s=1_000.0)])
+        monitor.compute()
+        if f"/telemetry/{instance}" not in each.envelope.topic:
+            continue
+        number = monitor.store.layout.instances.index(instance)
+        chips = monitor.store.layout.chip_start
+        rows = slice(int(chips[number]), int(chips[number + 1]))
+        values = {
+            metric.name: metric.decode(
+                monitor.store.columns[metric.name][
+                    rows if metric.scope is Scope.CHIP else slice(number, number + 1)
+                ]
+            )
+            for metric in METRICS
+        }
+        if each.time_ns != last_ns:
+            seen.append(values)
+        seen[-1], last_ns = values, each.time_ns
+    return seen
+
+
+def carried() -> list[str]:
+    """Return the metrics that neuron-monitor has."""
+    return [
+        metric.name
+        for metric in METRICS
+        if metric.real_host is Origin.MEASURED and "neuron-monitor" in metric.real_source
+    ]
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recording of an UltraServer that trains, and of an idle instance."""
+    folder = tmp_path_factory.mktemp("simulated")
+    (folder / "small.toml").write_text(FLEET)
+    trnfleet("simulate", "--fleet", folder / "small.toml", "--record", folder / "a.mcap", "--ticks", "12")
+    return folder / "a.mcap"
+
+
+@pytest.mark.parametrize("instance", ["uc1/us-0001/trn2u-0001-2", "uc1/standalone/trn2-0001"])
+def test_a_simulated_host_comes_back_from_its_documents(
+    tmp_path: Path, simulated: Path, instance: str
+) -> None:
+    """Every metric that neuron-monitor has is the same at every tick; counters are what they grew."""
+    host = tmp_path / "host.ndjson"
+    trnfleet("convert", simulated, host, "--to", "neuron-monitor", "--instance", instance)
+    lines = host.read_text().splitlines()
+    trnfleet("convert", host, tmp_path / "b.mcap", "--start", START, "--as", instance)
+
+    before, after = ticks(simulated, "small", instance), ticks(tmp_path / "b.mcap", "neuron", instance)
+
+    processes = [len(json.loads(line)["neuron_runtime_data"]) for line in lines]
+    is_idle = "standalone" in instance
+    assert processes == [0 if is_idle else 1] * 12
+    assert len(before) == len(after) == 12
+    for name in carried():
+        metric = BY_NAME[name]
+        for old, new in zip(before, after, strict=True):
+            expected = old[name]
+            if name in {"exec_completed", "exec_errors"}:
+                # A document begins in the middle of things: what was done before is not known.
+                expected = expected - before[0][name]
+            elif is_idle and name == "hbm_used_bytes":
+                # What the driver keeps is no process's.
+                assert (expected < GIB).all()
+                expected = np.zeros(16)
+            assert np.allclose(new[name], expected, rtol=0, atol=metric.scale / 2, equal_nan=True), name
+    for name in ("nc_util_pct", "tflops", "exec_completed", "exec_latency_p99_s", "hbm_used_bytes"):
+        assert bool(np.nan_to_num(after[-1][name]).any()) is not is_idle, name
+
+
+def test_a_containers_file_is_shown_where_its_devices_are(tmp_path: Path) -> None:
+    """With neuron-ls's list device 0 is chip 13."""
+    trnfleet(
+        "convert", FOLDER / "trn2.48xlarge-container.ndjson", tmp_path / "a.mcap",
+        "--start", START, "--neuron-ls", FOLDER / "neuron-ls.container.json",
+    )  # fmt: skip  # one call
+
+    (seen,) = ticks(tmp_path / "a.mcap", "neuron", "uc1/standalone/i-00000000000000077")
+
+    assert np.flatnonzero(~np.isnan(seen["hbm_used_bytes"])).tolist() == [9, 13]
+
+
+def test_replay_takes_neuron_ls_too(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """A line a chip; those of which the container knows nothing have null."""
+    container = FOLDER / "trn2.48xlarge-container.ndjson"
+    trnfleet("replay", container, "--stdout", "--neuron-ls", FOLDER / "neuron-ls.container.json")
+
+    lines = [json.loads(line) for line in capsysbinary.readouterr().out.splitlines()]
+    known = {line["chip"] for line in lines if line.get("tflops") is not None}
+    assert known == {9, 13}
+
+    trnfleet(
+        "replay",
+        FIXTURES / "mosquitto" / "payload-text.ndjson",
+        "--stdout",
+        "--neuron-ls",
+        container,
+        status=2,
+    )
+    assert b"--neuron-ls is for files of neuron-monitor, and " in capsysbinary.readouterr().err
+
+
+def test_a_scrape_is_shown_as_a_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without timestamps it was taken at the file's date, unless it is told."""
+    scrape = tmp_path / "host.prom"
+    scrape.write_bytes((FOLDER / "exporter.prom").read_bytes())
+    os.utime(scrape, ns=(0, parse_rfc3339(START)))
+    host = "uc1/standalone/i-00000000000000088"
+
+    trnfleet("convert", scrape, tmp_path / "a.mcap")
+    assert (
+        "it has no timestamps: taken at 2026-01-05T09:00:00.000Z, the file's date" in capsys.readouterr().err
+    )
+    (seen,) = ticks(tmp_path / "a.mcap", "neuron", host)
+    assert seen["nc_util_pct"][0, :2].tolist() == [50, 25]
+    assert messages(tmp_path / "a.mcap")[-1].time_ns == parse_rfc3339(START)
+
+    trnfleet("convert", scrape, tmp_path / "b.mcap", "--start", "2026-01-06T00:00:00Z", "--name", "lab")
+    assert messages(tmp_path / "b.mcap")[-1].time_ns == parse_rfc3339("2026-01-06T00:00:00Z")
+
+
+def test_scrapes_of_several_hosts_are_a_fleet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each at its own times, with what it grew."""
+    several = FOLDER / "exporter-scrapes.prom"
+    trnfleet("convert", several, tmp_path / "a.mcap")
+    told = capsys.readouterr().err
+    small = ticks(tmp_path / "a.mcap", "neuron", "uc1/standalone/i-00000000000000088")
+    large = ticks(tmp_path / "a.mcap", "neuron", "uc1/standalone/i-00000000000000099")
+
+    assert "begins at 2026-01-05T00:00:00.000Z" in told
+    assert "5 scrapes;" in told
+    assert [each["exec_completed"][0] for each in small] == [500, 620, 720]
+    assert [each["exec_completed"][0] for each in large] == [40, 90]
+    times = [each.time_ns for each in messages(tmp_path / "a.mcap")]
+    assert times == sorted(times)
+    assert times[-1] - times[0] == 30.4 * NS_PER_S
+
+    trnfleet("convert", several, tmp_path / "b.mcap", "--as", "uc1/standalone/one")
+    assert "3 scrapes, 2 left out (first line" in (told := capsys.readouterr().err)
+    assert "a second host, i-00000000000000099: an address is for a file of one" in told
+
+
+def test_files_that_cannot_be_used_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In one line: neuron-ls's list as a recording, a list that is none, and a generation that is not known."""
+    out = tmp_path / "a.mcap"
+    host = FOLDER / "trn2.48xlarge-container.ndjson"
+    for arguments, expected in (
+        ((FOLDER / "neuron-ls.container.json", out), "it is what neuron-ls -j prints, where devices are and no telemetry"),
+        ((host, out, "--neuron-ls", host), "not what neuron-ls -j prints: no array of objects with neuron_device"),
+        ((host, out, "--neuron-ls", tmp_path / "none"), "none: No such file or directory"),
+        ((FIXTURES / "mosquitto" / "payload-text.ndjson", out, "--neuron-ls", host), "--neuron-ls is for neuron-monitor alone"),
+        ((FOLDER / "inf1.xlarge-indented.json", out), "is of a generation that trnfleet does not know, inf1: it knows"),
+    ):  # fmt: skip  # a line a case
+        trnfleet("convert", *arguments, status=2)
+        told = capsys.readouterr().err
+        assert expected in told
+        assert told.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_bad_documents_end_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One of a type that is not known at the begin is left out, as any other is, and named."""
+    mixed = tmp_path / "mixed.ndjson"
+    mixed.write_bytes(
+        (FOLDER / "inf1.xlarge-indented.json").read_bytes() + b'{"cut": [\n' + (FOLDER / "generic-total.ndjson").read_bytes()
+    )  # fmt: skip  # one call
+
+    trnfleet("convert", mixed, tmp_path / "a.mcap", "--start", START)
+
+    assert (
+        "3 documents, 2 left out (first line 1: instance type 'inf1.xlarge' is of" in capsys.readouterr().err
+    )
+    assert len(ticks(tmp_path / "a.mcap", "neuron", "uc1/standalone/i-00000000000000011")) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("exporter-scrapes.prom", "another program's recording, 9 messages"),
+        ("trn2.48xlarge-indented.json", "another program's recording, 4 messages"),
+        ("neuron-ls.trn2.48xlarge.json", "devices of neuron-ls, 16 of them"),
+    ],
+)
+def test_check_knows_the_tools_files(name: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """By their content."""
+    trnfleet("check", FOLDER / name)
+    assert f"valid ({said})" in capsys.readouterr().out

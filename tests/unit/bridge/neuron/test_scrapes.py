@@ -1,0 +1,175 @@
+"""Text of neuron-monitor-prometheus, read as documents."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.paths import FIXTURES
+
+from trnfleet.bridge.neuron.exposition import parse_sample
+from trnfleet.bridge.neuron.host_reader import HostReader
+from trnfleet.bridge.neuron.scrapes import UNDATED, Scrapes
+from trnfleet.domain.metrics import BY_NAME
+from trnfleet.errors import WireError
+from trnfleet.wire.ndjson import LeftOut
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trnfleet.bridge.neuron.scrapes import Scrape
+
+GIB = 2**30
+FOLDER = FIXTURES / "neuron-monitor"
+ONE = (FOLDER / "exporter.prom").read_text()
+SEVERAL = (FOLDER / "exporter-scrapes.prom").read_text()
+SMALL, LARGE = "i-00000000000000088", "i-00000000000000099"
+START_MS = 1_767_571_200_000
+
+
+def scrapes(text: str) -> tuple[list[Scrape], LeftOut]:
+    left_out = LeftOut()
+    return list(Scrapes(left_out).read(io.BytesIO(text.encode()))), left_out
+
+
+def values(reader: HostReader, scrape: Scrape) -> dict[str, NDArray[np.float64]]:
+    reader.take(scrape.document)
+    return {name: BY_NAME[name].decode(codes) for name, codes in reader.columns.items()}
+
+
+def test_a_scrape_is_read_as_a_document() -> None:
+    """Ratios become percent and labels the instance's; what the exporter does not have is not available."""
+    (scrape,), left_out = scrapes(ONE)
+    reader = HostReader()
+
+    read = values(reader, scrape)
+
+    assert left_out.count == 0
+    assert (scrape.host, scrape.ts_ns, scrape.line) == (SMALL, None, 7)
+    assert (reader.kind.name, reader.ec2_id, reader.lnc) == ("trn1.2xlarge", SMALL, 1)
+    assert read["nc_util_pct"][0, :2].tolist() == [50, 25]
+    assert read["hbm_used_bytes"][0] == 6 * GIB
+    assert (read["exec_completed"][0], read["exec_errors"][0]) == (500, 5)
+    assert (read["exec_latency_p50_s"][0], read["exec_latency_p99_s"][0]) == (0.02, 0.04)
+    assert read["mem_ecc_corrected"][0] == 7
+    assert read["vcpu_util_pct"][0] == 30
+    assert read["host_memory_used_bytes"][0] == 8 * GIB
+    assert np.isnan(read["tflops"][0])
+
+
+def test_scrapes_with_timestamps_are_those_of_each_host() -> None:
+    """Counters go on over them, and begin again with the exporter, without a count that is lost or counted twice."""
+    told, left_out = scrapes(SEVERAL)
+    readers = {SMALL: HostReader(), LARGE: HostReader()}
+
+    seen: dict[str, list[tuple[float, ...]]] = {SMALL: [], LARGE: []}
+    for scrape in sorted(told, key=lambda each: each.ts_ns or 0):
+        read = values(readers[scrape.host], scrape)
+        seen[scrape.host].append(
+            tuple(float(read[name][0]) for name in ("exec_completed", "exec_errors", "mem_ecc_corrected"))
+        )
+
+    assert left_out.count == 0
+    assert [(each.ts_ns or 0) // 10**6 - START_MS for each in told if each.host == SMALL] == [
+        0,
+        15_000,
+        30_000,
+    ]
+    assert seen[SMALL] == [(500, 5, 7), (620, 6, 9), (720, 7, 9)]
+    assert seen[LARGE] == [(40, 0, 0), (90, 0, 0)]
+    assert readers[LARGE].kind.name == "trn2.3xlarge"
+
+
+def test_a_federated_text_mixes_hosts() -> None:
+    """Prometheus writes it metric by metric; each host's samples are put together again."""
+    lines = [line for line in SEVERAL.splitlines() if not line.startswith("#")]
+    first = [line for line in lines if line.endswith((f" {START_MS}", f" {START_MS + 400}"))]
+
+    told, left_out = scrapes("\n".join(sorted(first)) + "\n")
+
+    assert left_out.count == 0
+    assert sorted(each.host for each in told) == [SMALL, LARGE]
+    assert values(HostReader(), told[0])["nc_util_pct"][0, 0] in {50, 100}
+
+
+def test_further_scrapes_without_timestamps_are_left_out() -> None:
+    """When they were taken is not known: the first is read, the others are counted."""
+    told, left_out = scrapes(ONE + ONE.replace(" 500.0", " 900.0") + ONE)
+
+    assert [values(HostReader(), each)["exec_completed"][0] for each in told] == [500]
+    assert (left_out.count, left_out.first) == (2, f"line {ONE.count(chr(10)) + 7}: {UNDATED}")
+
+
+def test_damaged_lines_are_counted_and_end_nothing() -> None:
+    """Each is named by its line and metric, and the rest is read."""
+    lines = ONE.splitlines()
+    place = next(
+        number for number, line in enumerate(lines) if line.startswith("neuroncore_utilization_ratio{")
+    )
+    lines[place] = lines[place].replace(" 0.5", " half")
+    lines.insert(3, "\x00\x01")
+    lines.append("execution_status_total{status_type=completed} 5")
+    lines.append("system_memory_used_bytes{instance_id=" + f'"{SMALL}"' + "} 5 -99")
+    lines.append("x" * 70_000)
+
+    told, left_out = scrapes("\n".join(lines))
+
+    read = values(HostReader(), told[0])
+    assert (left_out.count, left_out.first) == (
+        5,
+        "line 4: no sample of Prometheus' text format: '\\x00\\x01'",
+    )
+    assert read["nc_util_pct"][0, 1] == 25
+    assert read["nc_util_pct"][0, 0] == 0
+
+
+def test_samples_that_are_older_are_left_out() -> None:
+    """A host's scrapes must be in their order."""
+    first = "\n".join(line for line in SEVERAL.splitlines() if line.endswith(f" {START_MS}"))
+    later = first.replace(f" {START_MS}", f" {START_MS + 5}")
+
+    told, left_out = scrapes(later + "\n" + first)
+
+    assert len(told) == 1
+    assert left_out.count == len(
+        [line for line in first.splitlines() if "instance_id" in line and "created" not in line]
+    )
+    assert "older than what came before it" in left_out.first
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ('system_vcpu_count{a="b} 1', "labels"),
+        ('system_vcpu_count{a="b"', "no sample"),
+        ("system_vcpu_count", "no sample"),
+        ("system_vcpu_count 1 2 3", "no sample"),
+        ("system_vcpu_count one", "'one' is no number"),
+        ("7system 1", "no sample"),
+        ("system_vcpu_count 1 999999999999999999", "no time in milliseconds"),
+    ],
+)
+def test_lines_that_are_no_samples_are_refused(line: str, problem: str) -> None:
+    """With what is wrong."""
+    with pytest.raises(WireError, match=problem):
+        parse_sample(line.encode())
+
+
+def test_labels_are_unescaped() -> None:
+    """Quotation marks, backslashes and ends of lines, and brackets within a label."""
+    sample = parse_sample(rb'system_vcpu_count{a="x\"},{\\\n", b = "2",} +Inf'.replace(b" = ", b"="))
+
+    assert sample is not None
+    assert sample.labels == {"a": 'x"},{\\\n', "b": "2"}
+    assert sample.value == float("inf")
+    assert parse_sample(b"# HELP x y") is parse_sample(b"") is parse_sample(b"python_info 1") is None
+
+
+@given(st.binary(max_size=120))
+def test_any_bytes_are_read_or_counted(noise: bytes) -> None:
+    """Nothing else is raised."""
+    list(Scrapes(LeftOut()).read(io.BytesIO(ONE.encode()[:2_000] + noise)))

@@ -1,0 +1,278 @@
+"""Documents in every shape in which real ones have been seen, made up, with the values that must be read of them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from support.paths import FIXTURES
+
+from trnfleet.bridge.neuron.devices import DeviceList, parse_device_list, read_device_list
+from trnfleet.bridge.neuron.host_reader import HostReader
+from trnfleet.bridge.neuron.stream import read_documents
+from trnfleet.bridge.neuron.telemetry import default_path
+from trnfleet.bridge.neuron.utilisation import read_utilisation
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
+from trnfleet.domain.metrics import BY_NAME
+from trnfleet.errors import ConfigError, WireError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+FOLDER = FIXTURES / "neuron-monitor"
+GIB = 2**30
+MIB = 2**20
+
+
+def documents(name: str) -> list[bytes]:
+    with (FOLDER / name).open("rb") as stream:
+        return [document or b"" for _, document in read_documents(stream)]
+
+
+def values(reader: HostReader, *told: bytes | dict[str, Any]) -> dict[str, NDArray[np.float64]]:
+    """Let documents be read and return the values after the last."""
+    for document in told:
+        reader.read(document if isinstance(document, bytes) else json.dumps(document).encode())
+    return {name: BY_NAME[name].decode(codes) for name, codes in reader.columns.items()}
+
+
+def test_a_running_total_of_generic_errors_is_no_failure() -> None:
+    """It is in the tens of thousands while all executions succeed, and grows by itself."""
+    reader = HostReader()
+
+    seen = [values(reader, each) for each in documents("generic-total.ndjson")]
+
+    assert [each["exec_errors"][0] for each in seen] == [0, 0, 0]
+    assert [each["exec_completed"][0] for each in seen] == [40, 81, 123]
+    assert seen[-1]["nc_util_pct"][0, :2].tolist() == [1.5, 0]
+    assert seen[-1]["hbm_used_bytes"][0] == 96 * MIB
+    assert seen[-1]["exec_latency_p50_s"][0] == pytest.approx(95e-6)
+
+
+@pytest.mark.parametrize(
+    ("summary", "errors", "expected"),
+    [
+        ({"completed": 9, "timed_out": 0}, {"generic": 500, "hardware": 3}, 0),
+        ({"completed": 9, "timed_out": 2}, {"generic": 500, "hardware": 3}, 2),
+        ({"completed": 9}, {"generic": 500, "hardware": 3, "numerical": 1}, 4),
+        ({"completed": 9}, {"generic": 500}, None),
+        ({"completed": 9}, {"generic": None, "hardware": None, "model": 1}, 1),
+    ],
+)
+def test_failures_are_counted_by_outcome_and_else_by_cause(
+    summary: dict[str, int], errors: dict[str, int | None], expected: int | None
+) -> None:
+    """Causes only where there are no outcomes, and never `generic` alone."""
+    document = json.loads(documents("generic-total.ndjson")[0])
+    stats = document["neuron_runtime_data"][0]["report"]["execution_stats"]
+    stats |= {"execution_summary": summary, "error_summary": errors}
+
+    failed = values(HostReader(), document)["exec_errors"][0]
+
+    assert (None if np.isnan(failed) else failed) == expected
+
+
+def test_processes_that_each_list_all_cores() -> None:
+    """Memory and executions are those of the process's own chip, and utilisation that of its own cores."""
+    (document,) = documents("trn1n.32xlarge-16-processes.ndjson")
+    reader = HostReader()
+
+    read = values(reader, document)
+
+    chips = range(16)
+    assert read["hbm_used_bytes"].tolist() == [(17 + 1.5) * GIB] * 16
+    assert read["exec_completed"].tolist() == [10 + chip for chip in chips]
+    assert read["nc_util_pct"][:, :2].ravel().tolist() == [10.0 + core % 12 for core in range(32)]
+    assert reader.period_s == 5.0
+    assert default_path(reader) == "uc1/us-0f00000000000001/i-00000000000000022"
+
+
+def test_work_on_two_cores_is_not_spread_over_the_host() -> None:
+    """Processes without memory of their own that list all cores work where they are busy."""
+    document = json.loads(documents("trn1n.32xlarge-16-processes.ndjson")[0])
+    document["neuron_runtime_data"] = document["neuron_runtime_data"][:2]
+    for number, runtime in enumerate(document["neuron_runtime_data"]):
+        report = runtime["report"]
+        cores = report["neuroncore_counters"]["neuroncores_in_use"]
+        for core, facts in cores.items():
+            facts["neuroncore_utilization"] = 80.0 if core == str(9 + number) else 0.0
+        report["memory_used"]["neuron_runtime_used_bytes"]["usage_breakdown"]["neuroncore_memory_usage"] = {}
+        report["execution_stats"]["execution_summary"]["completed"] = 100
+
+    read = values(HostReader(), document)
+
+    assert read["exec_completed"].tolist() == [0, 0, 0, 0, 100, 100, *[0] * 10]
+    assert np.flatnonzero(read["nc_util_pct"][:, :2].ravel()).tolist() == [9, 10]
+    # Nobody says how much the two chips have; the others are idle.
+    assert np.isnan(read["hbm_used_bytes"][[4, 5]]).all()
+    assert not read["hbm_used_bytes"][[0, 1, 2, 3, *range(6, 16)]].any()
+
+
+def test_a_trace_of_many_processes_is_the_cores_mean() -> None:
+    """Each process lists 30 cores that are not its own: they are no idle ones."""
+    with (FOLDER / "trn1n.32xlarge-16-processes.ndjson").open("rb") as stream:
+        (sample,) = read_utilisation(stream)
+
+    assert sample.percent == pytest.approx(sum(10.0 + core % 12 for core in range(32)) / 32)
+    assert sample.period_s == 5.0
+
+
+def test_indented_documents_follow_each_other() -> None:
+    """Halves of logical cores, flops and memory of each, and the period of the vCPUs."""
+    told = documents("trn2.48xlarge-indented.json")
+    reader = HostReader()
+
+    read = values(reader, *told)
+
+    assert len(told) == 2
+    assert read["nc_util_pct"][0].tolist() == [21, 63, 22, 64, 0, 0, 0, 0]
+    assert read["tflops"][:2].tolist() == [3.0, 0.0]
+    assert read["hbm_used_bytes"][0] == 2 * 360 * MIB
+    assert read["exec_completed"][0] == 123 + 124
+    assert reader.period_s == 1.0
+
+
+def test_a_host_without_a_process() -> None:
+    """The first record has only memory, and no interval; the next has idle cores, not unknown ones."""
+    reader = HostReader()
+    first, second = documents("trn1.2xlarge-idle.ndjson")
+
+    read = values(reader, first)
+    assert np.isnan(read["vcpu_util_pct"][0])
+    assert np.isnan(read["mem_ecc_corrected"][0])
+    assert read["host_memory_used_bytes"][0] == 2 * GIB
+
+    read = values(reader, second)
+    assert read["nc_util_pct"][0, :2].tolist() == [0, 0]
+    assert read["hbm_used_bytes"][0] == read["exec_completed"][0] == 0
+    assert np.isnan(read["exec_latency_p50_s"][0])
+    assert read["vcpu_util_pct"][0] == 4.0
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("inf1.xlarge-indented.json", {}),
+        ("inf2.xlarge.ndjson", {"nc_util_pct": [88.5, 0], "hbm_used_bytes": 3 * GIB, "tflops": 0.9}),
+        ("trn3.48xlarge.ndjson", {"nc_util_pct": [40, 60, 40, 60, 40, 60, 40, 60], "hbm_used_bytes": 64 * GIB, "tflops": 400.0}),
+    ],
+)  # fmt: skip  # a line a case
+def test_other_generations_are_read_or_refused_with_the_reason(name: str, expected: dict[str, Any]) -> None:
+    """A generation that the catalogue has is read; another is named, with those that are known."""
+    (document,) = documents(name)
+    type_name = json.loads(document)["instance_info"]["instance_type"]
+    reader = HostReader()
+    if type_name not in INSTANCE_TYPES:
+        generation = type_name.partition(".")[0]
+        problem = f"'{type_name}' is of a generation that trnfleet does not know, {generation}: it knows .*trn1, trn2"
+        with pytest.raises(ConfigError, match=problem):
+            reader.read(document)
+        return
+
+    read = values(reader, document)
+
+    cores = expected.pop("nc_util_pct")
+    assert read["nc_util_pct"][0, : len(cores)].tolist() == cores
+    assert {key: read[key][0] for key in expected} == pytest.approx(expected, rel=0.06)
+
+
+@pytest.mark.parametrize(
+    ("type_name", "problem"),
+    [
+        ("p5.48xlarge", "'p5.48xlarge' is none with Neuron chips: it knows .*trn1, trn2"),
+        ("trn9.48xlarge", "of a generation that trnfleet does not know, trn9"),
+        ("trn2.47xlarge", "unknown instance type 'trn2.47xlarge': did you mean 'trn2.48xlarge'"),
+    ],
+)
+def test_a_type_that_is_not_known_is_named(type_name: str, problem: str) -> None:
+    """What is wrong with it depends on how much of it is known."""
+    document = json.loads(documents("inf2.xlarge.ndjson")[0])
+    document["instance_info"]["instance_type"] = type_name
+    with pytest.raises(ConfigError, match=problem):
+        values(HostReader(), document)
+
+
+# neuron-ls
+
+
+def devices(name: str) -> DeviceList:
+    return read_device_list(FOLDER / f"neuron-ls.{name}.json")
+
+
+def test_a_containers_devices_are_the_chips_at_their_addresses() -> None:
+    """Device 0 at the address of chip 13 is chip 13; the chips of which the container has none are not available."""
+    reader = HostReader(devices("container"))
+
+    read = values(reader, documents("trn2.48xlarge-container.ndjson")[0])
+
+    assert np.flatnonzero(~np.isnan(read["nc_util_pct"][:, 0])).tolist() == [9, 13]
+    assert read["nc_util_pct"][13].tolist() == [50.0] * 8
+    assert read["nc_util_pct"][9].tolist() == [75.0] * 8
+    assert read["hbm_used_bytes"][[9, 13]].tolist() == [16 * GIB] * 2
+    assert read["exec_completed"][[9, 13]].tolist() == [40, 40]
+    assert read["mem_ecc_corrected"][[9, 13]].tolist() == [3, 0]
+    assert np.isnan(read["mem_ecc_corrected"][0])
+
+
+def test_a_hosts_devices_are_its_chips() -> None:
+    """On the host itself the numbers are the chips', and each is where its neighbours say, too."""
+    kind = INSTANCE_TYPES["trn2.48xlarge"]
+    listed = devices("trn2.48xlarge")
+    elsewhere = listed._replace(devices=tuple(each._replace(bdf="") for each in listed.devices))
+
+    assert listed.place(kind) == elsewhere.place(kind) == {chip: chip for chip in range(16)}
+    assert (listed.instance_type, listed.instance_id) == ("trn2.48xlarge", "i-00000000000000077")
+
+
+def test_devices_without_a_known_address_are_placed_by_their_neighbours() -> None:
+    """Neighbours stay the host's; where they say nothing, only a whole host may be taken as it is numbered."""
+    kind = INSTANCE_TYPES["trn2.48xlarge"]
+    container, host = devices("container"), devices("trn2.48xlarge")
+    moved = DeviceList(tuple(each._replace(bdf="0000:10:1e.0") for each in container.devices))
+    assert moved.place(kind) == {0: 13, 1: 9}
+
+    lost = DeviceList(tuple(each._replace(neighbours=frozenset()) for each in moved.devices))
+    with pytest.raises(
+        ConfigError, match=r"device 0 at 0000:10:1e.0: neither its address nor its neighbours \[\]"
+    ):
+        lost.place(kind)
+    twice = DeviceList(tuple(each._replace(bdf="0000:cc:00.0") for each in container.devices))
+    with pytest.raises(ConfigError, match=r"two devices are chip 0 of a trn2\.48xlarge"):
+        twice.place(kind)
+    unknown = tuple(each._replace(bdf="", neighbours=frozenset()) for each in host.devices)
+    assert DeviceList(unknown).place(kind)[13] == 13
+    assert DeviceList(unknown[:1]).place(INSTANCE_TYPES["trn2.3xlarge"]) == {0: 0}
+
+
+def test_devices_of_another_instance_are_refused() -> None:
+    """neuron-ls's list and the documents must be of one instance."""
+    document = json.loads(documents("trn2.48xlarge-container.ndjson")[0])
+    document["instance_info"]["instance_id"] = "i-0123"
+    with pytest.raises(
+        ConfigError, match="it is of the instance i-0123, and neuron-ls lists the devices of i-0000"
+    ):
+        values(HostReader(devices("trn2.48xlarge")), document)
+
+    document["instance_info"] |= {"instance_id": "", "instance_type": ""}
+    reader = HostReader(devices("trn2.48xlarge"))
+    values(reader, document)
+    assert (reader.kind.name, reader.ec2_id) == ("trn2.48xlarge", "i-00000000000000077")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (b"", "it is empty, as neuron-ls leaves it where there is no device"),
+        (b"{}", "no array of objects with neuron_device"),
+        (b"[]", "no array"),
+        (b'[{"neuron_device": "0"}]', "neuron_device is '0', not a number"),
+        (b'[{"neuron_device": 0}, {"neuron_device": 0}]', "two devices have the same"),
+        (b"[1", "not JSON"),
+    ],
+)
+def test_what_neuron_ls_does_not_print_is_refused(text: bytes, problem: str) -> None:
+    """With the reason."""
+    with pytest.raises(WireError, match=problem):
+        parse_device_list(text)

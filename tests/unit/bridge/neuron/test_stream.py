@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import io
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trnfleet.bridge.neuron.stream import read_documents
+
+
+def read(text: bytes, most_bytes: int = 1_000) -> list[tuple[int, bytes | None]]:
+    return list(read_documents(io.BytesIO(text), most_bytes))
+
+
+def test_lines_and_indented_documents_follow_each_other() -> None:
+    """Each begins on its own line; blank lines and the end of one beside the begin of the next are understood."""
+    text = b'{"a": 1}\n\n{\n  "b": {\n\n    "c": "}{"\n  }\n}{"d":\n [1,\n 2]\n}\n{"e": 1}\r\n'
+
+    got = read(text)
+
+    assert [line for line, _ in got] == [1, 3, 8, 12]
+    assert [json.loads(each or b"") for _, each in got] == [
+        {"a": 1},
+        {"b": {"c": "}{"}},
+        {"d": [1, 2]},
+        {"e": 1},
+    ]
+
+
+def test_a_damaged_document_takes_no_other_with_it() -> None:
+    """One that was cut off ends where the next begins, be it a line or indented."""
+    got = read(b'{"a": [{"b"\n{"c": 1}\n{\n "d": {\n{\n "e": 1\n}\nnoise\n} {\n "f": 1}\n{"g": {')
+
+    assert [line for line, _ in got] == [1, 2, 3, 5, 8, 9, 9, 11]
+    assert [each for _, each in got][1] == b'{"c": 1}'
+    assert json.loads(got[3][1] or b"") == {"e": 1}
+
+
+def test_documents_that_are_too_long_are_told() -> None:
+    """In one line or in many, without keeping them, and what follows is read."""
+    long = b"{\n" + b' "key": "value",\n' * 9 + b' "end": 1\n}\n'
+
+    got = read(b'{"a": "' + b"x" * 200 + b'"}\n' + long + b'{"b": 1}\n' + long[:-2], 100)
+
+    assert got == [(1, None), (2, None), (14, b'{"b": 1}'), (15, None)]
+
+
+documents = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(
+    st.lists(
+        st.tuples(st.dictionaries(st.text(), documents, max_size=3), st.sampled_from([None, 1, 4, "\t"]))
+    )
+)
+def test_any_documents_come_back(told: list[tuple[dict[str, object], int | str | None]]) -> None:
+    """However each is indented."""
+    text = "".join(json.dumps(each, indent=indent) + "\n" for each, indent in told).encode()
+
+    assert [json.loads(each or b"") for _, each in read(text, 10**6)] == [each for each, _ in told]
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_to_their_end(noise: bytes) -> None:
+    """Nothing is lost but blank lines and ends of lines."""
+    got = read(noise)
+
+    assert b"".join((each or b"").split(b"\n")[0] for _, each in got[:1]).strip() in noise
+    assert all(line > 0 for line, _ in got)

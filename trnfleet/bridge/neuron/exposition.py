@@ -1,0 +1,107 @@
+"""Text in which Prometheus' exporters serve metrics (exposition format 0.0.4), as far as `neuron-monitor-prometheus` uses it."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from trnfleet.errors import WireError
+
+MEMORY_PREFIX = "neuroncore_memory_usage_"
+"""Begin of the metrics of a core's device memory, one for each kind."""
+NAMES = frozenset(
+    {
+        "neuroncore_utilization_ratio",
+        *(
+            MEMORY_PREFIX + part
+            for part in ("constants", "model_code", "model_shared_scratchpad", "runtime_memory", "tensors")
+        ),
+        "neuron_runtime_memory_used_bytes",
+        "neuron_runtime_vcpu_usage_ratio",
+        "execution_errors_total",
+        "execution_status_total",
+        "execution_latency_seconds",
+        "hardware_ecc_events_total",
+        "system_memory_total_bytes",
+        "system_memory_used_bytes",
+        "system_swap_total_bytes",
+        "system_swap_used_bytes",
+        "system_vcpu_count",
+        "system_vcpu_usage_ratio",
+        "instance_info",
+        "neuron_hardware_info",
+    }
+)
+"""Metrics of the exporter; those of its Python process and others in the same text are passed over."""
+
+_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_SAMPLE = re.compile(r"(?:\{(?P<labels>.*)\})?[ \t]+(?P<value>\S+)(?:[ \t]+(?P<ts>-?\d{1,18}))?[ \t]*")
+_LABEL = re.compile(r'[ \t]*([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"[ \t]*(?:,|$)')
+_COMMENT = re.compile(rb"# (?:HELP|TYPE) [a-zA-Z_:][a-zA-Z0-9_:]*(?: |$)")
+_ESCAPE = re.compile(r"\\(.)")
+
+
+class Sample(NamedTuple):
+    """One value of a series."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
+    ts_ns: int | None
+    """When it was taken; None where the text does not say, as an exporter's own does not."""
+
+
+def is_exposition(line: bytes) -> bool:
+    """Return whether a line is of such a text: a metric's comment, or a value of the exporter's."""
+    if _COMMENT.match(line):
+        return True
+    try:
+        return parse_sample(line) is not None
+    except WireError:
+        return False
+
+
+def parse_sample(line: bytes) -> Sample | None:
+    """Return the sample on a line; None for a comment, a blank line and a metric that is not the exporter's.
+
+    Raises:
+        WireError: it is none of them.
+    """
+    try:
+        text = line.decode().strip()
+    except UnicodeDecodeError as error:
+        raise WireError("not UTF-8 text") from error
+    if not text or text.startswith("#"):
+        return None
+    name = _NAME.match(text)
+    if name is None:
+        raise WireError(f"no sample of Prometheus' text format: {text[:40]!r}")
+    if name[0] not in NAMES:
+        return None
+    found = _SAMPLE.fullmatch(text, name.end())
+    if found is None:
+        raise WireError(f"{name[0]}: no sample of Prometheus' text format")
+    try:
+        value = float(found["value"])
+    except ValueError:
+        raise WireError(f"{name[0]}: {found['value'][:40]!r} is no number") from None
+    ts_ns = None if found["ts"] is None else int(found["ts"]) * 1_000_000
+    if ts_ns is not None and not 0 <= ts_ns < 2**63:
+        raise WireError(f"{name[0]}: timestamp {found['ts']} is no time in milliseconds")
+    return Sample(name[0], _labels(name[0], found["labels"] or ""), value, ts_ns)
+
+
+def _labels(name: str, text: str) -> dict[str, str]:
+    labels: dict[str, str] = {}
+    place = 0
+    while place < len(text):
+        found = _LABEL.match(text, place)
+        if found is None:
+            raise WireError(f"{name}: its labels are not those of Prometheus' text format")
+        labels[found[1]] = _ESCAPE.sub(_unescaped, found[2])
+        place = found.end()
+    return labels
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return "\n" if found[1] == "n" else found[1]

@@ -1,0 +1,212 @@
+"""Scrapes of `neuron-monitor-prometheus` as documents of `neuron-monitor`, host by host.
+
+The exporter adds the counts of each period up; a document has those of its own period again. Ratios become percent, labels the
+instance's facts. What the exporter does not have (FLOP/s, the physical cores of a logical one) the documents do not have either.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+from trnfleet.bridge.neuron.exposition import MEMORY_PREFIX, parse_sample
+from trnfleet.bridge.neuron.fields import UTILISATION
+from trnfleet.errors import WireError
+from trnfleet.wire.ndjson import read_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trnfleet.bridge.neuron.exposition import Sample
+    from trnfleet.wire.ndjson import LeftOut
+
+MOST_LINE_BYTES = 64 * 2**10
+MOST_HOSTS = 1_024
+MOST_SERIES = 200_000
+"""Series of one scrape: 128 processes that each list 128 cores have 98,000."""
+UNDATED = "a scrape without timestamps after the first: when it was taken is not known"
+
+
+class Scrape(NamedTuple):
+    """What one host's exporter said at one time."""
+
+    host: str
+    """EC2 id, name tag or Prometheus' `instance`, the first that there is."""
+    ts_ns: int | None
+    """None where the text has no timestamps."""
+    line: int
+    """On which it begins, counted from 1."""
+    document: dict[str, Any]
+
+
+class _Open:
+    """A scrape that is being read."""
+
+    def __init__(self, ts_ns: int | None, line: int) -> None:
+        self.ts_ns = ts_ns
+        self.line = line
+        self.samples: list[Sample] = []
+        self.seen: set[tuple[str, ...]] = set()
+        """Series, where there are no timestamps that would tell the next scrape."""
+        self.is_over = False
+        """Whether a series came again without a timestamp, and with it another scrape."""
+
+
+class Scrapes:
+    """Reader of a text of one scrape, or of several with timestamps, of any number of hosts."""
+
+    def __init__(self, left_out: LeftOut) -> None:
+        """Count in `left_out` the lines and scrapes that cannot be read."""
+        self._left_out = left_out
+        self._open: dict[str, _Open] = {}
+        self._totals: dict[str, dict[tuple[str, str, str], float]] = {}
+        """Counters as they were last, by host, then runtime, metric and kind."""
+
+    def read(self, stream: BinaryIO) -> Iterator[Scrape]:
+        """Yield the scrapes; those of one host in their order."""
+        for number, line in read_lines(stream, MOST_LINE_BYTES):
+            if line is None:
+                self._left_out.add(f"line {number}", f"longer than {MOST_LINE_BYTES} bytes")
+                continue
+            try:
+                sample = parse_sample(line)
+                if sample is not None:
+                    done = self._put(sample, number)
+                    if done is not None:
+                        yield done
+            except WireError as error:
+                self._left_out.add(f"line {number}", str(error))
+        for host, scrape in self._open.items():
+            yield self._finished(host, scrape)
+
+    def _put(self, sample: Sample, number: int) -> Scrape | None:
+        """Take a sample; return the scrape that it ends.
+
+        Raises:
+            WireError: it belongs to none.
+        """
+        host = next((sample.labels[key] for key in _HOST if sample.labels.get(key)), "")
+        scrape = self._open.get(host)
+        done = None
+        if scrape is None or (sample.ts_ns is not None and sample.ts_ns != scrape.ts_ns):
+            if scrape is None and len(self._open) >= MOST_HOSTS:
+                raise WireError(f"more than {MOST_HOSTS} hosts")
+            if scrape is not None:
+                if scrape.ts_ns is not None and (sample.ts_ns or 0) < scrape.ts_ns:
+                    raise WireError(f"{sample.name}: older than what came before it")
+                done = self._finished(host, scrape)
+            scrape = self._open[host] = _Open(sample.ts_ns, number)
+        elif sample.ts_ns is None and scrape.ts_ns is not None:
+            raise WireError(f"{sample.name}: no timestamp, though others have one")
+        if sample.ts_ns is None:
+            self._count_again(scrape, sample, number)
+        if not scrape.is_over and len(scrape.samples) < MOST_SERIES:
+            scrape.samples.append(sample)
+        return done
+
+    def _count_again(self, scrape: _Open, sample: Sample, number: int) -> None:
+        """Note a series without a timestamp; the first that comes again begins another scrape, which is left out."""
+        series = (sample.name, *(text for pair in sorted(sample.labels.items()) for text in pair))
+        if series in scrape.seen:
+            scrape.seen = set()
+            scrape.is_over = True
+            self._left_out.add(f"line {number}", UNDATED)
+        if len(scrape.seen) < MOST_SERIES:
+            scrape.seen.add(series)
+
+    def _finished(self, host: str, scrape: _Open) -> Scrape:
+        totals = self._totals.setdefault(host, {})
+        return Scrape(host, scrape.ts_ns, scrape.line, _document(scrape.samples, totals))
+
+
+_HOST = ("instance_id", "instance_name", "instance")
+_PLACES = {
+    "instance_name": "instance_name",
+    "instance_id": "instance_id",
+    "instance_type": "instance_type",
+    "instance_availability_zone": "availability_zone",
+    "instance_region": "region",
+    "subnet_id": "subnet_id",
+    "ultraserver_id": "ultraserver_id",
+}
+"""Keys of `instance_info`, and the exporter's labels."""
+
+
+def _document(samples: list[Sample], totals: dict[tuple[str, str, str], float]) -> dict[str, Any]:
+    """Return the samples of a scrape as a document; go on with the host's counters."""
+    runtimes: dict[str, dict[str, Any]] = {}
+    devices: dict[int, dict[str, Any]] = {}
+    usage: dict[str, float] = {}
+    memory: dict[str, float] = {}
+    hardware: dict[str, Any] = {}
+    instance: dict[str, str] = {}
+    for sample in samples:
+        labels, value = sample.labels, sample.value
+        instance.update({key: labels[label] for key, label in _PLACES.items() if labels.get(label)})
+        if sample.name == "neuron_hardware_info":
+            hardware.update({key: number for key in labels if (number := _number(labels, key)) is not None})
+        elif not math.isfinite(value):
+            continue
+        elif sample.name == "hardware_ecc_events_total":
+            index = _number(labels, "neuron_device_index")
+            if index is not None:
+                device = devices.setdefault(index, {"neuron_device_index": index})
+                device[labels.get("event_type", "")] = value
+        elif sample.name == "system_vcpu_usage_ratio":
+            usage[labels.get("usage_type", "")] = value * 100.0
+        elif sample.name.startswith("system_memory_"):
+            memory[sample.name.removeprefix("system_")] = value
+        elif "runtime_tag" in labels:
+            _put_runtime(runtimes.setdefault(labels["runtime_tag"], {}), sample, totals)
+    return {
+        "neuron_runtime_data": [
+            {"neuron_runtime_tag": tag, "report": each} for tag, each in runtimes.items()
+        ],
+        "system_data": {
+            "neuron_hw_counters": {"neuron_devices": list(devices.values())},
+            "vcpu_usage": {"average_usage": usage},
+            "memory_info": memory,
+        },
+        "instance_info": instance,
+        "neuron_hardware_info": hardware,
+    }
+
+
+def _put_runtime(report: dict[str, Any], sample: Sample, totals: dict[tuple[str, str, str], float]) -> None:
+    """Write a runtime's sample where a document has it."""
+    labels, value = sample.labels, sample.value
+    core = labels.get("neuroncore", "")
+    if sample.name == "neuroncore_utilization_ratio":
+        group = report.setdefault("neuroncore_counters", {"neuroncores_in_use": {}})
+        group["neuroncores_in_use"][core] = {UTILISATION: value * 100.0}
+    elif sample.name.startswith(MEMORY_PREFIX):
+        group = report.setdefault(
+            "memory_used",
+            {"neuron_runtime_used_bytes": {"usage_breakdown": {"neuroncore_memory_usage": {}}}},
+        )
+        by_core = group["neuron_runtime_used_bytes"]["usage_breakdown"]["neuroncore_memory_usage"]
+        by_core.setdefault(core, {})[sample.name.removeprefix(MEMORY_PREFIX)] = value
+    elif sample.name in _COUNTS:
+        key, label = _COUNTS[sample.name]
+        kind = labels.get(label, "")
+        series = (labels["runtime_tag"], sample.name, kind)
+        last = totals.get(series, 0.0)
+        totals[series] = value
+        # A counter that fell began again with the exporter.
+        counts = report.setdefault("execution_stats", {}).setdefault(key, {})
+        counts[kind] = value - last if value >= last else value
+    elif sample.name == "execution_latency_seconds":
+        stats = report.setdefault("execution_stats", {}).setdefault("latency_stats", {"total_latency": {}})
+        stats["total_latency"][labels.get("percentile", "")] = value
+
+
+_COUNTS = {
+    "execution_status_total": ("execution_summary", "status_type"),
+    "execution_errors_total": ("error_summary", "error_type"),
+}
+"""Counters of executions: the key of `execution_stats` that has their kinds, and the label that does."""
+
+
+def _number(labels: dict[str, str], key: str) -> int | None:
+    text = labels.get(key, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else None
