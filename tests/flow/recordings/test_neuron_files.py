@@ -8,14 +8,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from support.monitor.feed import SilentSource
+from support.monitor.feed import Feed, SilentSource, ultraservers
 from support.paths import FIXTURES
 
 from trnfleet.cli import main
 from trnfleet.clock import NS_PER_S, ManualClock, parse_rfc3339
 from trnfleet.domain.metrics import BY_NAME, METRICS, Origin, Scope
+from trnfleet.domain.reservations.states import ReservationState
 from trnfleet.monitor.monitor import Monitor
+from trnfleet.record.format.metadata import About
 from trnfleet.record.read.recording import Recording
+from trnfleet.record.write.writer import RecordingWriter
+from trnfleet.wire.messages import message_envelope
+from trnfleet.wire.reservations import ReservationMessage
+from trnfleet.wire.topics import TopicClass, build_topic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -138,6 +144,48 @@ def test_a_simulated_host_comes_back_from_its_documents(
             assert np.allclose(new[name], expected, rtol=0, atol=metric.scale / 2, equal_nan=True), name
     for name in ("nc_util_pct", "tflops", "exec_completed", "exec_latency_p99_s", "hbm_used_bytes"):
         assert bool(np.nan_to_num(after[-1][name]).any()) is not is_idle, name
+
+
+@pytest.mark.parametrize(
+    ("on", "expected"),
+    [
+        (("uc1/us-0001",), "us-east-2b"),
+        (("uc1/us-0009", "uc1/us-0001..us-0003"), "us-east-2b"),
+        (("uc1/us-0001/trn2u-0001-0..trn2u-0001-1",), "us-east-2b"),
+        (("uc1/us-0001/trn2u-0001-2..trn2u-0001-3",), ""),
+        (("uc2",), ""),
+        ((), ""),
+    ],
+)
+def test_the_zone_is_that_of_the_reservation(tmp_path: Path, on: tuple[str, ...], expected: str) -> None:
+    """By the subtrees and ranges that it holds."""
+    feed = Feed(ultraservers(1))
+    taken = [*feed.announcements(), *feed.telemetry(ts_ns=parse_rfc3339(START))]
+    message = ReservationMessage(
+        id="cr-0123456789abcdef0", state=ReservationState.ACTIVE, ts=START, instance_type="trn2u.48xlarge", zone="us-east-2b",
+        instances=4, created=START, start=START, on=on,
+    )  # fmt: skip  # one call
+    topic = build_topic(feed.fleet, TopicClass.RESERVATION, message.id)
+    writer = RecordingWriter(tmp_path / "a.mcap", About(id="r", fleets=(feed.fleet,)))
+    for number, each in enumerate([message_envelope(topic, message, retain=True), *taken]):
+        writer.write(parse_rfc3339(START) + number, each)
+    writer.close()
+
+    host = tmp_path / "host.ndjson"
+    trnfleet(
+        "convert",
+        tmp_path / "a.mcap",
+        host,
+        "--to",
+        "neuron-monitor",
+        "--instance",
+        "uc1/us-0001/trn2u-0001-1",
+    )
+
+    (line,) = host.read_text().splitlines()
+    told = json.loads(line)["instance_info"]
+    assert told["instance_availability_zone"] == expected
+    assert told["instance_region"] == expected.rstrip("b")
 
 
 def test_a_containers_file_is_shown_where_its_devices_are(tmp_path: Path) -> None:

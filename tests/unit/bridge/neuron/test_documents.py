@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from trnfleet.bridge.neuron.documents import DocumentWriter, Host
 from trnfleet.bridge.neuron.host_reader import HostReader
-from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, registered
 from trnfleet.domain.metrics import BY_NAME, METRICS, Scope
 
 if TYPE_CHECKING:
@@ -241,6 +242,37 @@ def test_a_host_of_which_nothing_is_known_has_numbers_all_the_same() -> None:
     reader.read(json.dumps(document).encode())
     for metric in METRICS:
         assert (reader.columns[metric.name] == metric.top).all(), metric.name
+
+
+@pytest.mark.parametrize(
+    ("chip", "cores", "lnc", "told"),
+    [
+        ("trainium3", 8, 2, ("trainium3", "v4d", "nc_v4.")),
+        ("trainium3", 8, 1, ("trainium3", "v4", "")),
+        ("inferentia2", 2, 1, ("inferentia2", "v2", "")),
+    ],
+)
+def test_chips_of_other_generations_come_back(
+    chip: str, cores: int, lnc: int, told: tuple[str, str, str]
+) -> None:
+    """With the names that their documents have for chip and cores; physical cores only where they are paired."""
+    name = f"{chip[:3]}99.48xlarge"
+    made = dataclasses.replace(TRN2.chip, name=chip, neuroncores=cores, device_types=(chip,))
+    kind = dataclasses.replace(TRN2, name=name, chip=made, former_names=())
+    columns = busy(kind)
+    columns["nc_util_pct"][:, cores:] = BY_NAME["nc_util_pct"].top
+    reader = HostReader()
+
+    (document,) = write(DocumentWriter(Host("uc1/standalone/x", kind, lnc)), columns)
+    with registered(kind):
+        reader.read(json.dumps(document).encode())
+
+    assert (reader.lnc, reader.versions["device"], reader.versions["neuroncore_version"]) == (lnc, *told[:2])
+    facts = document["neuron_runtime_data"][0]["report"]["neuroncore_counters"]["neuroncores_in_use"]["1"]
+    halves = [half for key, each in facts.items() if key.endswith("d") for half in each]
+    assert halves == ([f"{told[2]}2", f"{told[2]}3"] if told[2] else [])
+    for metric in ("nc_util_pct", "tflops", "hbm_used_bytes"):
+        assert np.array_equal(reader.columns[metric], columns[metric]), metric
 
 
 def test_the_instance_is_told_as_far_as_it_is_known() -> None:

@@ -65,7 +65,7 @@ def outcome(document: dict[str, Any]) -> Any:
         reader.read(json.dumps(document).encode())
     except (WireError, ConfigError) as error:
         return str(error)
-    columns = {name: codes.tolist() for name, codes in reader.columns.items()}
+    columns = {name: codes.tobytes() for name, codes in reader.columns.items()}
     identity = (reader.kind.name, reader.ec2_id, reader.host, reader.ultraserver, reader.lnc, reader.period_s)
     return columns, identity, reader.versions
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.paths import FIXTURES
 
@@ -169,6 +169,7 @@ def test_labels_are_unescaped() -> None:
     assert parse_sample(b"# HELP x y") is parse_sample(b"") is parse_sample(b"python_info 1") is None
 
 
+@settings(max_examples=40)
 @given(st.binary(max_size=120))
 def test_any_bytes_are_read_or_counted(noise: bytes) -> None:
     """Nothing else is raised."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 import io
 import json
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trnfleet.bridge.neuron.stream import read_documents
@@ -65,6 +65,7 @@ def test_any_documents_come_back(told: list[tuple[dict[str, object], int | str |
     assert [json.loads(each or b"") for _, each in read(text, 10**6)] == [each for each, _ in told]
 
 
+@settings(max_examples=50)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_to_their_end(noise: bytes) -> None:
     """Nothing is lost but blank lines and ends of lines."""
