@@ -364,7 +364,7 @@ class Traced(_Job):
 
     kind: Literal["trace"]
     file: Annotated[str, Field(min_length=1, max_length=1_000)]
-    """NDJSON of neuron-monitor (`.ndjson`) or CSV with the header `time_s,utilization_pct`; relative to the fleet file."""
+    """Documents of neuron-monitor (`.ndjson`, `.json`) or CSV with the header `time_s,utilization_pct`; relative to the fleet file."""
     loop: bool = True
     """Whether the recording starts again at its end; else its last value holds."""
     like: Literal["training", "inference"] = "training"

@@ -154,7 +154,7 @@ def read_trace(path: Path, read_neuron: ReadSamples, *, loop: bool = True) -> Tr
     Raises:
         ConfigError: it cannot be read or has nothing usable.
     """
-    if path.suffix not in {".ndjson", ".jsonl", ".csv"}:
+    if path.suffix not in {".ndjson", ".jsonl", ".json", ".csv"}:
         raise ConfigError(f"{path}: a recording ends in .ndjson or .csv, not {path.suffix!r}")
     edges, values = [0.0], []
     skipped: list[Skipped] = []

@@ -59,7 +59,7 @@ def test_a_trace_of_several_processes_is_their_sum_a_core(tmp_path: Path) -> Non
         processes.append({"report": {"neuroncore_counters": counters}})
     document = {"neuron_runtime_data": processes, "system_data": {"vcpu_usage": {"period": 5.0}}}
     lines = json.dumps(document, indent=2).splitlines()
-    trace = read_trace(written(tmp_path, "m.ndjson", *lines, *lines), read_utilisation)
+    trace = read_trace(written(tmp_path, "m.json", *lines, *lines), read_utilisation)
     assert trace.values == (0.97, 0.97)
     assert list(trace.edges_s) == [0, 5, 10]
 
