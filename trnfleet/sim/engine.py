@@ -29,7 +29,7 @@ from trnfleet.sim.jobs.window import JobTick
 from trnfleet.sim.jobs.workloads import Workloads
 from trnfleet.sim.placement import IDLE, Cohorts, Placement, check_hardware
 from trnfleet.sim.reservations.account import BlockAllocation, CapacityAccount
-from trnfleet.sim.reservations.messages import block_event
+from trnfleet.sim.reservations.messages import block_events
 from trnfleet.sim.rng import Rng
 from trnfleet.sim.sharding import WHOLE, Shard, own_instances
 
@@ -303,7 +303,8 @@ class Engine:
         """Add the changes of blocks since the last call to `allocations`, and return their events."""
         changed = self.account.drain()
         allocations += changed
-        return [block_event(self.account, each) for each in changed]
+        generation = self.incidents.generation
+        return [event for each in changed for event in block_events(self.account, each, generation)]
 
     def _live_through(self, begin_s: float, end_s: float) -> JobTick:
         """Move jobs, heat and limits through a part of a window in which no fault changes."""

@@ -32,3 +32,7 @@ class SimEvent(NamedTuple):
     """The detail type of the event that EventBridge has for it."""
     reservation: str | None = None
     """The Capacity Block that it concerns."""
+    resources: tuple[str, ...] = ()
+    """The ARNs that EventBridge's event names."""
+    detail: tuple[tuple[str, str], ...] = ()
+    """Keys and values of that event's detail."""

@@ -50,6 +50,8 @@ Path = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}(/[A-Za-z0
 InstancePath = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){2}$")]
 
 
+Arn = Annotated[str, StringConstraints(pattern=r"^arn:[!-~]{1,250}$")]
+DetailText = Annotated[str, StringConstraints(max_length=128)]
 TypeName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9.-]{1,64}$")]
 
 
@@ -250,6 +252,18 @@ class EventMessage(Message):
     """The detail type of the event that EventBridge has for it, such as `Capacity Block Expiration Warning`."""
     reservation: Name | None = None
     """The Capacity Block or Capacity Reservation that it concerns."""
+    resources: Annotated[tuple[Arn, ...], Field(max_length=4)] = ()
+    """With a detail type: the ARNs that EventBridge's event names. Left out of the message where it is empty."""
+    detail: dict[Name, DetailText] = Field(default_factory=dict, max_length=8)
+    """With a detail type: the detail of EventBridge's event. Left out of the message where it is empty."""
+
+    @model_serializer(mode="wrap")
+    def _without_empty(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        data: dict[str, Any] = serialise(self)
+        for name in ("resources", "detail"):
+            if not data.get(name, True):
+                del data[name]
+        return data
 
 
 class CommandMessage(BaseModel):

@@ -314,7 +314,10 @@ def test_capacity_blocks(name: str) -> None:
     kind = generation.ultraserver
     assert kind is not None
     block = {"on": [generation.groups[0]], "days": 7, "ends_after_days": 3}
-    engine = engine_of(generation, blocks=[block])
+    with pytest.raises(ConfigError, match=f"sold-as-capacity-block: {kind.instance.name} is not sold"):
+        engine_of(generation, blocks=[block])
+    sells = [kind.instance.name, generation.alone.name]
+    engine = engine_of(generation, blocks=[block], market={"sells": sells})
     engine.begin()
     (held,) = engine.account.blocks
     assert (held.offering.ultraserver_type, held.offering.instances) == (kind.name, kind.instances)

@@ -88,6 +88,8 @@ class Block:
     """Instances that a failed system status check keeps from use."""
     warned: bool = False
     """Whether it has been warned of the present end."""
+    interrupting: bool = False
+    """Whether its instances have been warned of their termination."""
     terminating: bool = False
     """Whether EC2 has begun to terminate what runs in it."""
 
@@ -128,6 +130,7 @@ class ChangeKind(enum.StrEnum):
     INSTANCES_UNAVAILABLE = "instances_unavailable"
     INSTANCES_AVAILABLE = "instances_available"
     EXPIRATION_WARNING = "expiration_warning"
+    INTERRUPTION_WARNING = "interruption_warning"
     TERMINATING = "terminating"
     EXPIRED = "expired"
 
@@ -145,7 +148,7 @@ class ChangeKind(enum.StrEnum):
 _DETAIL_TYPES = {
     ChangeKind.DELIVERED: "Capacity Block Delivered",
     ChangeKind.EXPIRATION_WARNING: "Capacity Block Expiration Warning",
-    ChangeKind.TERMINATING: "EC2 Capacity Reservation Instance Interruption Warning",
+    ChangeKind.INTERRUPTION_WARNING: "EC2 Capacity Reservation Instance Interruption Warning",
 }
 
 
@@ -177,6 +180,7 @@ _FOLLOWS: dict[ChangeKind, frozenset[BlockState]] = {
     ChangeKind.INSTANCES_UNAVAILABLE: BEGUN,
     ChangeKind.INSTANCES_AVAILABLE: BEGUN,
     ChangeKind.EXPIRATION_WARNING: BEGUN,
+    ChangeKind.INTERRUPTION_WARNING: BEGUN,
     ChangeKind.TERMINATING: BEGUN,
     ChangeKind.EXPIRED: BEGUN,
 }
@@ -217,6 +221,7 @@ _SIMPLY: dict[ChangeKind, dict[str, Any]] = {
     ChangeKind.INTERCONNECT_OK: {"interconnect": InterconnectStatus.OK},
     ChangeKind.INSTANCES_AVAILABLE: {"state": BlockState.ACTIVE, "unavailable": 0},
     ChangeKind.EXPIRATION_WARNING: {"warned": True},
+    ChangeKind.INTERRUPTION_WARNING: {"interrupting": True},
     ChangeKind.TERMINATING: {"terminating": True},
     ChangeKind.EXPIRED: {"state": BlockState.EXPIRED, "unavailable": 0, "interconnect": None},
 }
@@ -253,6 +258,7 @@ def _changed(block: Block, change: Change) -> Block:
             end_ns=paid.offering.end_ns,
             fee=block.fee + paid.offering.fee,
             warned=False,
+            interrupting=False,
             terminating=False,
         )
     raise ValueError(f"{block.id}: {kind.value} is no change of it")

@@ -28,6 +28,7 @@ from trnfleet.domain.reservations.payments import BlockSchedule
 from trnfleet.domain.reservations.prices import Prices
 from trnfleet.domain.reservations.rules import NS_PER_S, Rule, RuleViolation, utc, whole_minute_ns
 from trnfleet.domain.reservations.search import Lot
+from trnfleet.domain.reservations.search_request import check_sold
 from trnfleet.domain.reservations.states import BEGUN, BlockState, ExtensionState, InterconnectStatus
 from trnfleet.errors import ConfigError, nearest
 
@@ -58,7 +59,7 @@ class Ledger:
             now_ns: The instant at which it is opened.
 
         Raises:
-            ConfigError: the market has no price of an instance type that there is, in its currency.
+            ConfigError: the market has no price of an instance type that is sold there, in its currency.
         """
         self.pool = pool
         self.blocks: dict[str, Block] = {}
@@ -72,7 +73,7 @@ class Ledger:
         self._is_next_known = False
         """Whether that is still true."""
         self._occupancy = Occupancy(pool, self.blocks)
-        self._prices = Prices(market, self._occupancy)
+        self._prices = Prices(market, pool)
         self._offered_store = OfferingStore(self._prices, token)
         self._schedule = BlockSchedule(market, token)
 
@@ -235,6 +236,10 @@ class Ledger:
             made.append(self._change(Change(self._now_ns, kind, block_id)))
         return made
 
+    def prices_until_ns(self) -> int | None:
+        """Return when the prices are revised next; None where no revision is known."""
+        return self._prices.valid_until_ns(self._now_ns)
+
     def terminates_ns(self, block: Block) -> int:
         """Return the time from which EC2 terminates the instances of a block."""
         return self._schedule.terminates_ns(block)
@@ -264,12 +269,13 @@ class Ledger:
         """
         if created_ns > self._now_ns:
             raise ValueError(f"a block cannot have been bought at {utc(created_ns)}, which is yet to come")
+        check_sold(kind, self.pool.sold)
         presence.check_dates(start_ns, end_ns, created_ns)
         if payment is not ExtensionState.PAYMENT_FAILED:
             presence.check_free(places, start_ns, end_ns, self._occupancy)
         ultraserver = ultraserver_type_of(kind) if self.pool.ultraserver[places[0]] >= 0 else None
         zone = str(self.pool.zone[places[0]])
-        fee = self._prices.fee(kind, len(places), start_ns, end_ns)
+        fee = self._prices.fee(kind, len(places), start_ns, end_ns, bought_ns=created_ns)
         sold = Offering(
             id_of("cbo", self._token, "there already", len(self.blocks)),
             kind, len(places), ultraserver.name if ultraserver else None, zone, start_ns, end_ns, fee,

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import datetime  # noqa: TC003  pydantic reads the types
 from decimal import Decimal
+from itertools import pairwise
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.domain.reservations.rules import (
+    INTERRUPTION_BEFORE_TERMINATION_S,
+    NS_PER_S,
     PAYMENT_WINDOW_S,
+    SOLD_TYPES,
     TERMINATION_BEFORE_END_S,
     ULTRASERVER_TERMINATION_BEFORE_END_S,
     WARNING_BEFORE_END_S,
@@ -26,9 +31,36 @@ TABLE_CURRENCY = "USD"
 MOST_DAYS_AHEAD = 54
 """Whole days, from the first end of a day on, after which a fleet file's block may start: 8 weeks less what is left of the
 first day and the hour before it, so that a file is right whenever it is started."""
-BUSY_SURCHARGE = Decimal("0.30")
-"""Rise of the price when all of a type is reserved; the rise is linear. Assumed: EC2 says that prices follow supply and
-demand, not how."""
+MOST_REVISIONS = 1_000
+
+HourlyPrice = Annotated[str, Field(pattern=r"^[0-9]{1,6}(\.[0-9]{1,6})?$")]
+
+
+class Revision(Model):
+    """New prices from an instant on."""
+
+    at: datetime
+    prices: Annotated[dict[str, HourlyPrice], Field(min_length=1)]
+    """Price of an instance-hour by instance type; types that are not named keep theirs."""
+
+    @field_validator("at")
+    @classmethod
+    def _is_instant(cls, at: datetime) -> datetime:
+        if at.tzinfo is None:
+            raise ValueError("no time zone; write it as 2026-04-01T00:00:00Z")
+        if not 1970 < at.year < 2200:
+            raise ValueError(f"it is in the year {at.year}; choose one from 1971 to 2199")
+        return at
+
+    @field_validator("prices")
+    @classmethod
+    def _known(cls, prices: dict[str, str]) -> dict[str, str]:
+        return _of_known_types(prices)
+
+    @property
+    def at_ns(self) -> int:
+        """The instant, nanoseconds since 1970 UTC."""
+        return round(self.at.timestamp() * 1_000) * (NS_PER_S // 1_000)
 
 
 class Market(Model):
@@ -41,21 +73,39 @@ class Market(Model):
     failing_payments: Share = 0.0
     """Share of payments that never arrive."""
     warning_before_end_s: Lead = float(WARNING_BEFORE_END_S)
+    interruption_before_termination_s: Lead = float(INTERRUPTION_BEFORE_TERMINATION_S)
     termination_before_end_s: Lead = float(TERMINATION_BEFORE_END_S)
     ultraserver_termination_before_end_s: Lead = float(ULTRASERVER_TERMINATION_BEFORE_END_S)
-    prices: dict[str, Annotated[str, Field(pattern=r"^[0-9]{1,6}(\.[0-9]{1,6})?$")]] = Field(
-        default_factory=dict
-    )
+    sells: Annotated[tuple[str, ...], Field(max_length=64)] = SOLD_TYPES
+    """Instance types that are sold as blocks; a type that is part of UltraServers, as these."""
+    account: Annotated[str, Field(pattern=r"^[0-9]{12}$")] = "123456789012"
+    """AWS account that events name; by default the one of AWS's own examples."""
+    prices: dict[str, HourlyPrice] = Field(default_factory=dict)
     """Price of an instance-hour by instance type, where it is not the table's; all that are sold, where they are not in
     US dollars."""
+    revisions: Annotated[tuple[Revision, ...], Field(max_length=MOST_REVISIONS)] = ()
+    """Later prices, ascending by their time. What is bought costs what is valid at its purchase, whenever it starts."""
+
+    @field_validator("sells")
+    @classmethod
+    def _are_known(cls, kinds: tuple[str, ...]) -> tuple[str, ...]:
+        _of_known_types(dict.fromkeys(kinds, ""))
+        return kinds
 
     @field_validator("prices")
     @classmethod
     def _known(cls, prices: dict[str, str]) -> dict[str, str]:
-        for kind in prices:
-            if kind not in INSTANCE_TYPES:
-                raise ValueError(f"unknown instance type {kind!r}: {nearest(kind, INSTANCE_TYPES)}")
-        return prices
+        return _of_known_types(prices)
+
+    @field_validator("revisions")
+    @classmethod
+    def _ascend(cls, revisions: tuple[Revision, ...]) -> tuple[Revision, ...]:
+        for number, (before, after) in enumerate(pairwise(revisions), start=1):
+            if after.at <= before.at:
+                raise ValueError(
+                    f"revisions.{number}.at = {after.at.isoformat()} is not after the one before it, {before.at.isoformat()}"
+                )
+        return revisions
 
     @model_validator(mode="after")
     def _priced(self) -> Self:
@@ -66,15 +116,28 @@ class Market(Model):
             )
         return self
 
-    def price_per_h(self, kind: str) -> Decimal | None:
-        """Return the price of an instance-hour in `currency`; None where there is none."""
+    def price_per_h(self, kind: str, at_ns: int | None = None) -> Decimal | None:
+        """Return the price of an instance-hour in `currency`; None where there is none.
+
+        Args:
+            kind: Instance type.
+            at_ns: Time of the purchase; None for before all revisions.
+        """
         own = self.prices.get(kind)
+        for revision in self.revisions:
+            if at_ns is None or revision.at_ns > at_ns:
+                break
+            own = revision.prices.get(kind, own)
         if own is not None:
             return Decimal(own)
         if self.currency != TABLE_CURRENCY or kind not in INSTANCE_TYPES:
             return None
         # The shortest decimal of the float is the figure as it is written in the catalogue.
         return Decimal(repr(INSTANCE_TYPES[kind].price_usd_per_h.value))
+
+    def next_revision_ns(self, after_ns: int) -> int | None:
+        """Return the time of the first revision after an instant; None where none is known."""
+        return next((each.at_ns for each in self.revisions if each.at_ns > after_ns), None)
 
 
 class BlockEntry(Model):
@@ -111,3 +174,15 @@ class BlockEntry(Model):
                 f"{self.days} at least, not {self.ends_after_days}"
             )
         return self
+
+
+def _of_known_types(prices: dict[str, str]) -> dict[str, str]:
+    """Return what has an instance type as each key.
+
+    Raises:
+        ValueError: one is unknown.
+    """
+    for kind in prices:
+        if kind not in INSTANCE_TYPES:
+            raise ValueError(f"unknown instance type {kind!r}: {nearest(kind, INSTANCE_TYPES)}")
+    return prices

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from trnfleet.domain.reservations.search import Lot
 
 OFFERED_S = 86_400
-"""Time in which an offering can be bought; assumed, and long enough for fleets whose hours pass in seconds."""
+"""Time in which an offering can be bought, if prices are not revised before; assumed, and long enough for fleets whose hours pass
+in seconds."""
 MOST_OFFERED = 4_096
 """Offerings that are remembered."""
 
@@ -43,7 +44,7 @@ class OfferingStore:
     def offer(self, lot: Lot, now_ns: int) -> Offering:
         """Offer a block from now on."""
         kind, count = lot.kind.instance_type, lot.kind.instances
-        fee = self._prices.fee(kind, count, lot.start_ns, lot.end_ns)
+        fee = self._prices.fee(kind, count, lot.start_ns, lot.end_ns, bought_ns=now_ns)
         ultraserver = ultraserver_type_of(kind) if lot.kind.is_ultraserver else None
         offering = Offering(
             id_of("cbo", self._token, kind, count, lot.zone, lot.start_ns, lot.end_ns, str(fee)),
@@ -60,7 +61,8 @@ class OfferingStore:
 
     def offer_longer(self, block: Block, end_ns: int, now_ns: int) -> ExtensionOffering:
         """Offer a later end of a block from now on."""
-        fee = self._prices.fee(block.offering.instance_type, len(block.places), block.end_ns, end_ns)
+        kind, count = block.offering.instance_type, len(block.places)
+        fee = self._prices.fee(kind, count, block.end_ns, end_ns, bought_ns=now_ns)
         offering = ExtensionOffering(
             # Each attempt to buy it has its own id, which does not depend on the time of the search.
             id_of("cbeo", self._token, block.id, block.end_ns, end_ns, len(block.extensions), str(fee)),
@@ -94,7 +96,9 @@ class OfferingStore:
         return known
 
     def _remember(self, offering: Offering | ExtensionOffering, now_ns: int) -> None:
-        self._offered[offering.id] = offering, now_ns + OFFERED_S * NS_PER_S
+        until_ns = now_ns + OFFERED_S * NS_PER_S
+        revised_ns = self._prices.valid_until_ns(now_ns)
+        self._offered[offering.id] = offering, until_ns if revised_ns is None else min(until_ns, revised_ns)
         self._offered.move_to_end(offering.id)
         if len(self._offered) > MOST_OFFERED:
             self._offered.popitem(last=False)

@@ -1,4 +1,4 @@
-"""Changes of blocks that time brings: payments, delivery, warning, termination and end."""
+"""Changes of blocks that time brings: payments, delivery, warnings, termination and end."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ _ORDER = (
     ChangeKind.EXTENSION_PAID,
     ChangeKind.EXTENSION_PAYMENT_FAILED,
     ChangeKind.EXPIRATION_WARNING,
+    ChangeKind.INTERRUPTION_WARNING,
     ChangeKind.TERMINATING,
     ChangeKind.EXPIRED,
     ChangeKind.PAID,
@@ -82,6 +83,11 @@ class BlockSchedule:
         """Return the time of the warning before a block's end."""
         return block.end_ns - round(self._market.warning_before_end_s * NS_PER_S)
 
+    def interrupts_ns(self, block: Block) -> int:
+        """Return the time at which each instance of a block is warned of its termination."""
+        lead_s = self._market.interruption_before_termination_s
+        return self.terminates_ns(block) - round(lead_s * NS_PER_S)
+
     def terminates_ns(self, block: Block) -> int:
         """Return the time from which EC2 terminates the instances of a block."""
         is_ultraserver = block.offering.ultraserver_type is not None
@@ -107,9 +113,11 @@ class BlockSchedule:
         # Either can be first: how long before the end both are is configurable.
         if not block.warned:
             yield self.warns_ns(block), ChangeKind.EXPIRATION_WARNING
+        if not block.interrupting:
+            yield self.interrupts_ns(block), ChangeKind.INTERRUPTION_WARNING
         if not block.terminating:
             yield self.terminates_ns(block), ChangeKind.TERMINATING
-        if block.warned and block.terminating:
+        if block.warned and block.interrupting and block.terminating:
             yield block.end_ns, ChangeKind.EXPIRED
 
     def _payment(self, what: str, bought_ns: int, pay_by_ns: int) -> tuple[int, bool]:

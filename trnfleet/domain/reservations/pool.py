@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trnfleet.domain.reservations.rules import SOLD_TYPES
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -25,15 +27,23 @@ class Pool:
     """Number of the UltraServer that each belongs to; -1 where it stands alone."""
     taken: NDArray[np.bool_] | None = None
     """Instances that are never sold as blocks, because they are in use on demand; None for none."""
+    sold: tuple[str, ...] = SOLD_TYPES
+    """Instance types that are sold as blocks, there or not."""
 
     @staticmethod
-    def of(layout: Layout, zones: Mapping[str, str], taken: NDArray[np.bool_] | None = None) -> Pool:
+    def of(
+        layout: Layout,
+        zones: Mapping[str, str],
+        taken: NDArray[np.bool_] | None = None,
+        sold: Iterable[str] = SOLD_TYPES,
+    ) -> Pool:
         """Return a fleet's.
 
         Args:
             layout: The fleet's.
             zones: Availability Zone of each cluster.
             taken: Instances that are in use on demand; shape (instances,).
+            sold: Instance types that are sold as blocks.
         """
         count = len(layout.instances)
         number = np.searchsorted(layout.ultraserver_start, np.arange(count), side="right") - 1
@@ -43,6 +53,7 @@ class Pool:
             np.array([zones[name] for name in layout.clusters])[cluster],
             np.where(layout.is_standalone[number], -1, number),
             taken,
+            tuple(sold),
         )
 
     def __len__(self) -> int:
@@ -57,11 +68,6 @@ class Pool:
         """Return the zones that have instances of a type."""
         zones: list[str] = np.unique(self.zone[self.instance_type == kind]).tolist()
         return zones
-
-    def share(self, kind: str, marked: NDArray[np.bool_]) -> tuple[int, int]:
-        """Return how many instances of a type are marked, and how many there are."""
-        of_kind = self.instance_type == kind
-        return int(marked[of_kind].sum()), int(of_kind.sum())
 
     def choose(
         self, kind: str, zone: str, count: int, busy: NDArray[np.bool_], *, ultraserver: bool

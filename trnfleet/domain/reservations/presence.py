@@ -72,6 +72,7 @@ def present_state(block: Block, schedule: BlockSchedule, now_ns: int, *, is_paid
     else:
         ending = [
             (schedule.warns_ns(block), ChangeKind.EXPIRATION_WARNING),
+            (schedule.interrupts_ns(block), ChangeKind.INTERRUPTION_WARNING),
             (schedule.terminates_ns(block), ChangeKind.TERMINATING),
             (block.end_ns, ChangeKind.EXPIRED),
         ]

@@ -49,8 +49,15 @@ WARNING_BEFORE_END_S = 40 * 60
 TERMINATION_BEFORE_END_S = 30 * 60
 """From this time before the end EC2 terminates running instances; published."""
 ULTRASERVER_TERMINATION_BEFORE_END_S = 30 * 60
-"""The same for UltraServers. Some pages say 60 minutes for UltraServer types, those pages are about another family; assumed to
-be the same, and configurable."""
+"""The same for UltraServers; assumed, and configurable. How blocks work says 60 minutes for UltraServer types and, for all, that
+the warning comes 10 minutes before; their EventBridge page has the warning 40 minutes before the end, which fits 30 minutes."""
+INTERRUPTION_BEFORE_TERMINATION_S = 2 * 60
+"""EventBridge has the interruption warning of each instance at this time before the termination begins. Assumed: published for
+interruptible reservations, whose warnings have the same detail type; the page about Capacity Blocks shows the event and says no
+time, nor a difference between its time and that of the termination."""
+SOLD_TYPES = ("trn1.32xlarge", "trn2.3xlarge", "trn2.48xlarge", "trn2u.48xlarge")
+"""Instance types with Trainium that are sold as Capacity Blocks: trn1.32xlarge, trn2.48xlarge and Trn2 UltraServers are published,
+trn2.3xlarge was seen."""
 
 _FIRST_S = round(datetime.min.replace(tzinfo=UTC).timestamp())
 _LAST_S = round(datetime.max.replace(tzinfo=UTC, microsecond=0).timestamp())
@@ -60,6 +67,7 @@ class Rule(enum.StrEnum):
     """Rules that a request can break."""
 
     INSTANCE_TYPE = "instance-type"
+    NOT_SOLD = "sold-as-capacity-block"
     ULTRASERVER_ONLY = "sold-as-ultraserver"
     ONE_ULTRASERVER = "one-ultraserver-a-block"
     BLOCK_SIZE = "at-most-64-instances-a-block"
@@ -124,6 +132,18 @@ def is_end(instant_ns: int) -> bool:
 def end_ns(start_ns: int, days: int) -> int:
     """Return the end of a block that starts at an instant and lasts a number of days; its first day may be partial."""
     return next_end_ns(start_ns) + (days - 1) * DAY_NS
+
+
+def nearest_ends_ns(start_ns: int, days: int) -> tuple[int, ...]:
+    """Return the ends of the blocks that start at an instant and last about a number of days.
+
+    That is one where it starts when days end; else the one before that many days are over, and the one after. None is longer
+    than blocks may last.
+    """
+    end = end_ns(start_ns, days)
+    if end - start_ns == days * DAY_NS or days >= MOST_DAYS:
+        return (end,)
+    return end, end + DAY_NS
 
 
 def days_of(start_ns: int, stop_ns: int) -> int:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from trnfleet.domain.hardware.catalogue import ULTRASERVER_TYPES, ultraserver_type_of
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, ULTRASERVER_TYPES, ultraserver_type_of
 from trnfleet.domain.quantities import counted
 from trnfleet.domain.reservations import rules
 from trnfleet.domain.reservations.rules import MINUTE_NS, NS_PER_S, Rule, RuleViolation, utc, whole_minute_ns
 from trnfleet.errors import nearest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trnfleet.domain.hardware.catalogue import UltraServerType
     from trnfleet.domain.reservations.pool import Pool
 
@@ -71,7 +73,7 @@ def offering_kind_of(request: SearchRequest, pool: Pool) -> OfferingKind:
             Rule.INSTANCE_TYPE,
             f"name an instance type or ask for an UltraServer; {nearest('', _sold_alone(pool))}",
         )
-    if ultraserver_type_of(kind) is not None:
+    if kind in pool.sold and ultraserver_type_of(kind) is not None:
         raise RuleViolation(
             Rule.ULTRASERVER_ONLY, f"{kind} is sold as an UltraServer only; ask for one of these"
         )
@@ -134,17 +136,17 @@ def starts_of(request: SearchRequest, now_ns: int) -> tuple[int, int]:
 def spans_of(request: SearchRequest, first_ns: int, last_ns: int) -> list[tuple[int, int]]:
     """Return begin and end of every block that fits a request and starts in [first, last], the earliest first.
 
-    Blocks start at the first instant, and at each end of a day after it. A partial day that is too short to be sold
-    alone is left out, and so are blocks that would end too late.
+    Blocks start at the first instant, and at each end of a day after it. What starts at another time than days end is a
+    little shorter than requested, or a little longer. A partial day that is too short to be sold alone is left out, and so
+    are blocks that would end too late or last too long.
     """
     spans = []
     start_ns = first_ns
     while start_ns <= last_ns:
-        end_ns = rules.end_ns(start_ns, request.days)
-        if request.ends_by_ns is not None and end_ns > request.ends_by_ns:
-            break
-        if end_ns - start_ns >= rules.SHORTEST_S * NS_PER_S:
-            spans.append((start_ns, end_ns))
+        for end_ns in rules.nearest_ends_ns(start_ns, request.days):
+            is_in_time = request.ends_by_ns is None or end_ns <= request.ends_by_ns
+            if is_in_time and end_ns - start_ns >= rules.SHORTEST_S * NS_PER_S:
+                spans.append((start_ns, end_ns))
         start_ns = rules.next_end_ns(start_ns)
     return spans
 
@@ -152,15 +154,11 @@ def spans_of(request: SearchRequest, first_ns: int, last_ns: int) -> list[tuple[
 def _no_span(request: SearchRequest, from_ns: int, latest_ns: int) -> RuleViolation:
     """Return the reason why no block fits the requested time, with the longest that does."""
     others = (each for each in range(rules.MOST_DAYS, 0, -1) if rules.is_duration(each))
-    if request.ends_by_ns is None:
-        others = (each for each in range(1, rules.MOST_DAYS + 1) if rules.is_duration(each))
     fits = next((each for each in others if spans_of(request._replace(days=each), from_ns, latest_ns)), None)
     near = "nothing fits in between" if fits is None else f"{fits} would fit"
     end_ns = rules.end_ns(from_ns, request.days)
     lasts_ns = end_ns - from_ns
-    if lasts_ns < rules.SHORTEST_S * NS_PER_S and (
-        request.ends_by_ns is None or end_ns <= request.ends_by_ns
-    ):
+    if lasts_ns < rules.SHORTEST_S * NS_PER_S and end_ns <= (request.ends_by_ns or 0):
         return RuleViolation(
             Rule.DURATION,
             f"a partial day is sold from {rules.SHORTEST_S // 60} minutes on, not {lasts_ns // MINUTE_NS}, "
@@ -174,8 +172,8 @@ def _no_span(request: SearchRequest, from_ns: int, latest_ns: int) -> RuleViolat
 
 
 def _sold_alone(pool: Pool) -> list[str]:
-    """Return the instance types that are sold by the instance."""
-    return [kind for kind in pool.types() if ultraserver_type_of(kind) is None]
+    """Return the instance types of a pool that are sold by the instance."""
+    return [kind for kind in pool.types() if kind in pool.sold and ultraserver_type_of(kind) is None]
 
 
 def _ultraserver_of(request: SearchRequest, pool: Pool) -> UltraServerType:
@@ -187,7 +185,8 @@ def _ultraserver_of(request: SearchRequest, pool: Pool) -> UltraServerType:
     named = None if request.instance_type is None else ultraserver_type_of(request.instance_type)
     if named is not None:
         return named
-    here = [each for each in ULTRASERVER_TYPES.values() if each.instance.name in pool.types()]
+    there = [each for each in ULTRASERVER_TYPES.values() if each.instance.name in pool.types()]
+    here = [each for each in there if each.instance.name in pool.sold] or there
     if len(here) > 1 and request.instance_type is None:
         names = " or ".join(each.instance.name for each in here)
         raise RuleViolation(
@@ -196,7 +195,30 @@ def _ultraserver_of(request: SearchRequest, pool: Pool) -> UltraServerType:
     return (here or list(ULTRASERVER_TYPES.values()))[0]
 
 
+def check_sold(kind: str, sold: Sequence[str]) -> None:
+    """Raise if an instance type is not sold as Capacity Blocks.
+
+    Args:
+        kind: The type.
+        sold: Those that are.
+
+    Raises:
+        RuleViolation: with the types that are sold, and the nearest.
+    """
+    if kind in sold:
+        return
+    ultraservers = [ultraserver_type_of(each) for each in sold]
+    alone = [each for each, of in zip(sold, ultraservers, strict=True) if of is None]
+    names = [*alone, *(f"UltraServers ({each.name})" for each in ultraservers if each is not None)]
+    raise RuleViolation(
+        Rule.NOT_SOLD,
+        f"{kind} is not sold as Capacity Blocks; what is: {', '.join(names) or 'nothing'}; {nearest(kind, alone)}",
+    )
+
+
 def _check_type(kind: str, pool: Pool) -> None:
+    if kind in INSTANCE_TYPES:
+        check_sold(kind, pool.sold)
     if kind not in pool.types():
         raise RuleViolation(
             Rule.INSTANCE_TYPE, f"there is no {kind} here; {nearest(kind, _sold_alone(pool))}"

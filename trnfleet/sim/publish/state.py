@@ -208,6 +208,8 @@ def event_message(engine: Engine, event: SimEvent, number: int, boot: str) -> Ev
         nrt=event.nrt,
         detail_type=event.detail_type,
         reservation=event.reservation,
+        resources=event.resources,
+        detail=dict(event.detail),
     )
 
 

@@ -12,6 +12,7 @@ from trnfleet.sim.publish.partition import partition
 from trnfleet.sim.publish.state import Boots, event_message, job_status
 from trnfleet.sim.reservations.messages import reservation_message
 from trnfleet.sim.sharding import owns
+from trnfleet.wire.eventbridge import encode_eventbridge
 from trnfleet.wire.messages import encode_message
 from trnfleet.wire.telemetry import Head, dump, encode_chips, encode_instance
 
@@ -30,6 +31,8 @@ class Include(enum.StrEnum):
     EVENTS = "events"
     JOBS = "jobs"
     RESERVATIONS = "reservations"
+    EVENTBRIDGE = "eventbridge"
+    """EC2's events as EventBridge delivers them."""
 
 
 def encode_samples(engine: Engine, head: Head, instance: int) -> Iterator[tuple[str, bytes]]:
@@ -132,6 +135,8 @@ def stdout_ticks(
         for event in list(messages.events(tick)):
             if Include.EVENTS in include:
                 yield encode_message(event) + b"\n"
+            if Include.EVENTBRIDGE in include and (delivered := encode_eventbridge(event)) is not None:
+                yield delivered + b"\n"
         if Include.RESERVATIONS in include:
             for message in messages.all_reservations() if not seq else messages.reservations(tick):
                 yield encode_message(message) + b"\n"

@@ -16,15 +16,18 @@ from trnfleet.domain.address import STANDALONE, Level
 from trnfleet.domain.fleet import instances_of
 from trnfleet.domain.layout import Layout, Node
 from trnfleet.domain.reservations import rules
+from trnfleet.domain.reservations.blocks import ChangeKind
 from trnfleet.domain.reservations.ledger import Ledger
 from trnfleet.domain.reservations.pool import Pool
 from trnfleet.domain.reservations.rules import RuleViolation
+from trnfleet.domain.reservations.search_request import check_sold
 from trnfleet.domain.reservations.states import BEGUN, ExtensionState
 from trnfleet.errors import ConfigError
+from trnfleet.sim.ids import ec2_id
 from trnfleet.sim.placement import IDLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -49,6 +52,8 @@ class BlockAllocation(NamedTuple):
     block: Block
     launched: int
     """Instances of it on which a job runs."""
+    warned: tuple[int, ...] = ()
+    """With the interruption warning: numbers of the instances on which a job ran then."""
 
 
 class CapacityAccount:
@@ -64,7 +69,9 @@ class CapacityAccount:
         self._fleet = fleet
         self._rng = rng
         self._job_of = placement.job_of_instance
-        self._entries = [_members(layout, number, entry) for number, entry in enumerate(fleet.blocks)]
+        self._entries = [
+            _members(layout, number, entry, fleet.market.sells) for number, entry in enumerate(fleet.blocks)
+        ]
         self._governed = np.zeros(len(layout.instances), np.bool_)
         """Instances that belong to blocks of the fleet file. Jobs on others run on demand, and these are not for sale."""
         for members in self._entries:
@@ -75,6 +82,16 @@ class CapacityAccount:
         self._start_ns = 0
         self._changes: list[BlockAllocation] = []
         self._impaired: frozenset[int] = frozenset()
+
+    @property
+    def owner(self) -> str:
+        """Id of the AWS account."""
+        return self._fleet.market.account
+
+    def instance(self, place: int, generation: int) -> tuple[str, str]:
+        """Return the address and the EC2 id of an instance that was replaced `generation` times."""
+        path = self._layout.instances[place]
+        return path, ec2_id(self._rng.token, path, generation)
 
     @property
     def ledger(self) -> Ledger:
@@ -103,7 +120,7 @@ class CapacityAccount:
         self._start_ns = start_ns
         zones = {cluster.name: cluster.zone for cluster in self._fleet.clusters}
         on_demand = (self._job_of != IDLE) & ~self._governed
-        pool = Pool.of(self._layout, zones, on_demand)
+        pool = Pool.of(self._layout, zones, on_demand, self._fleet.market.sells)
         ledger = self._ledger = Ledger(pool, self._fleet.market, token=self._rng.token, now_ns=start_ns)
         for number, (entry, members) in enumerate(zip(self._fleet.blocks, self._entries, strict=True)):
             end_ns = _end_ns(start_ns, entry.ends_after_days)
@@ -133,8 +150,14 @@ class CapacityAccount:
             now_ns = due_ns
         changes = ledger.advance(max(now_ns, ledger.now_ns))
         if changes:
+            # What is terminated at the same instant runs until then.
+            warned = [
+                tuple(self._running(block)) if change.kind is ChangeKind.INTERRUPTION_WARNING else ()
+                for change, block in changes
+            ]
             self._open_jobs(now_s, workloads)
-            self._record(changes)
+            for (change, block), places in zip(changes, warned, strict=True):
+                self._changes.append(BlockAllocation(change, block, self.launched(block), places))
         self._report_health(incidents)
 
     def add_change(self, change: Change, block: Block) -> None:
@@ -148,10 +171,7 @@ class CapacityAccount:
 
     def launched(self, block: Block) -> int:
         """Return the number of a block's instances on which a job may run at present."""
-        if not block.is_usable:
-            return 0
-        jobs = self._job_of[list(block.places)]
-        return int(self._open[jobs[jobs != IDLE]].sum())
+        return len(self._running(block))
 
     def on(self, block: Block) -> tuple[str, ...]:
         """Return the part of the fleet that a block holds: addresses, and ranges of siblings."""
@@ -160,6 +180,15 @@ class CapacityAccount:
     def moment_s(self, instant_ns: int) -> float:
         """Return an instant as seconds since the start."""
         return (instant_ns - self._start_ns) / NS_PER_S
+
+    def _running(self, block: Block) -> list[int]:
+        """Return the instances of a block on which a job may run at present."""
+        if not block.is_usable:
+            return []
+        places = np.array(block.places)
+        jobs = self._job_of[places]
+        running: list[int] = places[(jobs != IDLE) & np.append(self._open, False)[jobs]].tolist()
+        return running
 
     def _record(self, changes: Iterable[tuple[Change, Block]]) -> None:
         self._changes += [BlockAllocation(change, block, self.launched(block)) for change, block in changes]
@@ -216,7 +245,7 @@ def _spans(layout: Layout, block: Block) -> Iterator[str]:
     return iter([layout.instances[block.places[0]].rpartition("/")[0]])
 
 
-def _members(layout: Layout, number: int, entry: BlockEntry) -> tuple[int, ...]:
+def _members(layout: Layout, number: int, entry: BlockEntry, sold: Sequence[str]) -> tuple[int, ...]:
     """Return the instances of a block of the fleet file.
 
     Raises:
@@ -234,6 +263,10 @@ def _members(layout: Layout, number: int, entry: BlockEntry) -> tuple[int, ...]:
         raise ConfigError(
             f"{key}: a block has instances of one type and one cluster, not of {', '.join(sorted(kinds | clusters))}"
         )
+    try:
+        check_sold(next(iter(kinds)), sold)
+    except RuleViolation as refusal:
+        raise ConfigError(f"{key} = {', '.join(entry.on)!r}: {refusal}") from refusal
     owner = layout.parent(Node(Level.INSTANCE, members[0]))
     is_alone = layout.path(owner).rpartition("/")[2] == STANDALONE
     if not is_alone and members != list(layout.instance_range(owner)):

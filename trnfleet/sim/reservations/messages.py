@@ -12,13 +12,18 @@ from trnfleet.domain.reservations.states import BEGUN, ENDED, BlockState, Reserv
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError
 from trnfleet.sim.events import SimEvent
+from trnfleet.wire.eventbridge import block_notice, interruption_notice
 from trnfleet.wire.reservations import ExtensionSpec, OfferingSpec, ReservationMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from trnfleet.domain.reservations.blocks import Block, Offering
     from trnfleet.sim.reservations.account import BlockAllocation, CapacityAccount
+    from trnfleet.wire.eventbridge import Notice
 
 _EVENTS: dict[ChangeKind, tuple[Severity, str]] = {
     ChangeKind.PURCHASED: (Severity.INFO, "{id} is bought for {fee}: {what} from {start} to {end}; its payment is pending"),
@@ -33,6 +38,7 @@ _EVENTS: dict[ChangeKind, tuple[Severity, str]] = {
     ChangeKind.INSTANCES_UNAVAILABLE: (Severity.WARNING, "{unavailable} of {what} of {id} fail their system status check"),
     ChangeKind.INSTANCES_AVAILABLE: (Severity.INFO, "all instances of {id} pass their system status check again"),
     ChangeKind.EXPIRATION_WARNING: (Severity.WARNING, "{id} ends at {end}; its instances are terminated from {terminates} on"),
+    ChangeKind.INTERRUPTION_WARNING: (Severity.WARNING, "EC2 terminates {instance} of {id} at {terminates}"),
     ChangeKind.TERMINATING: (Severity.WARNING, "EC2 terminates what runs in {id}, which ends at {end}"),
     ChangeKind.EXPIRED: (Severity.INFO, "{id} has expired"),
 }  # fmt: skip  # a table reads as rows
@@ -50,9 +56,39 @@ READING = frozenset({"reserve_offerings", "reserve_offering", "reserve_extension
 """Those that buy nothing."""
 
 
-def block_event(account: CapacityAccount, allocation: BlockAllocation) -> SimEvent:
-    """Return the event of a change."""
-    change, block, _ = allocation
+def block_events(
+    account: CapacityAccount, allocation: BlockAllocation, generation: NDArray[np.int32]
+) -> Iterator[SimEvent]:
+    """Yield the events of a change: one, or with the interruption warning one an instance that runs in the block.
+
+    Args:
+        account: The account.
+        allocation: The change.
+        generation: Times that each instance was replaced; shape (instances,).
+    """
+    change, block = allocation.change, allocation.block
+    zone, terminates_ns = block.offering.zone, account.ledger.terminates_ns(block)
+    if change.kind is not ChangeKind.INTERRUPTION_WARNING:
+        notice = None
+        if change.kind.detail_type is not None:
+            notice = block_notice(account.owner, zone, block.reservation_id, block.end_ns)
+        yield _event(account, allocation, account.on(block)[0].partition("..")[0], notice)
+        return
+    for place in allocation.warned:
+        path, name = account.instance(place, int(generation[place]))
+        notice = interruption_notice(account.owner, zone, name, terminates_ns)
+        yield _event(account, allocation, path, notice, instance=name)
+
+
+def _event(
+    account: CapacityAccount,
+    allocation: BlockAllocation,
+    path: str,
+    notice: Notice | None,
+    *,
+    instance: str = "",
+) -> SimEvent:
+    change, block = allocation.change, allocation.block
     severity, text = _EVENTS[change.kind]
     pending = block.extensions[-1] if block.extensions else None
     offering = block.offering
@@ -68,17 +104,20 @@ def block_event(account: CapacityAccount, allocation: BlockAllocation) -> SimEve
         extended=utc(pending.offering.end_ns) if pending else "",
         extra=pending.offering.fee if pending else "",
         unavailable=block.unavailable,
+        instance=instance,
         terminates=utc(account.ledger.terminates_ns(block)),
     )
     return SimEvent(
         max(account.moment_s(change.time_ns), 0.0),
-        account.on(block)[0].partition("..")[0],
+        path,
         "ec2",
         change.kind.event_name,
         severity,
         words,
         detail_type=change.kind.detail_type,
         reservation=block.id,
+        resources=() if notice is None else notice.resources,
+        detail=() if notice is None else tuple(notice.detail.items()),
     )
 
 
@@ -146,7 +185,10 @@ def answer(
     ledger = account.ledger
     if action == "reserve_offerings":
         offerings = ledger.offerings(_search_request(args))
-        return f"{len(offerings)} offerings", {"offerings": [_spec(each, each) for each in offerings]}
+        found: dict[str, Any] = {"offerings": [_spec(each, each) for each in offerings]}
+        if (until_ns := ledger.prices_until_ns()) is not None:
+            found["prices_until"] = format_rfc3339(until_ns)
+        return f"{len(offerings)} offerings", found
     if action == "reserve_offering":
         offered = ledger.offering(_text(args, "offering", action))
         return f"{offered.id} is on offer", {"offerings": [_spec(offered, offered)]}
@@ -154,8 +196,8 @@ def answer(
         block_id = _text(args, "block", action)
         extensions = ledger.extension_offerings(block_id, _whole(args, "days", action))
         offering = ledger.blocks[block_id].offering
-        found = [_spec(each, offering) for each in extensions]
-        return f"{len(found)} extensions of {block_id}", {"offerings": found}
+        specs = [_spec(each, offering) for each in extensions]
+        return f"{len(specs)} extensions of {block_id}", {"offerings": specs}
     offering_id = _text(args, "offering", action)
     before = len(ledger.changes)
     block = ledger.buy(offering_id) if action == "reserve_buy" else ledger.extend(offering_id)

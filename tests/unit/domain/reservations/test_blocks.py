@@ -38,6 +38,7 @@ MAY_BEFALL = {
             ChangeKind.INSTANCES_UNAVAILABLE,
             ChangeKind.INSTANCES_AVAILABLE,
             ChangeKind.EXPIRATION_WARNING,
+            ChangeKind.INTERRUPTION_WARNING,
             ChangeKind.TERMINATING,
             ChangeKind.EXPIRED,
         )
@@ -114,6 +115,7 @@ def test_a_life() -> None:
         (ChangeKind.INTERCONNECT_IMPAIRED, BlockState.ACTIVE, InterconnectStatus.IMPAIRED),
         (ChangeKind.INTERCONNECT_OK, BlockState.ACTIVE, InterconnectStatus.OK),
         (ChangeKind.EXPIRATION_WARNING, BlockState.ACTIVE, InterconnectStatus.OK),
+        (ChangeKind.INTERRUPTION_WARNING, BlockState.ACTIVE, InterconnectStatus.OK),
         (ChangeKind.TERMINATING, BlockState.ACTIVE, InterconnectStatus.OK),
         (ChangeKind.EXPIRED, BlockState.EXPIRED, None),
     ]
@@ -122,6 +124,7 @@ def test_a_life() -> None:
         got = block.state, block.interconnect, block.changes, block.changed_ns
         assert got == (state, interconnect, number + 2, START_NS + number)
     assert block.warned
+    assert block.interrupting
     assert block.terminating
 
 

@@ -166,6 +166,7 @@ def test_a_paid_extension_puts_the_end_off() -> None:
     assert got == [
         ("extension_paid", END_NS - 7 * DAY_NS + PAID_NS),
         ("expiration_warning", END_NS + DAY_NS - 40 * MINUTE_NS),
+        ("interruption_warning", END_NS + DAY_NS - 32 * MINUTE_NS),
         ("terminating", END_NS + DAY_NS - 30 * MINUTE_NS),
         ("expired", END_NS + DAY_NS),
     ]
@@ -180,7 +181,19 @@ def test_a_warned_block_is_warned_again_of_its_new_end() -> None:
     ledger.advance(END_NS - HOUR_NS - 1)
     extend(ledger, block, 1)
     kinds = [change.kind.value for change, _ in ledger.advance(END_NS + DAY_NS)]
-    assert kinds == ["expiration_warning", "extension_paid", "expiration_warning", "terminating", "expired"]
+    later = ["expiration_warning", "interruption_warning", "terminating", "expired"]
+    assert kinds == ["expiration_warning", "extension_paid", *later]
+
+
+def test_instances_that_were_warned_are_warned_again_before_the_new_end() -> None:
+    """Where instances are warned earlier, an extension that is paid after that puts their termination off with a warning of its own."""
+    ledger, block = active(payment_s=1_300.0, interruption_before_termination_s=600.0)
+    ledger.advance(END_NS - HOUR_NS - 1)
+    extend(ledger, block, 1)
+    got = [(change.kind.value, change.time_ns) for change, _ in ledger.advance(END_NS + DAY_NS)]
+    warned = [when_ns for kind, when_ns in got if kind == "interruption_warning"]
+    assert warned == [END_NS - 40 * MINUTE_NS, END_NS + DAY_NS - 40 * MINUTE_NS]
+    assert [kind for kind, _ in got].count("terminating") == 1
 
 
 def test_a_payment_at_the_warning_s_instant_comes_before_it() -> None:

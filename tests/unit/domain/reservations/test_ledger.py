@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.reservations.blocks import Block
     from trnfleet.domain.reservations.ledger import Ledger
 
-LIFE = ["paid", "delivered", "expiration_warning", "terminating", "expired"]
+LIFE = ["paid", "delivered", "expiration_warning", "interruption_warning", "terminating", "expired"]
 
 
 def large() -> Ledger:

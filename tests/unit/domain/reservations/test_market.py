@@ -1,16 +1,31 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.sim.capacity_account import NOW_NS, SECOND_NS, TRN1, TRN2, TRN2U, at, buy, ledger_of, pool_of
+from support.sim.capacity_account import (
+    HOUR_NS,
+    NOW_NS,
+    SECOND_NS,
+    TRN1,
+    TRN2,
+    TRN2U,
+    at,
+    buy,
+    enter,
+    ledger_of,
+    pool_of,
+    refused,
+)
 
 from trnfleet.config import validate
 from trnfleet.domain.fleet import FleetFile
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
-from trnfleet.domain.reservations.market import BUSY_SURCHARGE, Market
+from trnfleet.domain.reservations.market import Market
 from trnfleet.domain.reservations.money import Money
+from trnfleet.domain.reservations.rules import Rule
 from trnfleet.domain.reservations.search_request import SearchRequest
 from trnfleet.errors import ConfigError
 
@@ -64,25 +79,61 @@ def test_what_is_free_has_the_table_s_price(search_request: SearchRequest, expec
     assert fee(ledger_of(pool), search_request) == expected
 
 
-@pytest.mark.parametrize(
-    ("reserved", "expected"), [(0, "858.24 USD"), (1, "922.61 USD"), (2, "986.98 USD"), (3, "1,051.34 USD")]
-)
-def test_prices_rise_with_what_is_reserved(reserved: int, expected: str) -> None:
-    """Each quarter of a type that is reserved makes it dearer by a quarter of the surcharge, other types do not."""
-    ledger = ledger_of(pool_of((TRN2, "a", 4), (TRN1, "a", 1)))
-    buy(ledger, SearchRequest(7, TRN1, starts_from_ns=NEXT_END_NS))
-    if reserved:
-        buy(ledger, SearchRequest(7, TRN2, reserved, starts_from_ns=NEXT_END_NS))
-    assert fee(ledger, SearchRequest(1, TRN2, starts_from_ns=NEXT_END_NS)) == expected
-    assert Decimal("0.30") == BUSY_SURCHARGE
-
-
-def test_only_what_is_reserved_at_the_begin_makes_dearer() -> None:
-    """A block that ends when the new one begins, or begins after it, does not count."""
+@pytest.mark.parametrize("reserved", [0, 1, 3])
+def test_an_answer_has_one_price(reserved: int) -> None:
+    """All offerings of an answer cost the same by the hour, however much of the type is reserved at the time of each."""
     ledger = ledger_of(pool_of((TRN2, "a", 4)))
-    buy(ledger, SearchRequest(1, TRN2, 2, starts_from_ns=NEXT_END_NS))
-    buy(ledger, SearchRequest(1, TRN2, 2, starts_from_ns=at("2026-01-07 11:30")))
-    assert fee(ledger, SearchRequest(2, TRN2, starts_from_ns=at("2026-01-06 11:30"))) == "1,716.48 USD"
+    if reserved:
+        buy(ledger, SearchRequest(2, TRN2, reserved, starts_from_ns=NEXT_END_NS))
+    found = ledger.offerings(SearchRequest(1, TRN2))
+    hours = [Decimal(each.end_ns - each.start_ns) / HOUR_NS for each in found]
+    assert [each.fee.amount / hour for each, hour in zip(found, hours, strict=True)] == [Decimal("35.76")] * 6
+
+
+REVISED = (
+    {"at": datetime(2026, 1, 5, 12, tzinfo=UTC), "prices": {TRN2: "40"}},
+    {"at": datetime(2026, 1, 6, tzinfo=UTC), "prices": {TRN1: "20"}},
+)
+
+
+@pytest.mark.parametrize(
+    ("now", "trn2", "trn1"),
+    [
+        ("2026-01-05 11:59", "858.24 USD", "371.76 USD"),
+        ("2026-01-05 12:00", "960.00 USD", "371.76 USD"),
+        ("2026-01-06 00:00", "960.00 USD", "480.00 USD"),
+    ],
+)
+def test_prices_are_revised_at_stated_times(now: str, trn2: str, trn1: str) -> None:
+    """From a revision's instant on what is bought costs its prices, whenever it starts; types that it does not name keep theirs."""
+    ledger = ledger_of(pool_of((TRN2, "a", 1), (TRN1, "a", 1)), at(now), revisions=REVISED)
+    late_ns = at("2026-02-05 11:30")
+    assert fee(ledger, SearchRequest(1, TRN2, starts_from_ns=late_ns)) == trn2
+    assert fee(ledger, SearchRequest(1, TRN1, starts_from_ns=late_ns)) == trn1
+
+
+def test_an_offering_lasts_until_prices_are_revised() -> None:
+    """What was offered before a revision cannot be bought at the former price after it, and a block keeps its fee."""
+    ledger = ledger_of(pool_of((TRN2, "a", 2)), revisions=REVISED)
+    assert ledger.prices_until_ns() == at("2026-01-05 12:00")
+    search_request = SearchRequest(1, TRN2, starts_from_ns=at("2026-01-07 11:30"))
+    offered, block = ledger.offerings(search_request)[0], buy(ledger, search_request)
+    ledger.advance(at("2026-01-05 12:00"))
+    rule, text = refused(lambda: ledger.buy(offered.id))
+    assert rule is Rule.OFFERING
+    assert "was on offer until 2026-01-05 12:00 UTC; look again" in text
+    assert buy(ledger, search_request).fee == Money(Decimal(960))
+    assert ledger.blocks[block.id].fee == Money(Decimal("858.24"))
+    assert str(ledger.extension_offerings(block.id, 1)[0].fee) == "960.00 USD"
+
+
+def test_a_block_of_the_file_has_the_price_of_its_purchase() -> None:
+    """A block that was bought a week before a revision costs what was valid then."""
+    before = {"at": datetime(2026, 1, 1, tzinfo=UTC), "prices": {TRN2: "40"}}
+    ledger = ledger_of(pool_of((TRN2, "a", 2)), revisions=(before,))
+    bought_before = enter(ledger, TRN2, [0], "2026-01-07 11:30", "2026-01-08 11:30")
+    bought_after = enter(ledger, TRN2, [1], "2026-01-09 11:30", "2026-01-10 11:30")
+    assert [str(each.fee) for each in (bought_before, bought_after)] == ["858.24 USD", "960.00 USD"]
 
 
 def test_prices_of_one_s_own() -> None:
@@ -97,6 +148,8 @@ def test_another_currency_needs_prices_in_it() -> None:
     pool = pool_of((TRN2, "a", 1), (TRN1, "a", 1))
     ledger = ledger_of(pool, currency="EUR", prices={TRN2: "30", TRN1: "10"})
     assert fee(ledger, SearchRequest(1, TRN2, starts_from_ns=NEXT_END_NS)) == "720.00 EUR"
+    # What is not sold needs no price.
+    ledger_of(pool_of((TRN2, "a", 1), ("trn1.2xlarge", "a", 1)), currency="EUR", prices={TRN2: "30"})
     with pytest.raises(ConfigError, match=r"market\.prices: there is no price of trn1\.32xlarge in EUR"):
         ledger_of(pool, currency="EUR", prices={TRN2: "30"})
     assert Market(currency="EUR", prices={TRN2: "30"}).price_per_h(TRN1) is None
@@ -134,6 +187,14 @@ def test_the_fee_is_what_was_offered_and_paid_extensions() -> None:
         ({"prices": {TRN2: "1e3"}}, r"market\.prices\.trn2\.48xlarge = '1e3'"),
         ({"prices": {TRN2: "0.0000001"}}, r"market\.prices\.trn2\.48xlarge"),
         ({"prices": {TRN2: "NaN"}}, r"market\.prices\.trn2\.48xlarge = 'NaN'"),
+        ({"interruption_before_termination_s": -1.0}, r"market\.interruption_before_termination_s = -1\.0"),
+        ({"account": "1234"}, r"market\.account = '1234'"),
+        ({"sells": ["trn2.48xlarg"]}, r"market\.sells = .*unknown instance type 'trn2\.48xlarg': did you mean 'trn2\.48xlarge'\?"),
+        ({"revisions": [{"at": datetime(2026, 1, 5), "prices": {TRN2: "1"}}]}, r"market\.revisions\.0\.at = .*no time zone; write it as 2026-04-01T00:00:00Z"),  # noqa: DTZ001
+        ({"revisions": [{"at": datetime(1960, 1, 5, tzinfo=UTC), "prices": {TRN2: "1"}}]}, r"market\.revisions\.0\.at = .*1971 to 2199"),
+        ({"revisions": [{"at": REVISED[0]["at"], "prices": {}}]}, r"market\.revisions\.0\.prices = "),
+        ({"revisions": [{"at": REVISED[0]["at"], "prices": {"trn9": "1"}}]}, r"market\.revisions\.0\.prices = .*unknown instance type 'trn9'"),
+        ({"revisions": [*REVISED[::-1]]}, r"market\.revisions = .*revisions\.1\.at = 2026-01-05T12:00:00\+00:00 is not after the one before it, 2026-01-06T00:00:00\+00:00"),
         ({"prices": {"trn2.48xlarg": "1"}}, r"market\.prices = .*unknown instance type 'trn2\.48xlarg': did you mean 'trn2\.48xlarge'\?"),
     ],
 )  # fmt: skip  # a case a row
@@ -153,6 +214,8 @@ def test_markets_that_cannot_be(market: dict[str, Any], says: str) -> None:
             "termination_before_end_s": 0.0,
         },
         {"payment_s": 86_400.0, "ultraserver_termination_before_end_s": 86_400.0, "failing_payments": 1.0},
+        {"interruption_before_termination_s": 0.0, "account": "000000000001", "sells": ()},
+        {"revisions": REVISED},
         {"currency": "JPY", "prices": {TRN2U: "5000", TRN2: "999999.999999"}},
         {"prices": {TRN2: "0"}},
     ],

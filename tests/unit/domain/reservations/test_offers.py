@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from support.sim.capacity_account import (
     DAY_NS,
@@ -15,7 +17,7 @@ from support.sim.capacity_account import (
 )
 
 from trnfleet.domain.reservations import offers
-from trnfleet.domain.reservations.rules import Rule, utc
+from trnfleet.domain.reservations.rules import Rule
 from trnfleet.domain.reservations.search_request import SearchRequest
 
 
@@ -65,12 +67,15 @@ def test_old_offerings_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_offering_s_id_stands_for_its_price() -> None:
-    """What is looked for again at the same instant at another price is another offering, and the first keeps its own."""
-    ledger = ledger_of(pool_of((TRN2, "a", 4)))
-    cheap = ledger.offerings(SearchRequest(1, TRN2))[0]
+    """What is looked for again at the same price is the same offering, and after a revision another one."""
+    revised = {"at": datetime(2026, 1, 5, 12, tzinfo=UTC), "prices": {TRN2: "40"}}
+    ledger = ledger_of(pool_of((TRN2, "a", 4)), revisions=(revised,))
+    search_request = SearchRequest(1, TRN2, starts_from_ns=at("2026-01-07 11:30"))
+    cheap = ledger.offerings(search_request)[0]
     buy(ledger, SearchRequest(7, TRN2, 2))
-    dear = ledger.offerings(SearchRequest(1, TRN2))[0]
+    assert ledger.offerings(search_request)[0] == cheap
+    ledger.advance(at("2026-01-05 12:00"))
+    dear = ledger.offerings(search_request)[0]
     assert dear.fee.amount > cheap.fee.amount
     assert dear.id != cheap.id
-    assert ledger.buy(cheap.id).fee == cheap.fee
-    assert utc(cheap.start_ns) == utc(dear.start_ns)
+    assert ledger.buy(dear.id).fee == dear.fee

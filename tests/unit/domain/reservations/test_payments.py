@@ -90,6 +90,7 @@ def test_some_payments_fail_by_the_seed() -> None:
 
 @pytest.mark.parametrize(
     ("search_request", "market", "warned_ns", "terminated_ns"),
+    # The interruption warning comes 2 minutes before the termination, unless the market says otherwise.
     [
         (SearchRequest(1, TRN2), {}, 40 * MINUTE_NS, 30 * MINUTE_NS),
         (SearchRequest(1, ultraservers=1), {}, 40 * MINUTE_NS, 30 * MINUTE_NS),
@@ -109,22 +110,32 @@ def test_some_payments_fail_by_the_seed() -> None:
         (SearchRequest(1, TRN2), {"warning_before_end_s": 1_800.0}, 30 * MINUTE_NS, 30 * MINUTE_NS),
         (SearchRequest(1, TRN2), {"warning_before_end_s": 0.0, "termination_before_end_s": 0.0}, 0, 0),
         (SearchRequest(1, TRN2), {"warning_before_end_s": 0.5}, SECOND_NS // 2, 30 * MINUTE_NS),
+        (SearchRequest(1, TRN2), {"interruption_before_termination_s": 0.0}, 40 * MINUTE_NS, 30 * MINUTE_NS),
+        (
+            SearchRequest(1, TRN2),
+            {"interruption_before_termination_s": 900.0},
+            40 * MINUTE_NS,
+            30 * MINUTE_NS,
+        ),
     ],
 )
 def test_a_block_s_life(
     search_request: SearchRequest, market: dict[str, Any], warned_ns: int, terminated_ns: int
 ) -> None:
-    """Each change comes at its instant and not a nanosecond before, warning and termination as long before the end as set."""
+    """Each change comes at its instant and not a nanosecond before, warnings and termination as long before the end as set."""
     ledger = small(**market)
     block = buy(ledger, search_request._replace(starts_from_ns=at("2026-01-06 11:30")))
     assert ledger.terminates_ns(block) == block.end_ns - terminated_ns
+    lead_ns = round(market.get("interruption_before_termination_s", 120.0) * SECOND_NS)
+    ending = [
+        (block.end_ns - warned_ns, "expiration_warning"),
+        (block.end_ns - terminated_ns - lead_ns, "interruption_warning"),
+        (block.end_ns - terminated_ns, "terminating"),
+    ]
     expected = [
         (NOW_NS + PAID_NS, "paid"),
         (block.start_ns, "delivered"),
-        *sorted(
-            [(block.end_ns - warned_ns, "expiration_warning"), (block.end_ns - terminated_ns, "terminating")],
-            key=lambda pair: pair[0],
-        ),
+        *sorted(ending, key=lambda pair: pair[0]),
         (block.end_ns, "expired"),
     ]
     got = []
@@ -134,7 +145,7 @@ def test_a_block_s_life(
         got += [(change.time_ns, change.kind.value) for change, _ in ledger.advance(when_ns)]
     assert got == expected
     assert ledger.next_change_ns() is None
-    assert ledger.blocks[block.id].changes == 6
+    assert ledger.blocks[block.id].changes == 7
 
 
 def test_states_change_at_start_and_end() -> None:
@@ -158,6 +169,7 @@ def test_a_warning_longer_than_the_block_comes_with_its_delivery() -> None:
         ("paid", NOW_NS + PAID_NS),
         ("delivered", block.start_ns),
         ("expiration_warning", block.start_ns),
+        ("interruption_warning", block.start_ns),
         ("terminating", block.start_ns),
     ]
     assert ledger.next_change_ns() == block.end_ns

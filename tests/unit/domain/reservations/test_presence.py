@@ -51,10 +51,11 @@ def there(
         (START_NS, "active", 3, START_NS),
         (END_NS - 40 * MINUTE_NS - 1, "active", 3, START_NS),
         (END_NS - 40 * MINUTE_NS, "active", 4, END_NS - 40 * MINUTE_NS),
-        (END_NS - 30 * MINUTE_NS, "active", 5, END_NS - 30 * MINUTE_NS),
-        (END_NS - 1, "active", 5, END_NS - 30 * MINUTE_NS),
-        (END_NS, "expired", 6, END_NS),
-        (END_NS + 300 * DAY_NS, "expired", 6, END_NS),
+        (END_NS - 32 * MINUTE_NS, "active", 5, END_NS - 32 * MINUTE_NS),
+        (END_NS - 30 * MINUTE_NS, "active", 6, END_NS - 30 * MINUTE_NS),
+        (END_NS - 1, "active", 6, END_NS - 30 * MINUTE_NS),
+        (END_NS, "expired", 7, END_NS),
+        (END_NS + 300 * DAY_NS, "expired", 7, END_NS),
     ],
 )
 def test_a_paid_block_is_as_it_would_have_become(
@@ -63,7 +64,7 @@ def test_a_paid_block_is_as_it_would_have_become(
     """A block that is entered is in the state that its life has brought it to, with as many changes."""
     _, block = there(now_ns)
     assert (block.state, block.changes, block.changed_ns) == (state, changes, changed_ns)
-    assert (block.warned, block.terminating) == (changes >= 4, changes >= 5)
+    assert (block.warned, block.interrupting, block.terminating) == (changes >= 4, changes >= 5, changes >= 6)
     assert block.interconnect is (InterconnectStatus.OK if state == "active" else None)
     assert (block.created_ns, block.start_ns, block.end_ns) == (BOUGHT_NS, START_NS, END_NS)
 
@@ -79,6 +80,7 @@ def test_a_paid_block_is_as_it_would_have_become(
         {"warning_before_end_s": 0.0},
         {"warning_before_end_s": 0.0, "ultraserver_termination_before_end_s": 0.0},
         {"warning_before_end_s": 86_400.0},
+        {"interruption_before_termination_s": 86_400.0},
     ],
 )
 def test_a_block_entered_late_goes_on_as_one_entered_early(now_ns: int, market: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from copy import deepcopy
+from decimal import Decimal
 from itertools import combinations, pairwise
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -57,6 +58,7 @@ MARKETS = st.fixed_dictionaries(
         "warning_before_end_s": LEADS,
         "termination_before_end_s": LEADS,
         "ultraserver_termination_before_end_s": LEADS,
+        "interruption_before_termination_s": st.sampled_from([120.0, 120.0, 0.0, 7_200.0]),
     }
 )
 WAITS = (0, 1, 6 * MINUTE_NS, 25 * MINUTE_NS, 3 * HOUR_NS, DAY_NS, DAY_NS, 5 * DAY_NS, 30 * DAY_NS)
@@ -127,10 +129,16 @@ class Run:
             self.check_fit(search_request, refusal)
             raise
         assert 1 <= len(found) <= rules.MOST_OFFERINGS
+        prices = [
+            each.fee.amount * HOUR_NS / (each.end_ns - each.start_ns) / each.instances for each in found
+        ]
+        assert max(prices) - min(prices) < Decimal("0.01")
         assert [each.start_ns for each in found] == sorted(each.start_ns for each in found)
         for each in found:
             assert rules.is_end(each.end_ns)
-            assert rules.days_of(each.start_ns, each.end_ns) == search_request.days
+            longer_ns = each.end_ns - each.start_ns - search_request.days * DAY_NS
+            assert abs(longer_ns) < DAY_NS
+            assert (longer_ns == 0) is rules.is_end(each.start_ns)
             assert each.start_ns >= self.ledger.now_ns + 30 * MINUTE_NS
             assert each.start_ns <= self.ledger.now_ns + 56 * DAY_NS
             assert each.end_ns - each.start_ns >= HOUR_NS

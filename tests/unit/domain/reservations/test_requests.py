@@ -153,7 +153,10 @@ ROWS = [
     # What
     Row(Look(1, TRN1, 2)),
     Row(Look(1, TRN1, 3), rule=Rule.CAPACITY, says=("3 x trn1.32xlarge", "1 day", "2 instances")),
-    Row(Look(1, "trn1.2xlarge"), rule=Rule.INSTANCE_TYPE, says=("trn1.2xlarge", "did you mean 'trn1.32xlarge'?")),
+    Row(Look(1, "trn1.2xlarge"), rule=Rule.NOT_SOLD, says=("trn1.2xlarge", "what is: trn1.32xlarge, trn2.3xlarge, trn2.48xlarge, UltraServers (u-trn2x64)", "did you mean 'trn1.32xlarge'?")),
+    Row(Look(1, "trn1n.32xlarge"), rule=Rule.NOT_SOLD, says=("trn1n.32xlarge", "did you mean 'trn1.32xlarge'?")),
+    Row(Look(1, "trn2.3xlarge"), rule=Rule.INSTANCE_TYPE, says=("no trn2.3xlarge here", "did you mean 'trn2.48xlarge'?")),
+    Row(Look(1, "p5.48xlarge"), rule=Rule.INSTANCE_TYPE, says=("no p5.48xlarge here",)),
     Row(Look(1, None), rule=Rule.INSTANCE_TYPE, says=("choose from trn1.32xlarge, trn2.48xlarge",)),
     Row(Look(1, TRN2U, 4), rule=Rule.ULTRASERVER_ONLY, says=(TRN2U,)),
     Row(Look(1, ultraservers=1)),
@@ -187,7 +190,8 @@ ROWS = [
     Row(Look(28, end="2026-01-29 11:30"), rule=Rule.DATES, says=("28 days", "2026-01-29 11:30", "21 would fit")),
     Row(Look(1, start="2026-01-08 00:00", end="2026-01-07 00:00"), rule=Rule.DATES, says=("2026-01-07 00:00",)),
     Row(Look(1, start="2026-01-05 10:31", end="2026-01-05 11:30"), rule=Rule.DURATION, says=("60 minutes", "not 59")),
-    Row(Look(1, start="2026-03-02 11:00"), "01-05 11:10", Rule.DURATION, ("60 minutes", "not 30", "2 would fit")),
+    Row(Look(1, start="2026-01-05 11:00", end="2026-01-05 11:30"), rule=Rule.DURATION, says=("60 minutes", "not 30")),
+    Row(Look(1, start="2026-03-02 11:00"), now="01-05 11:10"),
     # What is free
     Row(Look(1, ultraservers=1, zone="b")),
     Row(Look(5, ultraservers=1, zone="b", end="2026-01-14 11:30"), rule=Rule.CAPACITY, says=("5 days", "4 days", "2026-01-10 11:30")),
@@ -281,7 +285,7 @@ def looks(search_request: Look, rule: Rule | None, text: str) -> Iterator[Look]:
         yield search_request._replace(days=int(found[1]), start=found[2])
     elif found := re.search(rf"(\d+) instances from {UTC} on would fit", text):
         yield search_request._replace(instances=int(found[1]), start=found[2])
-    elif rule in {Rule.INSTANCE_TYPE, Rule.SINGLE_ZONE}:
+    elif rule in {Rule.INSTANCE_TYPE, Rule.NOT_SOLD, Rule.SINGLE_ZONE}:
         key = "zone" if rule is Rule.SINGLE_ZONE else "instance_type"
         names = re.findall(r"did you mean '([^']+)'", text) or re.findall(r"choose from (.+)", text)
         for name in names[0].split(", ") if names else ():

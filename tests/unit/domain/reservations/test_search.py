@@ -21,17 +21,35 @@ from trnfleet.domain.reservations.search_request import SearchRequest
 
 
 def test_offerings_come_earliest_first_and_six_at_most() -> None:
-    """Six offerings are returned where there are more: the soonest start, then each end of a day, zone by zone."""
-    got = [(each.start_ns, each.zone) for each in small().offerings(SearchRequest(1, TRN2))]
-    starts = [at("2026-01-05 10:30"), at("2026-01-05 11:30"), at("2026-01-06 11:30")]
-    assert got == [(start, zone) for start in starts for zone in "ab"]
+    """Six offerings are returned where there are more: the soonest start, shorter and longer, then each end of a day, zone by zone."""
+    got = [(each.start_ns, each.end_ns, each.zone) for each in small().offerings(SearchRequest(1, TRN2))]
+    soonest_ns, end_ns = at("2026-01-05 10:30"), at("2026-01-05 11:30")
+    spans = [(soonest_ns, end_ns), (soonest_ns, end_ns + DAY_NS), (end_ns, end_ns + DAY_NS)]
+    assert got == [(*span, zone) for span in spans for zone in "ab"]
+    (_, *others) = ledger_of(pool_of((TRN2, "a", 1))).offerings(SearchRequest(1, TRN2))
+    assert [each.start_ns for each in others] == [soonest_ns, *(end_ns + day * DAY_NS for day in range(4))]
 
 
 def test_offerings_end_at_half_past_eleven() -> None:
-    """An offering that starts at once has a partial first day, and all end at 11:30 UTC."""
-    first, *others = small().offerings(SearchRequest(2, TRN2, zone="a"))
-    assert first.end_ns - first.start_ns == 25 * HOUR_NS
+    """Offerings that start at once have a partial first day, in place of a whole one or besides, and all end at 11:30 UTC."""
+    shorter, longer, *others = small().offerings(SearchRequest(2, TRN2, zone="a"))
+    assert (shorter.end_ns - shorter.start_ns, longer.end_ns - longer.start_ns) == (
+        25 * HOUR_NS,
+        49 * HOUR_NS,
+    )
     assert {each.end_ns - each.start_ns for each in others} == {2 * DAY_NS}
+
+
+def test_only_what_is_free_is_offered_longer() -> None:
+    """Where another block follows, the shorter offering is made alone; before what is too short for one, the longer."""
+    ledger = ledger_of(pool_of((TRN2, "a", 1)))
+    buy(ledger, SearchRequest(7, TRN2, starts_from_ns=at("2026-01-06 11:30")))
+    soonest = SearchRequest(1, TRN2, ends_by_ns=at("2026-01-07 11:30"))
+    assert [(each.end_ns - each.start_ns) // HOUR_NS for each in ledger.offerings(soonest)] == [1, 25, 24]
+    buy(ledger, SearchRequest(1, TRN2, starts_from_ns=at("2026-01-05 11:30")))
+    assert [(each.end_ns - each.start_ns) // HOUR_NS for each in ledger.offerings(soonest)] == [1]
+    late = ledger_of(pool_of((TRN2, "a", 1)), at("2026-01-05 10:15"))
+    assert late.offerings(SearchRequest(1, TRN2))[0].end_ns == at("2026-01-06 11:30")
 
 
 def test_what_is_held_is_not_offered() -> None:
@@ -41,9 +59,10 @@ def test_what_is_held_is_not_offered() -> None:
     spans = [(each.start_ns, each.end_ns) for each in ledger.offerings(SearchRequest(2, TRN2, 2))]
     assert [pair for pair in spans if pair[0] < held.end_ns] == [
         (at("2026-01-05 10:30"), at("2026-01-06 11:30")),
+        (at("2026-01-05 10:30"), held.start_ns),
         (at("2026-01-05 11:30"), held.start_ns),
     ]
-    assert spans[2][0] == held.end_ns
+    assert spans[3][0] == held.end_ns
 
 
 @pytest.mark.parametrize(

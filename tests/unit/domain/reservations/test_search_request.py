@@ -209,11 +209,9 @@ def test_a_partial_day_too_short_is_refused_by_name() -> None:
     rule, text = refused(lambda: starts_of(search_request, NOW_NS))
     assert rule is Rule.DURATION
     assert "a partial day is sold from 60 minutes on, not 45" in text
+    assert text.endswith("and blocks end at 11:30 UTC; nothing fits in between")
     late_ns = at("2026-03-02 11:15")
-    now_ns = late_ns - 56 * DAY_NS
-    rule, text = refused(lambda: starts_of(SearchRequest(1, starts_from_ns=late_ns), now_ns))
-    assert rule is Rule.DURATION
-    assert text.endswith("not 15, and blocks end at 11:30 UTC; 2 would fit")
+    assert spans_of(SearchRequest(1), late_ns, late_ns) == [(late_ns, at("2026-03-03 11:30"))]
 
 
 def test_spans_go_on_from_day_to_day() -> None:
@@ -221,12 +219,15 @@ def test_spans_go_on_from_day_to_day() -> None:
     spans = spans_of(SearchRequest(2), SOONEST_NS, at("2026-01-07 11:30"))
     assert spans == [
         (SOONEST_NS, at("2026-01-06 11:30")),
+        (SOONEST_NS, at("2026-01-07 11:30")),
         (at("2026-01-05 11:30"), at("2026-01-07 11:30")),
         (at("2026-01-06 11:30"), at("2026-01-08 11:30")),
         (at("2026-01-07 11:30"), at("2026-01-09 11:30")),
     ]
     assert spans_of(SearchRequest(2), SOONEST_NS, at("2026-01-07 11:30") - 1) == spans[:-1]
-    assert spans_of(SearchRequest(2, ends_by_ns=at("2026-01-08 11:30")), SOONEST_NS, LATEST_NS) == spans[:3]
+    assert spans_of(SearchRequest(2, ends_by_ns=at("2026-01-08 11:30")), SOONEST_NS, LATEST_NS) == spans[:4]
+    # What ends too late is left out alone.
+    assert spans_of(SearchRequest(2, ends_by_ns=at("2026-01-06 11:30")), SOONEST_NS, LATEST_NS) == spans[:1]
 
 
 def test_a_pool_knows_each_cluster_s_zone() -> None:
@@ -283,9 +284,16 @@ def test_what_is_in_use_on_demand_is_not_sold() -> None:
 
 
 def test_hours_are_what_was_seen() -> None:
-    """Starts at 03:30 give 8 hours for one day and 32 for two, as in offerings that were seen."""
+    """Who asks for a day from 03:30 on gets 8, 32 and from 11:30 on 24 hours, as in offerings that were seen."""
     start_ns = at("2026-01-06 03:30")
-    lasts = [
-        end - start for days in (1, 2) for start, end in spans_of(SearchRequest(days), start_ns, start_ns)
-    ]
-    assert lasts == [8 * HOUR_NS, 32 * HOUR_NS]
+    spans = spans_of(SearchRequest(1), start_ns, at("2026-01-06 11:30"))
+    assert [(end - start) // HOUR_NS for start, end in spans] == [8, 32, 24]
+
+
+@pytest.mark.parametrize(("days", "hours"), [(14, [13 * 24 + 8, 14 * 24 + 8]), (182, [181 * 24 + 8])])
+def test_what_is_longer_keeps_to_182_days(days: int, hours: list[int]) -> None:
+    """A block is offered a part of a day longer than 14 days, and not than the 182 of the longest."""
+    start_ns = at("2026-01-06 03:30")
+    assert [
+        (end - start) // HOUR_NS for start, end in spans_of(SearchRequest(days), start_ns, start_ns)
+    ] == hours

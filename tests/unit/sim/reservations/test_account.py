@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from support.sim.block_fleets import DAY_S, END_S, TRAINING, ULTRASERVER, demo, engine_of, small
 from support.sim.simulation import BOOT, SimulationRun
 from support.sim.tick_lines import stdout_lines
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
-from trnfleet.config import find_file, load_model, validate
-from trnfleet.domain.fleet import FleetFile
 from trnfleet.domain.reservations.rules import RuleViolation
 from trnfleet.domain.reservations.search_request import SearchRequest
 from trnfleet.domain.reservations.states import BlockState, InterconnectStatus
@@ -25,54 +24,6 @@ from trnfleet.wire.topics import TopicClass
 
 if TYPE_CHECKING:
     from trnfleet.domain.reservations.blocks import Block
-
-START = datetime(2026, 1, 5, 9, tzinfo=UTC)
-"""Two and a half hours before blocks end."""
-END_S = 9_000.0
-"""Of the first block of the demo, seconds after the start."""
-DAY_S = 86_400
-
-
-def demo() -> FleetFile:
-    return load_model(find_file("fleets", "demo"), FleetFile)
-
-
-def engine_of(fleet: FleetFile, period_s: float = 60.0, **options: Any) -> Engine:
-    return Engine(fleet, 7, period_s, to_ns(fleet.start), **options)
-
-
-def small(*blocks: dict[str, Any], jobs: tuple[dict[str, Any], ...] = (), **more: Any) -> FleetFile:
-    """Return a fleet of one UltraServer and four instances in one cluster, and one more instance in another."""
-    return validate(
-        {
-            "name": "small",
-            "start": START,
-            "clusters": [
-                {
-                    "name": "uc1",
-                    "ultraservers": [{"count": 1}],
-                    "instances": [
-                        {"type": "trn2.48xlarge", "count": 3},
-                        {"type": "trn1.32xlarge", "count": 1},
-                    ],
-                },
-                {
-                    "name": "uc2",
-                    "zone": "us-east-2a",
-                    "instances": [{"type": "trn2.48xlarge", "count": 1}],
-                },
-            ],
-            "blocks": list(blocks),
-            "jobs": list(jobs),
-            **more,
-        },
-        FleetFile,
-        "small.toml",
-    )
-
-
-TRAINING = {"kind": "training", "name": "train", "on": ["uc1/us-0001"], "startup_s": 60.0}
-ULTRASERVER = {"on": ["uc1/us-0001"], "days": 7, "ends_after_days": 0}
 
 
 def states(engine: Engine) -> list[str]:
@@ -112,6 +63,7 @@ def test_a_block_s_end_comes_in_order_at_its_time(period_s: float) -> None:
     ticks = int(END_S / period_s) + 2
     assert [pair for pair in events_of(engine, ticks) if pair[0] <= END_S] == [
         (END_S - 2_400, "capacity_block_expiration_warning"),
+        *[(END_S - 1_920, "capacity_block_interruption_warning")] * 4,
         (END_S - 1_800, "capacity_block_terminating"),
         (END_S - 1_800, "job_ended"),
         (END_S, "capacity_block_expired"),
@@ -191,12 +143,23 @@ def test_what_is_bought_is_delivered_to_idle_instances() -> None:
         (0.0, "capacity_block_purchased"),
         (300.0, "capacity_block_paid"),
         (END_S - 2_400, "capacity_block_expiration_warning"),
+        *[(END_S - 1_920, "capacity_block_interruption_warning")] * 4,
         (END_S - 1_800, "capacity_block_terminating"),
         (END_S - 1_800, "job_ended"),
         (END_S, "capacity_block_expired"),
         (END_S, "capacity_block_delivered"),
         (END_S, "job_started"),
     ]
+
+
+def test_an_answer_says_when_prices_change() -> None:
+    """With the offerings comes the time of the next revision of the prices, and nothing where none is known."""
+    revised = {"at": datetime(2026, 2, 1, tzinfo=UTC), "prices": {"trn2.48xlarge": "40"}}
+    for market, until in (({}, None), ({"revisions": [revised]}, "2026-02-01T00:00:00.000Z")):
+        engine = engine_of(small(market=market))
+        engine.begin()
+        _, found = answer(engine.account, "reserve_offerings", {"days": 1.0, "ultraservers": 1.0}, "boot-1")
+        assert found.get("prices_until") == until
 
 
 def test_an_extension_keeps_the_job_running() -> None:
@@ -274,6 +237,10 @@ def test_an_instance_that_is_down_is_unavailable() -> None:
             r"blocks\.1.*another block holds one of its instances",
         ),
         ([{"on": ["uc1/us-0001"], "days": 15, "ends_after_days": 0}], "14 or 21 would fit"),
+        (
+            [{"on": ["uc2/standalone/trn1n-0001"], "days": 1, "ends_after_days": 0}],
+            r"blocks\.0\.on = 'uc2/standalone/trn1n-0001': sold-as-capacity-block: trn1n\.32xlarge is not sold .*did you mean 'trn1\.32xlarge'",
+        ),
     ],
 )  # fmt: skip  # a case a row
 def test_blocks_that_cannot_be(blocks: list[dict[str, Any]], message: str) -> None:
@@ -302,7 +269,8 @@ def test_one_shard_publishes_each_block() -> None:
     whole = lines(Shard())
     merged = [line for number in range(1, 4) for line in lines(Shard(number, 3))]
     assert sorted(merged) == sorted(whole)
-    assert len([line for line in whole if b'"zone"' in line]) == 8 + 3
+    assert len([line for line in whole if b'"zone"' in line]) == 8 + 4
+    assert len([line for line in whole if b'"instance-id"' in line]) == 4
 
 
 def test_the_same_start_gives_the_same_ids() -> None:
@@ -390,7 +358,8 @@ async def test_reservations_are_announced_and_published_once() -> None:
     assert [(each["id"], each["state"], each["change"]) for each in events_of[8:]] == [
         (first, "active", 3),
         (first, "active", 4),
-        (first, "expired", 5),
+        (first, "active", 5),
+        (first, "expired", 6),
     ]
     assert {each["boot"] for each in events_of} == {BOOT}
     for _, envelope in stage.publisher.of(TopicClass.RESERVATION):
@@ -408,7 +377,7 @@ async def test_a_jump_publishes_every_state_and_no_event() -> None:
     await stage.clock.advance(5)
     await task
     changes = [(each["state"], each["change"]) for each in reservations_of(stage)[8:]]
-    assert changes == [("active", 3), ("active", 4), ("expired", 5)]
+    assert changes == [("active", 3), ("active", 4), ("active", 5), ("expired", 6)]
     names = [json.loads(envelope.payload)["name"] for _, envelope in stage.publisher.of(TopicClass.EVENT)]
     assert not [name for name in names if name.startswith("capacity_block")]
 
