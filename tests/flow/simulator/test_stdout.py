@@ -69,6 +69,30 @@ def test_what_does_not_go_with_stdout(shown: list[str]) -> None:
     assert "Traceback" not in result.stderr
 
 
+def test_events_are_written_as_eventbridge_delivers_them() -> None:
+    """`--events` writes EC2's events alone, a line each, the same in every run."""
+    wanted = ("simulate", "--stdout", "--events", "--fleet", "demo", "--period", "60s", "--duration", "150m")
+    first = run(*wanted, PYTHONHASHSEED="1").stdout
+    assert run(*wanted, PYTHONHASHSEED="2").stdout == first
+    keys = ["version", "id", "detail-type", "source", "account", "time", "region", "resources", "detail"]
+    lines = [json.loads(line) for line in first.splitlines()]
+    assert [list(each) for each in lines] == [keys] * 5
+    assert {each["source"] for each in lines} == {"aws.ec2"}
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (("--broker", "mqtt://127.0.0.1:1", "--events"), "--events goes with --stdout"),
+        (("--stdout", "--events", "--include", "jobs"), "--events and --include do not go together"),
+    ],
+)
+def test_what_does_not_go_with_events(more: tuple[str, ...], says: str) -> None:
+    """Events for EventBridge's readers go to stdout and nowhere else, and are no kind of other lines."""
+    result = run("simulate", *more)
+    assert (result.returncode, says in result.stderr) == (2, True)
+
+
 def test_a_reader_that_has_enough() -> None:
     """A closed pipe ends the program without a complaint."""
     simulate = subprocess.Popen(

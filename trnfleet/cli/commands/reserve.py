@@ -106,9 +106,16 @@ def offerings(
     starts_from: datetime | None,
     ends_by: datetime | None,
 ) -> None:
-    """List what can be bought, the earliest first: at most six."""
+    """List what can be bought, the earliest first: at most six.
+
+    Blocks end at 11:30 UTC: one that starts at another time is offered a little shorter and a little longer than --days.
+    """
     args = _search_args(instance_type, instances, days, zone, starts_from, ends_by, ultraserver=ultraserver)
-    _print_offerings(options, _offerings_of(_ask(options, "reserve_offerings", args)))
+    reply = _ask(options, "reserve_offerings", args)
+    _print_offerings(options, _offerings_of(reply))
+    until = reply.result.get("prices_until")
+    if isinstance(until, str) and not options.as_json:
+        click.echo(f"prices change at {plain(_time(until))} UTC")
 
 
 @command.command("buy")
@@ -128,7 +135,7 @@ def buy(
     ends_by: datetime | None,
     yes: bool,
 ) -> None:
-    """Buy OFFERING, or the earliest that fits the options.
+    """Buy OFFERING, or the earliest that fits the options; of two that start together, the shorter.
 
     A block is paid up front and cannot be cancelled.
     """

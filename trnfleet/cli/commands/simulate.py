@@ -75,6 +75,11 @@ if TYPE_CHECKING:
     type=Kinds(),
     help="With --stdout: kinds of lines, of telemetry, events, jobs, reservations; by default telemetry, and with a scenario the first three.",
 )
+@click.option(
+    "--events",
+    is_flag=True,
+    help="With --stdout: only EC2's events about Capacity Blocks, as EventBridge delivers them, one a line.",
+)
 @click.option("--realtime", is_flag=True, help="With --stdout: one tick a period, not as fast as possible.")
 # The demo's own: no use where no app was started with the simulator.
 @click.option("--lead-in-to", hidden=True)
@@ -99,6 +104,7 @@ def command(
     record_to: str | None,
     durable: bool,
     include: tuple[str, ...] | None,
+    events: bool,
     realtime: bool,
     lead_in_to: str | None,
 ) -> None:
@@ -111,6 +117,7 @@ def command(
       trnfleet simulate --broker mqtt://127.0.0.1:1883 --fleet rainier-1m --shard 1/4
       trnfleet simulate --stdout --fleet demo --ticks 20 | jq .power_w
       trnfleet simulate --stdout --scenario ecc-storm --ticks 300 | jq 'select(.severity)'
+      trnfleet simulate --stdout --events --period 60s --duration 12h > eventbridge.ndjson
       trnfleet simulate --record storm.mcap --scenario ecc-storm --ticks 300 --format cbor
     """
     # Without a clock to go by, a duration is a number of ticks.
@@ -120,6 +127,10 @@ def command(
     )
     if record_to is not None and ticks is None and duration is None:
         raise click.UsageError("--record needs --ticks or --duration: nothing else would end it")
+    if events and not stdout:
+        raise click.UsageError("--events goes with --stdout; a broker always gets the events, on event/...")
+    if events and ctx.get_parameter_source("include") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--events and --include do not go together: choose one of them")
     from trnfleet.services.simulator.engine import make_engine
 
     loaded = run.load()
@@ -150,6 +161,7 @@ def command(
         report(record_simulation(engine, request))
     elif stdout:
         kinds = include or (("telemetry",) if run.scenario is None else ("telemetry", "events", "jobs"))
+        kinds = ("eventbridge",) if events else kinds
         _write(engine, ticks, loaded.period_s if realtime else None, kinds, jump_s)
     elif session is not None:
         from trnfleet.services.simulator.publish import PublishOptions, publish

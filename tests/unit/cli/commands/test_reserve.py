@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -107,6 +108,25 @@ def test_times_and_zone_are_passed_on(asked: list[Command]) -> None:
         "starts_from": "2026-01-06T00:00:00+00:00",
         "ends_by": "2026-02-01T00:00:00+00:00",
     }
+
+
+@pytest.mark.parametrize(
+    ("until", "said"),
+    [
+        ("2026-04-01T00:00:00.000Z", "prices change at 2026-04-01 00:00 UTC\n"),
+        ("\x1b[2J", "prices change at"),
+        (5, ""),
+        (None, ""),
+    ],
+)
+def test_when_prices_change_is_said(monkeypatch: pytest.MonkeyPatch, until: object, said: str) -> None:
+    """Below the offerings stands when prices change, where a change is known; JSON is offerings alone."""
+    answer_with(monkeypatch, Reply("sim-1", True, "", {"offerings": [OFFERING], "prices_until": until}))
+    wanted = ("offerings", "--ultraserver", "--days", "1")
+    last = call(*wanted).output.splitlines(keepends=True)[-1]
+    assert last.startswith(said) if said else "cbo-1" in last
+    assert "\x1b" not in last
+    assert [each["id"] for each in json.loads(call(*wanted, "--json").output)] == ["cbo-1"]
 
 
 def test_a_refusal_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
