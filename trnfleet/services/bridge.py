@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
 from trnfleet.bridge.ec2.client import connect, read
 from trnfleet.bridge.ec2.service import Bridge, serve
+from trnfleet.errors import ConfigError
 from trnfleet.services.publishing import fail_if_all_refused, raise_if_refused
 from trnfleet.services.read_back import StateCheck
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.tasks import Ending, background, run_until
+from trnfleet.wire.eventbridge import MOST_BYTES
 from trnfleet.wire.ports import LinkStatus, PublishResult
 from trnfleet.wire.topics import TopicClass, parse_topic
 
@@ -41,6 +44,8 @@ class BridgeRequest:
     """Whether to leave out On-Demand Capacity Reservations that are no Capacity Block."""
     forget: bool = False
     """Whether to clear reservations that EC2 no longer returns."""
+    events: str | None = None
+    """File of EC2's events as EventBridge delivers them, `-` for stdin."""
 
 
 class Ec2Bridge:
@@ -55,8 +60,10 @@ class Ec2Bridge:
 
         Raises:
             CloudError: boto3 is missing, or there are no credentials.
+            ConfigError: the file of events cannot be read.
         """
         self._request = request
+        self._next_line = None if request.events is None else line_reader(open_events(request.events))
         self.client_id = f"trnfleet-bridge-{secrets.token_hex(4)}"
         self._bridge = Bridge(
             request.fleet,
@@ -98,6 +105,7 @@ class Ec2Bridge:
                     clock=session.clock,
                     interval_s=request.interval_s,
                     once=request.once,
+                    next_line=self._next_line,
                 )
                 await run_until(ending, work)
                 await check.finish(ending)
@@ -120,9 +128,47 @@ class Ec2Bridge:
             interval_s=request.interval_s,
             once=request.once,
             repeats=False,
+            next_line=self._next_line,
         )
         with ending.on_signals():
             await run_until(ending, work)
+
+
+def open_events(path: str) -> int:
+    """Return the descriptor of a file of events, `-` for stdin.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    try:
+        return os.dup(0) if path == "-" else os.open(path, os.O_RDONLY)
+    except OSError as error:
+        raise ConfigError(f"--events {path}: {error.strerror or error}") from error
+
+
+def line_reader(descriptor: int) -> Callable[[], bytes]:
+    """Return what reads the next line of a file: empty at its end, and of one that is too long only the beginning.
+
+    A thread that waits in it does not hold the program's end up, which one that waits in a buffered reader may.
+    """
+    buffer = bytearray()
+
+    def next_line() -> bytes:
+        head = b""
+        while (end := buffer.find(b"\n")) < 0:
+            if len(buffer) > MOST_BYTES:
+                head = head or bytes(buffer[: MOST_BYTES + 1])
+                buffer.clear()
+            chunk = os.read(descriptor, 65_536)
+            if not chunk:
+                break
+            buffer.extend(chunk)
+        end = len(buffer) if end < 0 else end + 1
+        line = head or bytes(buffer[:end])
+        del buffer[:end]
+        return line
+
+    return next_line
 
 
 class LinePublisher:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.processes.programs import run
 
+from trnfleet.clock import SystemClock
 from trnfleet.services.bridge import BridgeRequest, Ec2Bridge
 from trnfleet.services.session import BrokerSession
+from trnfleet.wire.eventbridge import MOST_BYTES
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from support.processes.mosquitto import MosquittoProcess
 
 NOW = datetime.now(UTC)
@@ -67,18 +72,41 @@ async def test_a_real_account_s_block_is_there_for_everyone(mosquitto: Mosquitto
     assert (found["instances"], found["launched"], found["ec2_ids"]) == (2, 1, ["i-1"])
 
 
+async def test_simulated_events_are_read_as_real_ones(tmp_path: Path) -> None:
+    """What the simulator writes as EventBridge's is read by the bridge: the same ids, times and details."""
+    events = tmp_path / "events.ndjson"
+    wanted = run("simulate", "--stdout", "--events", "--period", "60s", "--duration", "150m").stdout
+    events.write_text(wanted + "x" * (2 * MOST_BYTES) + "\n\n" + wanted.splitlines()[0])
+    output = BytesIO()
+    bridge = Ec2Bridge(BridgeRequest("prod", "trnfleet", once=True, events=str(events)), Account())
+    await bridge.write(output, SystemClock())
+    read = [each for each in map(json.loads, output.getvalue().splitlines()) if "severity" in each]
+    given = [json.loads(line) for line in wanted.splitlines()]
+    assert len(given) == 5
+    again = [*given, given[0]]
+    assert [(each["id"], each["detail_type"], each["detail"]) for each in read] == [
+        (each["id"], each["detail-type"], each["detail"]) for each in again
+    ]
+    assert [f"{each['ts'][:19]}Z" for each in read] == [each["time"] for each in again]
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
         (("--name", "prod"), 2, "give --broker URL or --stdout"),
         (("--stdout",), 2, "--name"),
+        (
+            ("--name", "prod", "--stdout", "--events", "/nonexistent"),
+            2,
+            "--events /nonexistent: No such file",
+        ),
         (("--name", "prod", "--stdout", "--once", "--profile", "nobody"), 1, "nobody"),
         (("--name", "prod", "--stdout", "--once"), 1, "no region; give --region"),
         (("--name", "prod", "--stdout", "--once", "--region", "us-east-2"), 1, "no credentials; log in"),
     ],
 )
 def test_what_is_missing_is_told_in_one_line(arguments: tuple[str, ...], status: int, said: str) -> None:
-    """Wrong use has exit status 2, an account that cannot be asked 1, each with one line that says what to do."""
+    """Wrong use or a file that cannot be read has exit status 2, an account that cannot be asked 1, each with one line that says what to do."""
     ended = run(
         "bridge",
         *arguments,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from trnfleet.clock import parse_rfc3339
 from trnfleet.domain.reservations.blocks import ChangeKind
 from trnfleet.domain.reservations.states import (
     RESERVATION_BEGUN,
@@ -15,10 +16,12 @@ from trnfleet.domain.reservations.states import (
     ReservationState,
 )
 from trnfleet.domain.severity import Severity
+from trnfleet.wire.eventbridge import seconds_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from trnfleet.wire.eventbridge import Ec2Notification
     from trnfleet.wire.reservations import ReservationMessage
 
 _BAD = frozenset(
@@ -49,7 +52,16 @@ class Ec2Event(NamedTuple):
     name: str
     severity: Severity
     text: str
-    detail_type: str | None = None
+    kind: ChangeKind | None = None
+    """None for what has no name in the simulator."""
+    resources: tuple[str, ...] = ()
+    detail: Mapping[str, str] = {}
+    """Both as in EventBridge's event, where it has one."""
+
+    @property
+    def detail_type(self) -> str | None:
+        """EventBridge's detail type; None where it has no such event."""
+        return None if self.kind is None else self.kind.detail_type
 
 
 class Health(NamedTuple):
@@ -112,7 +124,28 @@ def ec2_events(
 def warning(message: ReservationMessage) -> Ec2Event:
     """Return the warning that a block's end is near."""
     text = f"{message.id} ends at {message.end}; its instances are terminated from {message.terminates} on"
-    return _of(ChangeKind.EXPIRATION_WARNING, Severity.WARNING, text)
+    return _of(ChangeKind.EXPIRATION_WARNING, Severity.WARNING, text, message)
+
+
+def delivered_event(notification: Ec2Notification, message: ReservationMessage | None) -> Ec2Event:
+    """Return an event that EventBridge has delivered.
+
+    Args:
+        notification: EventBridge's.
+        message: The reservation that it is about; None where none is known.
+    """
+    kind, detail = notification.kind, notification.detail
+    name = detail.get("capacity-reservation-id", "") if message is None else message.id
+    if kind is ChangeKind.INTERRUPTION_WARNING:
+        of = f" of {name}" if name else ""
+        at, action = detail["instance-termination-time"], detail["instance-action"]
+        text = f"EC2 interrupts {detail['instance-id']}{of} at {at}: {action}"
+    elif kind is ChangeKind.DELIVERED:
+        text = f"{name} is delivered until {detail['end-date']}"
+    else:
+        text = f"{name} ends at {detail['end-date']}"
+    severity = Severity.INFO if kind is ChangeKind.DELIVERED else Severity.WARNING
+    return Ec2Event(kind.event_name, severity, text, kind, notification.resources, detail)
 
 
 def _entered(before: ReservationState | None, after: ReservationMessage) -> Iterator[Ec2Event]:
@@ -121,7 +154,8 @@ def _entered(before: ReservationState | None, after: ReservationMessage) -> Iter
         return
     if state in _STATES:
         kind, severity, words = _STATES[state]
-        yield _of(kind, severity, words.format(id=after.id, start=after.start, end=after.end))
+        about = after if kind.detail_type is not None else None
+        yield _of(kind, severity, words.format(id=after.id, start=after.start, end=after.end), about)
     elif state not in {ReservationState.PAYMENT_PENDING, ReservationState.UNAVAILABLE}:
         yield Ec2Event(
             f"capacity_block_{state.value.replace('-', '_')}",
@@ -148,5 +182,14 @@ def _felt(message: ReservationMessage, before: Health, after: Health) -> Iterato
         yield _of(ChangeKind.INSTANCES_AVAILABLE, Severity.INFO, text)
 
 
-def _of(kind: ChangeKind, severity: Severity, text: str) -> Ec2Event:
-    return Ec2Event(kind.event_name, severity, text, kind.detail_type)
+def _of(
+    kind: ChangeKind, severity: Severity, text: str, message: ReservationMessage | None = None
+) -> Ec2Event:
+    """Return the event of a change; `message` gives it the detail of EventBridge's."""
+    detail = {}
+    if message is not None and message.reservation_ids and message.end is not None:
+        detail = {
+            "capacity-reservation-id": message.reservation_ids[0],
+            "end-date": seconds_text(parse_rfc3339(message.end)),
+        }
+    return Ec2Event(kind.event_name, severity, text, kind, detail=detail)

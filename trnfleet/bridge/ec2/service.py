@@ -5,25 +5,29 @@ It never takes a command, and never asks EC2 for anything but descriptions.
 
 from __future__ import annotations
 
+import asyncio
 import math
+import re
 from typing import TYPE_CHECKING, Literal
 
 from trnfleet import logs
 from trnfleet.bridge.ec2.client import Reading, Throttled
-from trnfleet.bridge.ec2.events import Ec2Event, Health, ec2_events, warning
+from trnfleet.bridge.ec2.events import Ec2Event, Health, delivered_event, ec2_events, warning
 from trnfleet.bridge.ec2.mapping import messages_of
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.domain.reservations import rules
+from trnfleet.domain.reservations.blocks import ChangeKind
 from trnfleet.domain.reservations.states import RESERVATION_BEGUN
-from trnfleet.errors import CloudError
-from trnfleet.tasks import in_thread
+from trnfleet.errors import CloudError, WireError
+from trnfleet.tasks import background, in_thread
+from trnfleet.wire.eventbridge import decode_eventbridge
 from trnfleet.wire.limits import DEFAULT_LIMITS
 from trnfleet.wire.messages import EventMessage, PublisherMessage, message_envelope
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import DEFAULT_ROOT, FLEET_PATH, TopicClass, build_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from trnfleet.clock import Clock
     from trnfleet.wire.ports import Publisher
@@ -40,6 +44,7 @@ MOST_PROBLEMS = 10_000
 
 _NOT_COMPARED = {"ts", "change", "boot"}
 """Fields that may differ between two equal messages."""
+SEGMENT = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _WARNING_NS = rules.WARNING_BEFORE_END_S * NS_PER_S
 
 
@@ -77,6 +82,8 @@ class Bridge:
         """Those of them that are gone from EC2."""
         self._warned: dict[str, str] = {}
         """By reservation, the end of which was warned."""
+        self._delivered: set[str] = set()
+        """Reservations whose delivery was an event."""
         self._health: dict[str, Health] = {}
         self._problems: set[str] = set()
         self._has_read = False
@@ -106,7 +113,9 @@ class Bridge:
             health = self._health.get(published.id, Health())
             if known is not None or self._has_read:
                 made += [
-                    self._event(published, each, now_ns) for each in ec2_events(known, published, health)
+                    self._event(published, each, now_ns)
+                    for each in ec2_events(known, published, health)
+                    if each.kind is not ChangeKind.DELIVERED or self._is_first(published)
                 ]
             self._health[published.id] = health.after(published)
         if not problems and reading.blocks is not None and reading.reservations is not None:
@@ -122,6 +131,28 @@ class Bridge:
                 self._warned[message.id] = message.end or ""
                 made.append(self._event(message, warning(message), now_ns))
         return made
+
+    def notify(self, line: bytes, now_ns: int) -> list[Envelope]:
+        """Return the event of a line as EventBridge delivers it, as a message: none where it is known or about something else.
+
+        What the bridge has published by its readings and the clock already is not published again, nor the other way round.
+        """
+        try:
+            notification = decode_eventbridge(line)
+        except WireError as error:
+            self._log_problems([f"EventBridge: {' '.join(str(error).split())[:300]}"])
+            return []
+        if notification is None:
+            return []
+        message = self._about(notification.detail)
+        if message is not None and notification.kind is ChangeKind.DELIVERED and not self._is_first(message):
+            return []
+        if message is not None and notification.kind is ChangeKind.EXPIRATION_WARNING:
+            if self._warned.get(message.id) == message.end:
+                return []
+            self._warned[message.id] = message.end or ""
+        event = delivered_event(notification, message)
+        return [self._event(message, event, now_ns, notification.time_ns, notification.id)]
 
     def next_warning_ns(self, now_ns: int) -> int | None:
         """Return when the next warning is due, after `now_ns`; None where none is to come."""
@@ -161,10 +192,25 @@ class Bridge:
             del self._published[name]
             self._gone.discard(name)
             self._warned.pop(name, None)
+            self._delivered.discard(name)
             self._health.pop(name, None)
             yield Envelope(
                 build_topic(self._fleet, TopicClass.RESERVATION, name, self._root), b"", qos=1, retain=True
             )
+
+    def _is_first(self, message: ReservationMessage) -> bool:
+        """Return whether the delivery of a reservation has been no event yet; from then on it has."""
+        is_first = message.id not in self._delivered
+        self._delivered.add(message.id)
+        return is_first
+
+    def _about(self, detail: Mapping[str, str]) -> ReservationMessage | None:
+        """Return the reservation that an event's detail is about."""
+        name, instance = detail.get("capacity-reservation-id"), detail.get("instance-id")
+        for message in self._published.values():
+            if name in message.reservation_ids or instance in message.ec2_ids:
+                return message
+        return None
 
     def _log_problems(self, problems: list[str]) -> None:
         for problem in problems:
@@ -176,18 +222,37 @@ class Bridge:
         topic = build_topic(self._fleet, TopicClass.RESERVATION, message.id, self._root)
         return message_envelope(topic, message, retain=True)
 
-    def _event(self, message: ReservationMessage, change: Ec2Event, now_ns: int) -> Envelope:
+    def _event(
+        self,
+        message: ReservationMessage | None,
+        change: Ec2Event,
+        now_ns: int,
+        at_ns: int | None = None,
+        name: str = "",
+    ) -> Envelope:
+        """Return an event as it is published.
+
+        Args:
+            message: The reservation that it is about; None where none is known.
+            change: The event.
+            now_ns: The present time.
+            at_ns: Its own time, where that is known.
+            name: An id of its own, by which readers know it again.
+        """
         self._events += 1
+        reservation = change.detail.get("capacity-reservation-id") if message is None else message.id
         event = EventMessage(
-            id=f"{self._boot}-{self._events}",
-            ts=format_rfc3339(now_ns),
+            id=name if SEGMENT.fullmatch(name) else f"{self._boot}-{self._events}",
+            ts=format_rfc3339(now_ns if at_ns is None else at_ns),
             path="",
             source="ec2",
             name=change.name,
             severity=change.severity,
             text=change.text[: DEFAULT_LIMITS.text_chars],
             detail_type=change.detail_type,
-            reservation=message.id,
+            reservation=reservation if reservation and SEGMENT.fullmatch(reservation) else None,
+            resources=change.resources,
+            detail=dict(change.detail),
         )
         topic = build_topic(self._fleet, TopicClass.EVENT, FLEET_PATH, self._root)
         return message_envelope(topic, event, retain=False)
@@ -202,6 +267,7 @@ async def serve(
     interval_s: float,
     once: bool = False,
     repeats: bool = True,
+    next_line: Callable[[], bytes] | None = None,
 ) -> None:
     """Read and publish until cancelled, or once; say goodbye at the end.
 
@@ -216,45 +282,86 @@ async def serve(
         interval_s: Seconds from one to the next.
         once: End after the first.
         repeats: Whether everything is published again each minute.
+        next_line: Reads the next event as EventBridge delivers it, empty at the end; it blocks, and runs in a thread. With `once`
+            all are read after the only reading.
 
     Raises:
         CloudError: the first reading failed, or the only one.
     """
-    logged: tuple[str, ...] = ()
-    pause_s, is_first = interval_s, True
-    repeat_s = clock.monotonic_s() + REPEAT_S if repeats else math.inf
     try:
         await publisher.publish(bridge.announce())
-        while True:
-            try:
-                reading = await in_thread(read)
-            except Throttled as error:
-                if once:
-                    raise
-                pause_s = max(interval_s, min(2 * pause_s, LONGEST_PAUSE_S))
-                log.warning("ec2_throttled", error=str(error), pause_s=pause_s, keeps="last known state")
-            except CloudError as error:
-                if is_first:
-                    raise
-                log.warning("ec2_not_read", error=str(error), keeps="last known state")
-            else:
-                pause_s, is_first = interval_s, False
-                for problem in reading.problems:
-                    if problem not in logged:
-                        log.warning("ec2_part_not_read", problem=problem)
-                logged = reading.problems
-                await publisher.publish(bridge.take(reading, clock.wall_ns()))
-                if once:
-                    return
-            due_s = clock.monotonic_s() + pause_s
-            while (now_s := clock.monotonic_s()) < due_s:
-                await clock.sleep(min(due_s, repeat_s, _next_warning_s(bridge, clock)) - now_s)
-                await publisher.publish(bridge.warn(clock.wall_ns()))
-                if clock.monotonic_s() >= repeat_s:
-                    repeat_s = clock.monotonic_s() + REPEAT_S
-                    await publisher.publish(bridge.announce())
+        has_read = asyncio.Event()
+        work = _read_on(
+            bridge, publisher, read, has_read, clock=clock, interval_s=interval_s, once=once, repeats=repeats
+        )
+        if once:
+            await work
+            await _follow(bridge, publisher, next_line, has_read, clock)
+            return
+        async with background(events=_follow(bridge, publisher, next_line, has_read, clock)):
+            await work
     finally:
         await publisher.publish([bridge.presence("offline")])
+
+
+async def _read_on(
+    bridge: Bridge,
+    publisher: Publisher,
+    read: Callable[[], Reading],
+    has_read: asyncio.Event,
+    *,
+    clock: Clock,
+    interval_s: float,
+    once: bool,
+    repeats: bool,
+) -> None:
+    """Read and publish until cancelled, or once; arguments are those of `serve`, and `has_read` is set after the first reading."""
+    logged: tuple[str, ...] = ()
+    pause_s = interval_s
+    repeat_s = clock.monotonic_s() + REPEAT_S if repeats else math.inf
+    while True:
+        try:
+            reading = await in_thread(read)
+        except Throttled as error:
+            if once:
+                raise
+            pause_s = max(interval_s, min(2 * pause_s, LONGEST_PAUSE_S))
+            log.warning("ec2_throttled", error=str(error), pause_s=pause_s, keeps="last known state")
+        except CloudError as error:
+            if not has_read.is_set():
+                raise
+            log.warning("ec2_not_read", error=str(error), keeps="last known state")
+        else:
+            pause_s = interval_s
+            for problem in reading.problems:
+                if problem not in logged:
+                    log.warning("ec2_part_not_read", problem=problem)
+            logged = reading.problems
+            await publisher.publish(bridge.take(reading, clock.wall_ns()))
+            has_read.set()
+            if once:
+                return
+        due_s = clock.monotonic_s() + pause_s
+        while (now_s := clock.monotonic_s()) < due_s:
+            await clock.sleep(min(due_s, repeat_s, _next_warning_s(bridge, clock)) - now_s)
+            await publisher.publish(bridge.warn(clock.wall_ns()))
+            if clock.monotonic_s() >= repeat_s:
+                repeat_s = clock.monotonic_s() + REPEAT_S
+                await publisher.publish(bridge.announce())
+
+
+async def _follow(
+    bridge: Bridge,
+    publisher: Publisher,
+    next_line: Callable[[], bytes] | None,
+    has_read: asyncio.Event,
+    clock: Clock,
+) -> None:
+    """Publish EventBridge's events to their end, once it is known what is reserved."""
+    await has_read.wait()
+    while next_line is not None and (line := await in_thread(next_line)):
+        if line.strip():
+            await publisher.publish(bridge.notify(line, clock.wall_ns()))
 
 
 def _next_warning_s(bridge: Bridge, clock: Clock) -> float:

@@ -39,6 +39,11 @@ SHORTEST_INTERVAL_S = 1.0
     is_flag=True,
     help="Clear reservations that EC2 no longer returns; else they keep their last known state.",
 )
+@setting(
+    "--events",
+    metavar="FILE",
+    help="Publish EC2's events of FILE, too, as EventBridge delivers them, one a line; - for stdin.",
+)
 @log_options
 @click.pass_context
 def command(
@@ -53,6 +58,7 @@ def command(
     stdout: bool,
     blocks_only: bool,
     forget: bool,
+    events: str | None,
 ) -> None:
     """Publish Capacity Blocks and Capacity Reservations of an AWS account as EC2 describes them.
 
@@ -64,6 +70,7 @@ def command(
     Examples:
       trnfleet bridge --name prod --region us-east-2 --stdout --once
       trnfleet bridge --name prod --region us-east-2 --broker mqtt://127.0.0.1:1883
+      trnfleet bridge --name prod --events - --broker mqtt://127.0.0.1:1883 < eventbridge.ndjson
     """
     if session is None and not stdout:
         raise click.UsageError("no destination: give --broker URL or --stdout")
@@ -73,7 +80,9 @@ def command(
         raise click.UsageError(f"--interval: at least {SHORTEST_INTERVAL_S:g} s, not {interval:g} s")
     from trnfleet.services.bridge import BridgeRequest, Ec2Bridge
 
-    bridge = Ec2Bridge(BridgeRequest(name, root, region, profile, interval, once, blocks_only, forget))
+    bridge = Ec2Bridge(
+        BridgeRequest(name, root, region, profile, interval, once, blocks_only, forget, events)
+    )
     if stdout:
         with exit_on_broken_pipe():
             asyncio.run(bridge.write(stdout_bytes(), SystemClock()))

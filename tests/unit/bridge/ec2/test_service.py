@@ -249,6 +249,97 @@ def test_the_warning_comes_once_at_forty_minutes() -> None:
     assert len(bridge.warn(end_ns + 86_400 * NS_PER_S - 1)) == 1
 
 
+def line(kind: str = "Capacity Block Expiration Warning", **change: Any) -> bytes:
+    """Return an event of the block as EventBridge delivers it."""
+    data = {
+        "version": "0", "id": "0a1b2c3d-0000-4000-8000-000000000001", "detail-type": kind, "source": "aws.ec2",
+        "account": "111122223333", "time": "2026-01-09T10:50:02Z", "region": "us-east-2",
+        "resources": ["arn:aws:ec2:us-east-2:111122223333:capacity-reservation/cr-1"],
+        "detail": {"capacity-reservation-id": "cr-1", "end-date": "2026-01-09T11:30:00Z"},
+    }  # fmt: skip  # keys of a document
+    return json.dumps({**data, **change}).encode() + b"\n"
+
+
+INTERRUPTION = line(
+    "EC2 Capacity Reservation Instance Interruption Warning",
+    resources=["arn:aws:ec2:us-east-2:111122223333:instance/i-2"],
+    detail={
+        "instance-id": "i-2",
+        "instance-action": "terminate",
+        "instance-termination-time": "2026-01-09T11:00:00Z",
+    },
+)
+
+
+def test_an_instance_s_warning_comes_from_eventbridge() -> None:
+    """The warning of an instance is published with EventBridge's id, time, resources and detail, and the block that it runs in."""
+    bridge = made()
+    bridge.take(reading(), NOW_NS)
+    _, (event,) = sorted_out(bridge.notify(INTERRUPTION, NOW_NS))
+    assert event["id"] == "0a1b2c3d-0000-4000-8000-000000000001"
+    assert (event["name"], event["severity"]) == ("capacity_block_interruption_warning", "warning")
+    assert (event["ts"], event["reservation"]) == ("2026-01-09T10:50:02.000Z", "cb-0123456789abcdef0")
+    assert event["resources"] == ["arn:aws:ec2:us-east-2:111122223333:instance/i-2"]
+    assert event["detail"]["instance-id"] == "i-2"
+    assert event["text"].startswith("EC2 interrupts i-2 of cb-0123456789abcdef0 at 2026-01-09T11:00:00Z")
+
+
+@pytest.mark.parametrize("is_clock_first", [True, False])
+@pytest.mark.parametrize(
+    "name", ["Capacity Block Expiration Warning", "Capacity Block Reservation Expiration Warning"]
+)
+def test_one_end_is_warned_of_once(name: str, is_clock_first: bool) -> None:
+    """The warning comes by the clock or from EventBridge, under its usual or its older name: whichever is first is published."""
+    bridge = made()
+    bridge.take(reading(), NOW_NS)
+    due_ns = int(END.timestamp()) * NS_PER_S - 2_300 * NS_PER_S
+    if is_clock_first:
+        _, (event,) = sorted_out(bridge.warn(due_ns))
+        assert bridge.notify(line(name), due_ns) == []
+    else:
+        _, (event,) = sorted_out(bridge.notify(line(name), due_ns))
+        assert bridge.warn(due_ns) == []
+    assert event["detail_type"] == "Capacity Block Expiration Warning"
+    assert event["detail"] == {"capacity-reservation-id": "cr-1", "end-date": "2026-01-09T11:30:00Z"}
+
+
+@pytest.mark.parametrize("is_reading_first", [True, False])
+def test_one_delivery_is_published_once(is_reading_first: bool) -> None:
+    """A delivery that EventBridge has told is not published again by the next reading, nor the other way round."""
+    bridge = made()
+    bridge.take(reading(blocks=[block("scheduled")]), NOW_NS)
+    notified = [] if is_reading_first else bridge.notify(line("Capacity Block Delivered"), NOW_NS)
+    taken = bridge.take(reading(), NOW_NS)
+    notified = notified or bridge.notify(line("Capacity Block Delivered"), NOW_NS)
+    by_reading, by_eventbridge = (
+        [each["name"] for each in sorted_out(found)[1]] for found in (taken, notified)
+    )
+    told = ["capacity_block_delivered"]
+    assert (by_reading, by_eventbridge) == ((told, []) if is_reading_first else ([], told))
+
+
+def test_events_about_what_is_not_known_are_published() -> None:
+    """An event about another account's reservation has its Capacity Reservation, one about an unknown instance none."""
+    bridge = made()
+    other = {"capacity-reservation-id": "cr-9", "end-date": "2026-01-09T11:30:00Z"}
+    _, (event,) = sorted_out(bridge.notify(line(detail=other), NOW_NS))
+    assert event["reservation"] == "cr-9"
+    strange = {**other, "capacity-reservation-id": "no/name"}
+    _, (event,) = sorted_out(bridge.notify(line(detail=strange, id="\x1b[2J"), NOW_NS))
+    assert (event["reservation"], event["id"].startswith("boot-1-")) == (None, True)
+    _, (event,) = sorted_out(bridge.notify(INTERRUPTION, NOW_NS))
+    assert event["reservation"] is None
+
+
+def test_lines_that_are_no_events_are_counted() -> None:
+    """What makes no sense is logged once and left out, and other events are passed over."""
+    bridge = made()
+    assert bridge.notify(b"{", NOW_NS) == bridge.notify(b"{", NOW_NS) == []
+    assert bridge.skipped == 1
+    assert bridge.notify(line("EC2 Instance State-change Notification"), NOW_NS) == []
+    assert bridge.skipped == 1
+
+
 class Account:
     """Readings and failures in order; the last one goes on."""
 
@@ -374,6 +465,35 @@ async def test_once_is_once() -> None:
     clock = ManualClock(NOW_NS)
     await serve(made(), Recorder(clock), account.read, clock=clock, interval_s=60.0, once=True)
     assert account.asked == 1
+
+
+@pytest.mark.parametrize("once", [True, False])
+async def test_eventbridge_s_events_are_followed_to_their_end(once: bool) -> None:
+    """Lines are read after the first reading, blank ones passed over; at their end the bridge reads EC2 on, or ends with `once`."""
+    clock = ManualClock(NOW_NS)
+    recorder = Recorder(clock)
+    lines = [INTERRUPTION, b"\n", line(), b""]
+    account = Account(reading())
+    work = serve(
+        made(),
+        recorder,
+        account.read,
+        clock=clock,
+        interval_s=60.0,
+        once=once,
+        next_line=lambda: lines.pop(0),
+    )
+    task = asyncio.create_task(work)
+    await clock.advance(0)
+    await clock.advance(120)
+    assert task.done() is once
+    assert account.asked == (1 if once else 3)
+    names = [json.loads(envelope.payload)["name"] for _, envelope in recorder.of(TopicClass.EVENT)]
+    assert names == ["capacity_block_interruption_warning", "capacity_block_expiration_warning"]
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    assert json.loads(recorder.sent[-1][1].payload)["state"] == "offline"
 
 
 async def test_a_broker_that_forgets_is_told_again() -> None:
