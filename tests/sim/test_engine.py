@@ -297,7 +297,7 @@ def test_corrected_errors_come_at_their_rate(make_engine: Callable[..., Engine],
     assert memory.sum() == pytest.approx(expected, abs=10 * expected**0.5)
     assert sram.sum() == pytest.approx(expected / 40, abs=10 * (expected / 40) ** 0.5)
     per_chip = memory.reshape(100, 16).sum(axis=0)
-    assert per_chip.min() > 0.7 * per_chip.mean()
+    assert per_chip.min() > 0.5 * per_chip.mean()
 
 
 def test_hosts_work_for_their_jobs(make_engine: Callable[..., Engine], training: Job) -> None:

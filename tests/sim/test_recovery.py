@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from support.sim.small_fleet import IDLE, SERVE, TRAIN, SmallFleet
 
 from trnfleet.domain.faults import FAULTS, FaultScope, Links, Reaction
+from trnfleet.sim.faults.effects import BURST_S
 from trnfleet.sim.jobs.slowdown import Halt
 from trnfleet.wire.limits import DEFAULT_LIMITS
 
@@ -64,8 +65,13 @@ def test_every_fault_shows_and_then_all_is_as_before(name: str, place: str) -> N
     # What hangs has not failed before it times out.
     has_failed = fault.reaction is not Reaction.HANG
     for count in fault.counts:
-        ends = len(fleet.incidents.active()[0].rows)
-        assert fleet.columns[count.metric].sum() == ends * has_failed * count.at_once + 5.0 * count.per_s
+        if not count.per_s:
+            ends = len(fleet.incidents.active()[0].rows)
+            assert fleet.columns[count.metric].sum() == ends * has_failed * count.at_once
+    fleet.go(BEGIN_S + BURST_S)
+    for count in fault.counts:
+        if count.per_s:
+            assert fleet.columns[count.metric].sum() == has_failed * count.at_once + BURST_S * count.per_s
     fleet.go(over_s(name) - 0.5)
     assert fleet.incidents.active()
     fleet.go(over_s(name) + 1.0)

@@ -361,3 +361,36 @@ def test_a_run_that_is_saved_is_not_lost() -> None:
     jobs.halt(Halt.NONE)
     assert figure(jobs.until(jobs.now_s + 15)[-1], "steps_completed") == 30
     assert figure(jobs.advance(), "steps_lost") == 0
+
+
+def test_a_window_of_many_cycles_is_like_many_windows() -> None:
+    """Beyond 64 cycles those of a window have their mean length: phases and steps agree within half a per cent."""
+    together, apart = Jobs(data_stall_every_steps=2), Jobs(data_stall_every_steps=2)
+    before = int(together.jobs.steps_completed()[0])
+    once = together.advance(26_000.0)
+    windows = [apart.advance(260.0) for _ in range(100)]
+    assert once.time[0] == pytest.approx(
+        np.mean([each.time[0] for each in windows], axis=0), rel=0.02, abs=1e-9
+    )
+    made = [int(each.jobs.steps_completed()[0]) - before for each in (together, apart)]
+    assert made[0] == pytest.approx(made[1], rel=0.005)
+    assert once.steps_per_s[0] * 26_000.0 == pytest.approx(made[0], abs=1.0)
+
+
+def test_a_cycle_that_is_made_again_is_another() -> None:
+    """A job that fails at its begin has another cycle before it than it had."""
+
+    def five_steps_s(jobs: Jobs) -> float:
+        begin, tenths = int(jobs.jobs.steps_completed()[0]), 360
+        jobs.advance(36.0)
+        while int(jobs.jobs.steps_completed()[0]) < begin + 5:
+            jobs.advance(0.1)
+            tenths += 1
+        jobs.advance(20.0)
+        return tenths / 10.0
+
+    first, again = Jobs(starts_at_s=0.0), Jobs(starts_at_s=0.0)
+    again.jobs.lose(np.array([True]))
+    lengths = [five_steps_s(first), five_steps_s(again)]
+    assert lengths[0] != lengths[1]
+    assert lengths == pytest.approx([40.0, 40.0], rel=0.05)

@@ -302,7 +302,7 @@ METRICS: tuple[Metric, ...] = (
     _gauge(
         "throttle_pct", Scope.CHIP, "u8", 0.5, "%", Aggregate.MAX, peak=100.0,
         title="throttle", has_history=True,
-        help="Share of peak that the chip withholds (heat, power, dI/dt)",
+        help="Share of peak that the chip withholds because of heat, a limit of power or a fault",
         real_host=_UNAVAILABLE, real_source=_PROFILER,
     ),
     _counter("mem_ecc_corrected", "HBM CE", "u32", "HBM errors corrected by ECC", "neuron-monitor neuron_hw_counters"),

@@ -47,6 +47,7 @@ def doing(*jobs: Row, hbm_read_bytes_per_s: float = 0.0) -> JobTick:
         hbm_used=busy * 0.5,
         executions=np.arange(rows, dtype=np.uint64),
         latency_s=np.where(busy > 0, 1.0, np.nan),
+        latency_tail=None,
     )
     return cast("JobTick", work)
 

@@ -47,7 +47,7 @@ class Cooling:
     """The cooling of a chip."""
 
     thermal_resistance_c_per_w: Figure
-    """Rise over the inlet's temperature for a watt."""
+    """Rise over the inlet's temperature for a watt, about that of the chip in the rear of a tray."""
     thermal_time_constant_s: Figure
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from trnfleet.domain.metrics import BY_NAME, INSTANCE_METRICS
 from trnfleet.sim.jobs.activity import EFA_CEILING, QUANTITIES
+from trnfleet.sim.jobs.window import TAIL
 from trnfleet.sim.rng import Stream
 
 if TYPE_CHECKING:
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 
 MEMORY_IDLE, MEMORY_BUSY = 0.02, 0.22
 """Share of host memory in use without and with a job (buffers, data loading, checkpoints' staging): assumed."""
-TAIL = 0.025
-"""By what share the 99th percentile of an execution's latency is above its median, in the mean: published for Trainium2 are 0.018
-(Llama 3.1 405B) and 0.035 (Llama 3.3 70B), and 0.35 with speculation (Neuron SDK, tutorials of NxD Inference)."""
 KNOT_S = 30.0
 """Time over which what varies slowly does so: assumed."""
 
@@ -165,7 +163,8 @@ class HostPhysics:
             self._write(name, np.minimum(varied(name, efa), efa_peak))
         median_s = varied("exec_latency_p50_s", latency_s)
         tail = np.maximum(self._factor("exec_latency_p99_s", noise), np.float32(_LEAST_TAIL))
-        tail *= np.float32(TAIL)
+        own = TAIL if jobs.latency_tail is None else self._mean(jobs.latency_tail)
+        tail *= of_cohorts(np.where(is_idle, TAIL, own))
         tail += np.float32(1.0)
         tail *= median_s
         missing = is_idle[cohort]

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
     from trnfleet.sim.rng import Rng
 
-CYCLE_SD = 0.008
+CYCLE_SD = 0.010
 """Standard deviation of a cycle's pace, as a share (network, temperature, data): assumed, of the size of the 1 to 2 % by which
 throughput varied within a day (published: The Llama 3 Herd of Models)."""
 DRIFT_SD, DRIFT_STEPS = 0.05, 16
 """How far the steps' begins stray every `DRIFT_STEPS` steps, in steps: assumed, 0.4 % in the time of these steps."""
 STEP_SD = 0.0055
 """How far each step's begin strays besides, in steps: assumed, 0.8 % in the time of a step. With what is above, step times
-have a standard deviation of about 1.2 %; over 64,000 GPUs 9 % of GPU time were published (PRISM, arXiv 2510.15596)."""
+have a standard deviation of about 1.3 %; over 64,000 GPUs 9 % of GPU time were published (PRISM, arXiv 2510.15596)."""
 TAIL_SD = (0.10, 0.03, 0.20)
 """Standard deviations of checkpoints, evaluations and pauses, as shares: assumed; checkpoints share their storage with others."""
 WAIT_SPREAD = 0.5

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.severity import Severity
 
+TAIL, SPECULATIVE_TAIL = 0.025, 0.35
+"""By what share the 99th percentile of an execution's latency is above its median, in the mean: published for Trainium2 are 0.018
+(Llama 3.1 405B) and 0.035 (Llama 3.3 70B), and 0.35 with speculation (Neuron SDK, tutorials of NxD Inference)."""
 _TOTALS = frozenset({"steps_completed", "steps_lost", "restarts", "goodput"})
 """Figures that are of an instant or of a whole life, not of a window."""
 
@@ -65,6 +68,8 @@ class JobTick:
     """Index into `jobs.JOB_STATES` at the end of the window, shape (jobs,)."""
     changes: tuple[JobChange, ...] = ()
     """Changes of jobs in the window."""
+    latency_tail: NDArray[np.float64] | None = None
+    """By what share the 99th percentile of an execution's latency is above its median, in the mean; without it `TAIL`."""
 
     @staticmethod
     def join(parts: Sequence[tuple[JobTick, float]]) -> JobTick:

@@ -27,7 +27,7 @@ from trnfleet.sim.jobs.replica_rows import JobShares, ReplicaRows
 from trnfleet.sim.jobs.slowdown import Halt
 from trnfleet.sim.jobs.training import EXECUTIONS_PER_STEP, TrainingJobs, training_of
 from trnfleet.sim.jobs.training_plan import activity_of, plan
-from trnfleet.sim.jobs.window import JobChange, JobTick
+from trnfleet.sim.jobs.window import SPECULATIVE_TAIL, TAIL, JobChange, JobTick
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -127,6 +127,9 @@ class Workloads:
         self._tables(placement, plans)
         tables = self._activity[self._kind[self._inference]]
         self._replicas = ReplicaRows(tables, self._inference, self._serving.job, self._serving.count)
+        speculates = np.array([each.speculative_tokens > 0 for each in inference], np.bool_)
+        tails = np.where(speculates[self._serving.job], SPECULATIVE_TAIL, TAIL)
+        self._latency_tail = np.concatenate([np.full(self._count + 1, TAIL), tails])
         # What serves has its own: weights and cache.
         self._hbm_used = np.array([*(job.hbm_used or 0.0 for job in fleet.jobs), IDLE_HBM_SHARE])
         self._hbm_used[self._training] = [each.hbm_used for each in plans]
@@ -188,9 +191,11 @@ class Workloads:
         busy = self._recorded(middle_s - elapsed_s / 2.0, middle_s + elapsed_s / 2.0, span)
         work, time = self._work_and_time(elapsed_s, span, window, of_replicas, busy)
 
-        # Columns are contiguous.
+        # A sum over phases in a fixed order: a matrix product's bits depend on the processor. Columns are contiguous.
         average = np.zeros((rows + len(replicas.pace), len(QUANTITIES)), order="F")
-        average[:rows] = self._average(work)
+        for phase in range(len(Phase)):
+            if work[:, phase].any():
+                average[:rows] += work[:, phase, None] * self._activity[self._kind, phase]
         self._replicas.fill(average[rows:], of_replicas[0], replicas)
         tensor = QUANTITIES["tensor"]
         average[serving, tensor] = self._replicas.mean(average[rows:, tensor])
@@ -219,6 +224,7 @@ class Workloads:
             figures=figures,
             states=self._states(),
             changes=changes,
+            latency_tail=self._latency_tail,
         )
 
     def usual(self, tick: JobTick, slowdowns: Slowdowns) -> JobTick:
@@ -226,16 +232,16 @@ class Workloads:
 
         Chips that have long done it have its temperature.
         """
-        steps = self._training
-        cycle = self._steps.mean_cycle(self._pace(slowdowns, tick.states >= 0))
-        training = np.zeros(len(tick.work), np.bool_)
-        training[steps] = tick.time[steps][:, [*TRAINING]].sum(axis=1) > 1.0 - 1e-9
-        work = tick.work.copy()
-        work[training] = 0.0
+        runs = tick.time[: self._count, Phase.IDLE] < 1.0
+        cycle = self._steps.mean_cycle(self._pace(slowdowns, runs))
+        through = tick.time[self._training][:, [*TRAINING]].sum(axis=1) > 1.0 - 1e-9
+        rows = self._training[through]
+        table = self._activity[self._kind[rows]]
+        average = tick.average.copy()
+        average[rows] = 0.0
         for place, phase in enumerate(TRAINING):
-            work[steps, phase] = np.where(training[steps], cycle.work[:, place], work[steps, phase])
-        average = np.where(training[: len(work), None], self._average(work), tick.average[: len(work)])
-        return replace(tick, average=np.concatenate([average, tick.average[len(work) :]]))
+            average[rows] += cycle.work[through, place, None] * table[:, phase]
+        return replace(tick, average=average)
 
     def _pace(self, slowdowns: Slowdowns, runs: NDArray[np.bool_]) -> TrainingPace:
         """Return the speed of the training jobs, given which jobs run."""
@@ -244,14 +250,6 @@ class Workloads:
         return self._steps.pace(
             slowdowns.compute[steps], slowdowns.link[steps], efa[steps], slowdowns.storage[steps]
         )
-
-    def _average(self, work: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the mean activity: a sum over phases in a fixed order, for a matrix product's bits depend on the processor."""
-        average: NDArray[np.float64] = work[:, 0, None] * self._activity[self._kind, 0]
-        for phase in range(1, len(Phase)):
-            if work[:, phase].any():
-                average += work[:, phase, None] * self._activity[self._kind, phase]
-        return average
 
     def _tables(self, placement: Placement, plans: Sequence[StepPlan]) -> None:
         """Set up the kinds of activity that jobs have, and which job has which."""

@@ -86,6 +86,19 @@ def test_power_stays_between_background_and_maximum() -> None:
     assert chips.value("power_w") == pytest.approx(expected, abs=0.06)
 
 
+def test_codes_stay_within_their_limits_and_do_not_pile_up_there() -> None:
+    """HBM that is asked for all its bandwidth reads 95 % of it at most (published), and no two chips in a hundred just that."""
+    chips = Chips(make_fleet("c/standalone/trn2-0001..trn2-0032", instances=32))
+    limit = 0.95 * TRAINIUM2.hbm_bytes_per_s.value
+    readings = []
+    for _ in range(20):
+        chips.tick(doing(phase(Phase.DECODE), hbm_read_bytes_per_s=1e13))
+        readings.append(chips.value("hbm_read_bytes_per_s"))
+    assert np.max(readings) <= limit
+    assert np.mean(readings) > 0.92 * limit
+    assert np.mean(np.array(readings) >= 0.999 * limit) < 0.01
+
+
 def test_power_follows_the_active_tensor_engine_not_mfu() -> None:
     """Twice the useful FLOPs in the same active time draw the same power."""
     chips, other = Chips(make_fleet(ONE)), Chips(make_fleet(ONE))

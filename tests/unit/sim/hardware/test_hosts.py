@@ -83,6 +83,16 @@ def test_the_tail_of_latencies_varies_in_time_and_between_hosts() -> None:
     assert above.mean(axis=0).std() > 0.003
 
 
+def test_a_job_may_have_a_tail_of_its_own() -> None:
+    """With speculation 35 % were published."""
+    chips = Chips(make_fleet("c/standalone/trn2-0001..trn2-0032", instances=32))
+    jobs = doing(phase(Phase.DECODE))
+    object.__setattr__(jobs, "latency_tail", np.array([0.35, np.nan]))
+    chips.tick(jobs)
+    above = chips.value("exec_latency_p99_s") / chips.value("exec_latency_p50_s") - 1.0
+    assert above.mean() == pytest.approx(0.35, rel=0.15)
+
+
 def test_memory_in_use_is_a_level() -> None:
     """Hosts differ, each keeps its own, and no second changes it by more than some tens of megabytes."""
     chips = Chips(make_fleet("c/standalone/trn2-0001..trn2-0008", instances=16))
