@@ -29,14 +29,10 @@ _BLOCK_BYTES = 32
 
 
 class Stream(enum.IntEnum):
-    """Uses of words; the numbers are part of what a seed means and never change."""
+    """Uses of words; the numbers are part of what a seed means and never change, nor are those of earlier versions used again."""
 
     NC_UTIL = 1
     ENGINE_UTIL = 2
-    TFLOPS = 3
-    HBM_READ = 4
-    HBM_WRITE = 5
-    POWER = 6
     LINK = 7
     HOST = 8
     MEM_ECC = 9
@@ -45,7 +41,6 @@ class Stream(enum.IntEnum):
     JOB_START = 12
     LOAD_MINUTE = 13
     LOAD_SECONDS = 14
-    DATA_STALL = 15
     WEAR = 16
     FAULT_TARGET = 17
     REQUESTS = 30

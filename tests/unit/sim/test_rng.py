@@ -5,7 +5,7 @@ import pytest
 
 from trnfleet.domain.reservations.ids import id_of
 from trnfleet.sim.ids import ec2_id, serial_number
-from trnfleet.sim.rng import Rng, Stream
+from trnfleet.sim.rng import Rng, Stream, bell, next_word, share_of
 
 
 def test_lanes_belong_to_units_in_any_chunks() -> None:
@@ -28,7 +28,7 @@ def test_seed_stream_tick_and_part_all_matter() -> None:
             (1, Stream.HOST, 0, 0),
             (-1, Stream.HOST, 0, 0),
             (2**63 + 5, Stream.HOST, 0, 0),
-            (0, Stream.POWER, 0, 0),
+            (0, Stream.LINK, 0, 0),
             (0, Stream.HOST, 1, 0),
             (0, Stream.HOST, 0, 1),
         ]
@@ -46,6 +46,34 @@ def test_a_draw_of_an_ordinal_does_not_depend_on_their_number() -> None:
     few, many = (Rng(1).uniform(Stream.JOB_START, 0, count) for count in (3, 50))
     assert np.array_equal(few, many[:3])
     assert ((many >= 0) & (many < 1)).all()
+
+
+def test_a_word_of_a_row_depends_on_its_keys_alone() -> None:
+    """Rows that are drawn together or apart have the same words, and any other seed, stream or key gives others."""
+    jobs, cycles = np.arange(50), np.arange(50) * 7
+    together = Rng(7).scattered(Stream.CYCLE, jobs, cycles)
+    assert together[[1, 9]].tolist() == Rng(7).scattered(Stream.CYCLE, jobs[[1, 9]], cycles[[1, 9]]).tolist()
+    others = [
+        Rng(-1).scattered(Stream.CYCLE, jobs, cycles),
+        Rng(7).scattered(Stream.ECC_BURST, jobs, cycles),
+        Rng(7).scattered(Stream.CYCLE, jobs, cycles + 1),
+        next_word(together, jobs),
+    ]
+    assert len(np.unique(np.concatenate([together, *others]))) == 250
+    pinned = Rng(7).scattered(Stream.CYCLE, np.array([1, 2]), np.array([3, 4]))
+    assert pinned.tolist() == [5498787602085755395, 14775158708541151839]
+
+
+def test_scattered_words_are_even_and_their_bells_nearly_normal() -> None:
+    """Shares have the mean and deviation of an even distribution, bells those of a normal one, within 3.47 deviations."""
+    words = Rng(1).scattered(Stream.CYCLE, np.arange(20_000), np.zeros(20_000, np.int64))
+    even, bells = share_of(words), bell(words)
+    assert even.mean() == pytest.approx(0.5, abs=0.01)
+    assert even.std() == pytest.approx(12**-0.5, abs=0.005)
+    assert bells.mean() == pytest.approx(0.0, abs=0.03)
+    assert bells.std() == pytest.approx(1.0, abs=0.02)
+    assert np.abs(bells).max() < 3.47
+    assert abs(np.corrcoef(even[1:], even[:-1])[0, 1]) < 0.03
 
 
 def test_smooth_noise_is_bounded_and_has_no_jumps() -> None:
