@@ -134,8 +134,8 @@ class Cohorts:
     type_index: NDArray[np.intp]
     """Index into the layout's types."""
     used_lanes: NDArray[np.uint8]
-    """For each cohort, the bits of the link lanes that may carry its job's traffic: those to other instances only where the
-    job runs there, too."""
+    """For each cohort, the bits of the link lanes that may carry its job's traffic: those to chips of the same job, of one that
+    serves of the same replica."""
     of_chip: NDArray[np.int32]
     """Cohort of each chip."""
     hosts: Hosts
@@ -145,7 +145,8 @@ class Cohorts:
     def of(layout: Layout, placement: Placement) -> Cohorts:
         """Group chips and instances."""
         owner = placement.job_of_instance
-        used = _used_lanes(layout, owner)
+        used = _used_lanes(layout, _talks_to(layout, placement))
+        used &= _inside_replicas(layout, placement)
         row = _rows(layout, placement)
         is_first = np.append(True, np.diff(row) != 0)
         is_first[layout.chip_start[:-1]] = True
@@ -217,7 +218,42 @@ def _hosts(
     )
 
 
-def _used_lanes(layout: Layout, owner: NDArray[np.int32]) -> NDArray[np.uint8]:
+def _talks_to(layout: Layout, placement: Placement) -> NDArray[np.int64]:
+    """Return a number for each instance that is the same where their chips talk to each other, or `IDLE`.
+
+    Replicas of a job do not; on a shared instance they go by the first one.
+    """
+    jobs = len(placement.chips)
+    row = _rows(layout, placement)[layout.chip_start[:-1]].astype(np.int64)
+    serves = row > jobs
+    return np.where(serves, row, placement.job_of_instance)
+
+
+def _inside_replicas(layout: Layout, placement: Placement) -> NDArray[np.uint8]:
+    """Return for each instance the bits of the lanes that lead to the same replica from all of its chips."""
+    bits = np.full(len(layout.instances), 0xFF, np.uint8)
+    sizes = np.append(placement.replica_chips, 0)[placement.job_of_instance]
+    for index, kind in enumerate(layout.types):
+        here = layout.instance_type == index
+        topology = kind.topology
+        for size in np.unique(sizes[here & (sizes > 0) & (sizes < kind.chips)]).tolist():
+            if kind.chips % size:
+                # Replicas lie differently on each instance: all lanes may be theirs.
+                continue
+            leaves = sum(
+                1 << lane
+                for lane in range(len(topology.lanes))
+                if any(
+                    peer // size != member // size
+                    for member in range(topology.members)
+                    for peer in topology.peers(member, lane)
+                )
+            )
+            bits[here & (sizes == size)] &= np.uint8(0xFF ^ leaves)
+    return bits
+
+
+def _used_lanes(layout: Layout, owner: NDArray[np.int64]) -> NDArray[np.uint8]:
     """Return for each instance the bits of the link lanes that may carry its job's traffic."""
     inside = np.array([(1 << len(kind.topology.lanes)) - 1 for kind in layout.types], np.uint8)
     used = inside[layout.instance_type] if len(layout.types) else np.zeros(0, np.uint8)

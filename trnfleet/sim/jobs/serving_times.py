@@ -32,7 +32,7 @@ PREFILL_FLOPS_SHARE = 0.50
 PREFILL_TOKEN_LAYER_S = 0.62e-6
 """What a layer takes for a token of a prompt beside that (attention, collectives): fitted to the published times."""
 KV_SHARE_PER_SEQUENCE, KV_TOKENS = 0.02, 8_192
-"""KV cache of a sequence of so many tokens as a share of the weights where its size is not given: derived for
+"""KV cache of a sequence of this length as a share of the weights where its size is not given: derived for
 Llama-3.3-70B (80 layers, 8 KV heads of 128, BF16), 2.7 of 141 GB."""
 RUNTIME_HBM_SHARE = 0.03
 """HBM that the runtime takes beside weights and cache: assumed, as on reserved instances."""

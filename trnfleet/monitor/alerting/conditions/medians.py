@@ -91,7 +91,23 @@ class MedianShareRows(MedianRows):
 
 
 class InstanceShareRows(MedianShareRows):
-    """A figure as a share of the median of the same instance's chips: only uneven instances are looked at."""
+    """A figure as a share of the median of the same instance's chips: only uneven instances are looked at.
+
+    A link is compared with its peers as far as the other links of its chip carry what theirs do: chips of an instance that serve
+    other requests are not equally busy.
+    """
+
+    def values(self, readings: Readings, rows: Rows) -> Values:
+        """Return the relation; NaN where there are too few peers."""
+        share = super().values(readings, rows)
+        width = len(LANES[self.scope]) if self.scope in LANES else 1
+        if width == 1 or not len(rows):
+            return share
+        chips, place = np.unique(rows // width, return_inverse=True)
+        lanes = chips[:, None] * width + np.arange(width)
+        of_lanes = super().values(readings, lanes.reshape(-1)).reshape(lanes.shape)
+        busy = np.max(np.where(np.isnan(of_lanes), 0.0, of_lanes), axis=1)[place]
+        return share / np.where(busy > 0, np.minimum(busy, 1.0), 1.0)
 
     def candidates(self, readings: Readings) -> Slices[Rows]:
         """Return the rows whose value may be that far from the median, by their instance's least and largest value."""
@@ -125,6 +141,9 @@ class InstanceShareRows(MedianShareRows):
         edge = np.repeat((highest if is_below else lowest)[some], np.diff(starts)[some], axis=0)
         values = codes[chips]
         far = (values < limit * edge if is_below else values > limit * edge) & (values != metric.top)
+        if is_below and codes.shape[1] > 1:
+            share = np.where(values == metric.top, 0, values) / np.maximum(edge, 1)
+            far &= share < limit * share.max(axis=1, keepdims=True)
         places, lanes = np.nonzero(far)
         rows: Rows = chips[places] * codes.shape[1] + lanes
         return rows

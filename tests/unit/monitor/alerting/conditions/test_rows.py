@@ -176,6 +176,20 @@ def test_a_link_is_held_against_its_instance() -> None:
     assert found(bench, rule) == {}
 
 
+def test_links_of_a_chip_that_is_less_busy_are_no_slow_links() -> None:
+    """Chips of an instance may serve different requests: a link is slow where the others of its chip are not as slow."""
+    bench = AlertBench(ultraservers(1), ())
+    bench.store.chip_ts_ns[:] = bench.now_ns
+    bench.set("link_tx_bytes_per_s", 40e9)
+    for chip in range(4, 8):
+        bench.set("link_tx_bytes_per_s", 16e9, chip)
+    bench.set("link_tx_bytes_per_s", 6.4e9, (5, 2))
+    rule = rule_of(
+        scope="link", figure="link_tx_bytes_per_s", share_of_median_of="instance", above=None, below=0.85
+    )
+    assert found(bench, rule) == {5 * 6 + 2: pytest.approx(0.4, abs=0.01)}
+
+
 def test_all_conditions_hold_of_the_same_target() -> None:
     """`also` narrows down what the first condition has found, chip by chip."""
     bench = AlertBench(ultraservers(1), ())
