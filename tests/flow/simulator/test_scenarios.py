@@ -273,6 +273,10 @@ def test_game_day() -> None:
     capped = seen.mean(seen.below(f"{PRETRAIN}/trn2u-0001-0"), "throttle_pct")
     assert between(capped, 455, 505) > between(capped, 200, 290) + 5
     assert "failed" in seen.states("finetune-8b")[390:400]
+    lost, wait = (seen.figure("serve-70b", name) for name in ("tokens_per_s", "ttft_s"))
+    assert between(lost, 151, 165) < 0.9 * between(lost, 60, 150), "one of four replicas is lost"
+    assert between(lost, 200, 390) > 0.93 * between(lost, 60, 150), "the others take its requests"
+    assert between(wait, 200, 390) > 1.01 * between(wait, 60, 150)
     tokens = seen.figure("serve-8b", "tokens_per_s")
     assert between(tokens, 500, 550) > 1.3 * between(tokens, 460, 490)
     assert int(seen.of(f"{PRETRAIN}/trn2u-0001-1/chip08", "health")[545]) & INTERSERVER
