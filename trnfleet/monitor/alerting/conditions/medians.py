@@ -142,8 +142,12 @@ class InstanceShareRows(MedianShareRows):
         values = codes[chips]
         far = (values < limit * edge if is_below else values > limit * edge) & (values != metric.top)
         if is_below and codes.shape[1] > 1:
-            share = np.where(values == metric.top, 0, values) / np.maximum(edge, 1)
-            far &= share < limit * share.max(axis=1, keepdims=True)
+            # Of chips that are less busy as a whole no link is far from the others.
+            less = np.flatnonzero(far.any(axis=1))
+            own = values[less].astype(np.float32)
+            own[values[less] == metric.top] = 0.0
+            share = own / np.maximum(edge[less], 1)
+            far[less] &= share < limit * share.max(axis=1, keepdims=True)
         places, lanes = np.nonzero(far)
         rows: Rows = chips[places] * codes.shape[1] + lanes
         return rows
