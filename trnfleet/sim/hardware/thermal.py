@@ -21,6 +21,8 @@ from trnfleet.sim.hardware.variation import part_words, power_deviations
 from trnfleet.sim.rng import Stream
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from trnfleet.domain.fleet import FleetFile
@@ -143,9 +145,6 @@ class Throttling:
         self._offset_c = chip_offsets_c(layout, rng, whole)
         self._power_factor = power_deviations(part_words(layout, rng, whole)) + np.float32(1.0)
         """Of each chip's power above the background over its cohort's mean."""
-        most = max((len(each) for each in self._cooled.chip_c_per_w), default=1)
-        self._place_c_per_w = np.array([np.resize(each, most) for each in self._cooled.chip_c_per_w])
-        """Rise over the inlet for a watt, by type and by a chip's place in its instance."""
         self._find_extremes()
         self._chips = np.diff(layout.chip_start).astype(np.float64)
         self._host_most_w = of_types([each.host_power_max_w.value for each in types])
@@ -168,8 +167,8 @@ class Throttling:
         self._approach_of, self._last_approach = math.nan, np.zeros(0)
         self.pace = np.ones(len(self._type))
         """Share of peak that the slowest chip of each instance has."""
-        self.throttled = NOTHING
-        """The chips that withhold peak."""
+        self._withholding: tuple[NDArray[np.float64], ...] | None = None
+        self._throttled = NOTHING
 
     def _find_extremes(self) -> None:
         """Note the mean and the hottest chip of each instance, and the greatest factor of power."""
@@ -202,8 +201,7 @@ class Throttling:
         """Return the temperatures of some instances' chips at the end of the last window, degC: row after row, without noise."""
         dynamic_w = self._lag_w - self._background_w
         pieces = [
-            self._chip_c(*self._chips_of(instances[first : first + CHUNK_INSTANCES]), self._lag_c, dynamic_w)
-            for first in range(0, len(instances), CHUNK_INSTANCES)
+            self._chip_c(piece, self._lag_c, dynamic_w)[1].reshape(-1) for piece in self._pieces(instances)
         ]
         return np.concatenate([np.zeros(0, np.float32), *pieces])
 
@@ -214,24 +212,37 @@ class Throttling:
             self._last_approach = self._cooled.approach(elapsed_s)[self._type]
         return self._last_approach
 
-    def _chips_of(self, instances: NDArray[np.intp]) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-        """Return the rows of some instances' chips, and the instance of each."""
-        sizes = self._layout.chip_start[instances + 1] - self._layout.chip_start[instances]
-        return self._layout.chip_rows(instances), np.repeat(instances, sizes)
+    def _pieces(self, instances: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
+        """Yield instances in their order, in pieces of one type that fit the cache."""
+        edges = np.flatnonzero(np.diff(self._type[instances])) + 1
+        for same in np.split(instances, edges):
+            for first in range(0, len(same), CHUNK_INSTANCES):
+                yield same[first : first + CHUNK_INSTANCES]
 
     def _chip_c(
-        self,
-        rows: NDArray[np.int64],
-        owner: NDArray[np.intp],
-        inlet_c: NDArray[np.float64],
-        dynamic_w: NDArray[np.float64],
-    ) -> NDArray[np.float32]:
-        """Return chips' temperatures, given their instances' inlets and their mean chips' power above the background."""
-        c_per_w = self._place_c_per_w[self._type[owner], rows - self._layout.chip_start[owner]]
-        own_w = np.minimum(dynamic_w[owner] * self._power_factor[rows], self._dynamic_w[owner])
-        degrees_c = inlet_c[owner] + self._offset_c[rows] + c_per_w * (self._background_w[owner] + own_w)
-        result: NDArray[np.float32] = degrees_c.astype(np.float32)
-        return result
+        self, instances: NDArray[np.intp], inlet_c: NDArray[np.float64], dynamic_w: NDArray[np.float64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Return the rows and the temperatures of the chips of instances of one type; shape (instances, chips).
+
+        Args:
+            instances: Their numbers.
+            inlet_c: For each instance of the fleet the inlet that its temperatures have come to.
+            dynamic_w: The same of its mean chip's power above the background.
+        """
+        c_per_w = self._cooled.chip_c_per_w[int(self._type[instances[0]])].astype(np.float32)
+        rows = self._layout.chip_start[instances, None] + np.arange(len(c_per_w))
+
+        def of(values: NDArray[np.float64]) -> NDArray[np.float32]:
+            return values[instances].astype(np.float32)[:, None]
+
+        degrees: NDArray[np.float32] = self._power_factor[rows]
+        degrees *= of(dynamic_w)
+        np.minimum(degrees, of(self._dynamic_w), out=degrees)
+        degrees += of(self._background_w)
+        degrees *= c_per_w
+        degrees += self._offset_c[rows]
+        degrees += of(inlet_c)
+        return rows, degrees
 
     def advance(
         self,
@@ -279,7 +290,7 @@ class Throttling:
     def limit(
         self, elapsed_s: float, inlet_delta_c: NDArray[np.floating], cap_share: NDArray[np.floating]
     ) -> None:
-        """Set `pace` and `throttled` for a window that is about to begin, with the demand of the last.
+        """Set `pace`, and with it `throttled`, for a window that is about to begin, with the demand of the last.
 
         `advance` does so for a window like its own; a caller that knows that the next one is of another length, or that
         inlets or limits change with it, calls this.
@@ -303,10 +314,17 @@ class Throttling:
             )
         self.pace = np.minimum(self.pace, allowed)
         if not (self.pace < 1.0).any():
-            self.throttled = NOTHING
+            self._withholding, self._throttled = None, NOTHING
             return
         dynamic_w = left_w * (1.0 - approach) + approach * self._demand_w * self.pace
-        self.throttled = self._chips_that_withhold(inlet_c, dynamic_w, allowed)
+        self._withholding = inlet_c, dynamic_w, allowed
+
+    @property
+    def throttled(self) -> Throttled:
+        """The chips that withhold peak, found when they are asked for."""
+        if self._withholding is not None:
+            self._throttled, self._withholding = self._chips_that_withhold(*self._withholding), None
+        return self._throttled
 
     def _settled_pace(
         self,
@@ -365,12 +383,7 @@ class Throttling:
             allowed: The pace that limits of power leave.
         """
         instances = np.flatnonzero(self.pace < 1.0)
-        if not len(instances):
-            return NOTHING
-        pieces = [
-            self._withheld(instances[first : first + CHUNK_INSTANCES], inlet_c, dynamic_w, allowed)
-            for first in range(0, len(instances), CHUNK_INSTANCES)
-        ]
+        pieces = [self._withheld(piece, inlet_c, dynamic_w, allowed) for piece in self._pieces(instances)]
         return Throttled(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
 
     def _withheld(
@@ -380,12 +393,15 @@ class Throttling:
         dynamic_w: NDArray[np.float64],
         allowed: NDArray[np.float64],
     ) -> Throttled:
-        rows, owner = self._chips_of(instances)
-        above_c = self._chip_c(rows, owner, inlet_c, dynamic_w) - self._start_c[owner]
-        own = np.clip(1.0 - self._slope_per_c[owner] * above_c, LEAST_PACE, 1.0)
-        pct = (1.0 - np.minimum(own, allowed[owner])) * 100.0
-        withhold = pct > 0.0
-        return Throttled(rows[withhold], pct[withhold])
+        rows, above_c = self._chip_c(instances, inlet_c, dynamic_w)
+        index = int(instances[0])
+        above_c -= np.float32(self._start_c[index])
+        above_c *= np.float32(self._slope_per_c[index])
+        own = np.clip(np.float32(1.0) - above_c, np.float32(LEAST_PACE), np.float32(1.0), out=above_c)
+        np.minimum(own, allowed[instances].astype(np.float32)[:, None], out=own)
+        withhold = own < np.float32(1.0)
+        pct = (1.0 - own[withhold].astype(np.float64)) * 100.0
+        return Throttled(rows[withhold], pct)
 
     def _check_idle(self, racks: Racks, idle_w: NDArray[np.float64]) -> None:
         totals_w = racks.total(idle_w)
