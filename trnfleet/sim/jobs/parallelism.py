@@ -8,12 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
+from trnfleet.domain.hardware.catalogue import ultraserver_type_of
 from trnfleet.errors import ConfigError
 
 if TYPE_CHECKING:
+    from trnfleet.domain.fleet import FleetFile
     from trnfleet.domain.hardware.catalogue import ChipType
     from trnfleet.domain.hardware.topology import Topology
     from trnfleet.domain.jobs import FineTuning, Training
+    from trnfleet.domain.layout import Layout
+    from trnfleet.sim.placement import Placement
 
 MFU_TOLERANCE = 0.02
 """Largest contradiction between the `tokens_per_step`, `step_time_s` and `mfu` of a file, relative."""
@@ -158,3 +164,29 @@ def _divisors(chips: int) -> str:
     """Return the numbers that a number of chips divides into, as a choice."""
     *some, last = [str(each) for each in range(1, chips + 1) if chips % each == 0]
     return f"{', '.join(some)} or {last}" if some else last
+
+
+def sites_of(fleet: FleetFile, layout: Layout, placement: Placement) -> list[JobSite]:
+    """Return the site of each job, by its first instance."""
+    placed, first = np.unique(placement.job_of_instance, return_index=True)
+    of_job = dict(zip(placed.tolist(), first.tolist(), strict=True))
+    clusters = {cluster.name: cluster for cluster in fleet.clusters}
+    sites = []
+    for number in range(len(fleet.jobs)):
+        instance = of_job[number]
+        kind = layout.type_of(instance)
+        ultraserver = ultraserver_type_of(kind.name)
+        cluster = clusters[layout.instances[instance].partition("/")[0]]
+        sites.append(
+            JobSite(
+                chips=int(placement.chips[number]),
+                kind=placement.chip_types[number],
+                topology=kind.topology,
+                domain_chips=kind.chips if ultraserver is None else ultraserver.chips,
+                efa_bytes_per_s=kind.efa_bytes_per_s.value / kind.chips,
+                spans=bool(placement.spans[number]),
+                latency_s=cluster.fabric_latency_s,
+                storage_bytes_per_s=cluster.storage_bytes_per_s,
+            )
+        )
+    return sites

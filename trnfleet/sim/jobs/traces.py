@@ -18,7 +18,7 @@ from trnfleet.domain.jobs import Traced
 from trnfleet.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from trnfleet.domain.fleet import FleetFile
@@ -146,6 +146,17 @@ def load_traces(fleet: FleetFile, folder: Path, read_neuron: ReadSamples) -> dic
         for job in fleet.jobs
         if isinstance(job, Traced)
     }
+
+
+def trace_of(job: Traced, traces: Mapping[str, Trace]) -> Trace:
+    """Return a job's recording.
+
+    Raises:
+        ConfigError: it was not read.
+    """
+    if job.name not in traces:
+        raise ConfigError(f"jobs.{job.name}.file: its recording was not read")
+    return traces[job.name]
 
 
 def read_trace(path: Path, read_neuron: ReadSamples, *, loop: bool = True) -> Trace:

@@ -12,19 +12,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnfleet.domain.fleet import expand
-from trnfleet.domain.hardware.catalogue import ultraserver_type_of
 from trnfleet.domain.jobs import JOB_STATES, Reserved, Traced
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import JOB_FIGURES
 from trnfleet.domain.severity import Severity
-from trnfleet.errors import ConfigError
 from trnfleet.sim.jobs.activity import EVALUATION_FLOPS_SHARE, QUANTITIES, STEP, TRAINING, Phase
 from trnfleet.sim.jobs.fabric import Fabrics
 from trnfleet.sim.jobs.inference import InferenceJobs, inference_of
 from trnfleet.sim.jobs.lifecycle import JobLifecycle
-from trnfleet.sim.jobs.parallelism import JobSite
+from trnfleet.sim.jobs.parallelism import sites_of
 from trnfleet.sim.jobs.replica_rows import JobShares, ReplicaRows
 from trnfleet.sim.jobs.slowdown import Halt
+from trnfleet.sim.jobs.traces import trace_of
 from trnfleet.sim.jobs.training import EXECUTIONS_PER_STEP, TrainingJobs, training_of
 from trnfleet.sim.jobs.training_plan import activity_of, plan
 from trnfleet.sim.jobs.window import SPECULATIVE_TAIL, TAIL, JobChange, JobTick
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.fleet import FleetFile
-    from trnfleet.domain.jobs import Job
     from trnfleet.sim.jobs.inference import ReplicaWork, ServingFigures
     from trnfleet.sim.jobs.lifecycle import WindowSplit
     from trnfleet.sim.jobs.serving_times import ServingTimes
@@ -99,7 +97,7 @@ class Workloads:
         self._count = len(fleet.jobs)
         training, self._training = training_of(fleet.jobs)
         inference, self._inference = inference_of(fleet.jobs)
-        sites = _sites(fleet, layout, placement)
+        sites = sites_of(fleet, layout, placement)
         plans = [
             plan(job, sites[number]) for job, number in zip(training, self._training.tolist(), strict=True)
         ]
@@ -118,7 +116,7 @@ class Workloads:
             placement.replica_chips[self._inference].tolist(),
         )
         self._traced = [
-            (number, job, _trace_of(job, traces))
+            (number, job, trace_of(job, traces))
             for number, job in enumerate(fleet.jobs)
             if isinstance(job, Traced)
         ]
@@ -228,19 +226,14 @@ class Workloads:
         )
 
     def usual(self, tick: JobTick, slowdowns: Slowdowns) -> JobTick:
-        """Return a window's work with that of a whole mean cycle for the training jobs that ran all through it.
-
-        Chips that have long done it have its temperature.
-        """
-        runs = tick.time[: self._count, Phase.IDLE] < 1.0
-        cycle = self._steps.mean_cycle(self._pace(slowdowns, runs))
+        """Return a window's work with that of a whole mean cycle for the training jobs that ran all through it."""
+        cycle = self._steps.mean_cycle(self._pace(slowdowns, tick.time[: self._count, Phase.IDLE] < 1.0))
         through = tick.time[self._training][:, [*TRAINING]].sum(axis=1) > 1.0 - 1e-9
         rows = self._training[through]
-        table = self._activity[self._kind[rows]]
         average = tick.average.copy()
         average[rows] = 0.0
         for place, phase in enumerate(TRAINING):
-            average[rows] += cycle.work[through, place, None] * table[:, phase]
+            average[rows] += cycle.work[through, place, None] * self._activity[self._kind[rows], phase]
         return replace(tick, average=average)
 
     def _pace(self, slowdowns: Slowdowns, runs: NDArray[np.bool_]) -> TrainingPace:
@@ -441,35 +434,3 @@ class Workloads:
             for what, (severity, _) in _EVENTS.items()
             for number in np.flatnonzero(getattr(span, what.removeprefix("job_"))).tolist()
         )
-
-
-def _sites(fleet: FleetFile, layout: Layout, placement: Placement) -> list[JobSite]:
-    """Return the site of each job, by its first instance."""
-    placed, first = np.unique(placement.job_of_instance, return_index=True)
-    of_job = dict(zip(placed.tolist(), first.tolist(), strict=True))
-    clusters = {cluster.name: cluster for cluster in fleet.clusters}
-    sites = []
-    for number in range(len(fleet.jobs)):
-        instance = of_job[number]
-        kind = layout.type_of(instance)
-        ultraserver = ultraserver_type_of(kind.name)
-        cluster = clusters[layout.instances[instance].partition("/")[0]]
-        sites.append(
-            JobSite(
-                chips=int(placement.chips[number]),
-                kind=placement.chip_types[number],
-                topology=kind.topology,
-                domain_chips=kind.chips if ultraserver is None else ultraserver.chips,
-                efa_bytes_per_s=kind.efa_bytes_per_s.value / kind.chips,
-                spans=bool(placement.spans[number]),
-                latency_s=cluster.fabric_latency_s,
-                storage_bytes_per_s=cluster.storage_bytes_per_s,
-            )
-        )
-    return sites
-
-
-def _trace_of(job: Job, traces: Mapping[str, Trace]) -> Trace:
-    if job.name not in traces:
-        raise ConfigError(f"jobs.{job.name}.file: its recording was not read")
-    return traces[job.name]
