@@ -81,22 +81,12 @@ class Rng:
         self._from_s = from_s
         self._key = np.array([seed & _WORD, _DOMAIN], np.uint64)
 
-    def lanes(
-        self, stream: Stream, tick: int, bytes_per_unit: int, first: int = 0, part: int = 0
-    ) -> LaneReader:
-        """Return a reader that begins at unit `first`; a unit takes a whole number of 32-byte blocks.
-
-        Args:
-            stream: Of the words.
-            tick: Its number.
-            bytes_per_unit: Of each instance.
-            first: Number of the first instance.
-            part: Distinguishes several readers of a tick.
-        """
+    def lanes(self, stream: Stream, tick: int, bytes_per_unit: int, first: int = 0) -> LaneReader:
+        """Return a reader that begins at unit `first`; a unit takes a whole number of 32-byte blocks."""
         if bytes_per_unit % _BLOCK_BYTES:
             raise ValueError(f"{bytes_per_unit} bytes a unit are not a multiple of {_BLOCK_BYTES}")
         return LaneReader(
-            self._generator(stream, tick, first * (bytes_per_unit // _BLOCK_BYTES), part), bytes_per_unit
+            self._generator(stream, tick, first * (bytes_per_unit // _BLOCK_BYTES)), bytes_per_unit
         )
 
     def words(self, stream: Stream, index: int, count: int, part: int = 0) -> NDArray[np.uint64]:

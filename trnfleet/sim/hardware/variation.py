@@ -35,6 +35,13 @@ MOST_FACTOR = 1.06
 LEAST_FACTOR = 0.88
 """Least factor of any chip's power: all that adds to it at its least."""
 
+_MIXERS = {
+    "tflops": np.uint16(40_503),
+    "hbm_read_bytes_per_s": np.uint16(30_011),
+    "hbm_write_bytes_per_s": np.uint16(30_011),
+}
+"""Factors that mix a word, in integers that wrap around: the high bytes of the products are not correlated with each other or with the
+word's bytes. Reads and writes of HBM vary together."""
 _BYTE_SD = 256.0 / 12.0**0.5
 _BYTE_MEAN = 127.5
 _USED_STEPS = 8
@@ -49,14 +56,16 @@ class Varied(NamedTuple):
     own: NDArray[np.float32]
     """One of these, written by `factor`."""
     samples: NDArray[np.uint16]
-    counts: NDArray[np.uint16]
-    """Random words: bytes for power, for FLOP/s, and for HBM, whose reads and writes vary together."""
+    """Random words: the low byte for power, others mixed from both bytes."""
     step: np.float32
 
     def factor(self, name: str) -> NDArray[np.float32]:
         """Return the factor of one metric, valid until the next call."""
-        words = self.samples if name == "power_util_pct" else self.counts
-        bytes_ = words >> np.uint16(8) if name.startswith("hbm") else words & np.uint16(0xFF)
+        if name in _MIXERS:
+            bytes_ = self.samples * _MIXERS[name]
+            bytes_ >>= np.uint16(8)
+        else:
+            bytes_ = self.samples & np.uint16(0xFF)
         np.multiply(bytes_, self.step, out=self.own)
         np.add(self.own, self.work, out=self.own)
         return self.own
@@ -99,7 +108,7 @@ class Variation:
         self._sample, self._own = (np.float32(sd * lessened / _BYTE_SD) for sd in (SAMPLE_SD, OWN_SD))
         means = self._sample + self._own + 2.0 * (self._weights[0] + self._weights[1])
         self._middle = np.float32(1.0 - _BYTE_MEAN * means)
-        self._words = [self._reader(Stream.CHIP_SAMPLE, tick, part) for part in range(2)]
+        self._words = self._reader(Stream.CHIP_SAMPLE, tick)
         self._refresh: list[tuple[NDArray[np.uint16], LaneReader]] = []
         if knot == self._knot + 1:
             self._knots.reverse()
@@ -124,16 +133,16 @@ class Variation:
         """
         for sums, reader in self._refresh:
             sums[rows] = _two_bytes(_take(reader, shape)).reshape(-1)
-        samples, counts = (_take(reader, shape) for reader in self._words)
+        samples = _take(self._words, shape)
         np.multiply(samples >> np.uint16(8), self._sample, out=out)
         out += self._middle
         for sums, weight in zip(self._knots, self._weights, strict=True):
             np.multiply(sums[rows].reshape(shape), weight, out=spare)
             out += spare
-        return Varied(out, spare, samples, counts, self._own)
+        return Varied(out, spare, samples, self._own)
 
-    def _reader(self, stream: Stream, index: int, part: int = 0) -> LaneReader:
-        return self._rng.lanes(stream, index, self._chips * 2, self._first, part)
+    def _reader(self, stream: Stream, index: int) -> LaneReader:
+        return self._rng.lanes(stream, index, self._chips * 2, self._first)
 
 
 def _take(reader: LaneReader, shape: tuple[int, int]) -> NDArray[np.uint16]:
