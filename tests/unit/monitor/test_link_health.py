@@ -288,9 +288,9 @@ async def test_a_publisher_that_goes_on_saying_nothing() -> None:
     agent.describe()
     await _both(fleet, other, 5)
     agent.tick()
-    await fleet.live(9)
+    await fleet.live(11)
     assert fleet.firing == {"instance-silent"}
-    await fleet.live(21)
+    await fleet.live(19)
     assert fleet.firing == {"instance-silent", "ultraserver-silent"}
 
 

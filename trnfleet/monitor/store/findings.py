@@ -330,6 +330,15 @@ def _links_slow(uneven: NDArray[np.bool_], store: Store, _rollups: Rollups) -> _
     usable &= times_ns == times_ns.max(axis=1, keepdims=True)
     mean = np.where(usable, part, 0.0).sum(axis=1) / np.maximum(usable.sum(axis=1), 1)
     slow_at = np.argwhere(usable & (mean >= least)[:, None] & (part < SLOW_LINK_SHARE * mean[:, None]))
+    # A chip that has less to do carries less on all links of an axis, and none of them is slow.
+    chips, ways = rows[slow_at[:, 0], slow_at[:, 1]], pairs[slow_at[:, 0], 1]
+    own = np.where(codes[chips] == metric.top, 0, codes[chips])
+    axes = _lane_axes(layout)[layout.instance_type[layout.instance_of_chip[chips]]]
+    same = axes == np.take_along_axis(axes, ways[:, None], axis=1)
+    busiest = np.where(same, own, 0).max(axis=1, initial=0)
+    slow_at = slow_at[
+        (same.sum(axis=1) < 2) | (part[slow_at[:, 0], slow_at[:, 1]] < SLOW_LINK_SHARE * busiest)
+    ]
     count = len(np.unique(rows[slow_at[:, 0], slow_at[:, 1]]))
     slow: dict[int, list[tuple[float, str]]] = {}
     for pair, place in slow_at[: LIMIT * MOST_LANES].tolist():
@@ -342,6 +351,16 @@ def _links_slow(uneven: NDArray[np.bool_], store: Store, _rollups: Rollups) -> _
         text = f"link {listed} slow: {100 * min(links)[0]:.0f} %"
         found.append(Finding(Severity.WARNING, layout.path(Node(Level.CHIP, chip)), text))
     return found, count
+
+
+def _lane_axes(layout: Layout) -> NDArray[np.int64]:
+    """Return a number for the axis of each lane of each instance type; shape (types, lanes)."""
+    names: dict[str, int] = {}
+    axes = np.full((len(layout.types), MOST_LANES), -1, np.int64)
+    for number, kind in enumerate(layout.types):
+        for lane, each in enumerate(kind.lanes):
+            axes[number, lane] = names.setdefault(each.axis, len(names))
+    return axes
 
 
 def _hot(store: Store, rollups: Rollups) -> _Found:

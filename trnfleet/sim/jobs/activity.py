@@ -99,7 +99,7 @@ _TABLE = {
     # wait keeps cores busy without the tensor engine.
     Phase.BUBBLE: Activity(
         nc=0.60, tensor=0.0, vector=0.06, scalar=0.05, gpsimd=0.06, hbm_read=0.05, hbm_write=0.03,
-        rows=0.05, columns=0.05, z=0.05, efa=0.01, vcpu=0.10,
+        rows=0.0, columns=0.0, z=0.0, efa=0.0, vcpu=0.10,
     ),
     # The input pipeline has nothing: chips wait for the host, and the host for shared storage.
     Phase.STALL: Activity(

@@ -64,20 +64,25 @@ async def test_each_link_is_one_problem_and_a_split_is_one() -> None:
     ((place, text, impact),) = about_hardware(slow)
     assert place == "trn2u-0001-1/chip06:south ↔ chip10:north"
     assert text.endswith(" % of its peers")
-    assert impact.startswith("hits pretrain-70b step +")
+    assert impact == "", "steps take some per cent longer, which is no harm yet"
     assert [place for place, _, _ in about_hardware(both)] == [
         "trn2u-0001-0/chip12:z_next ↔ trn2u-0001-1/chip12:z_prev",
-        "trn2u-0001-2/chip09:east ↔ chip10:west",
+        # The instance of the lost torus link is drained, and silent.
+        "trn2u-0001-2",
     ]
-    partitioned = [("us-0001", "33 Z links down: UltraServer partitioned", "hits pretrain-70b waiting")]
-    assert about_hardware(split) == partitioned
+    # Ends of links at the silent instance are not known to the rule.
+    partitioned = ("us-0001", "25 Z links down: UltraServer partitioned", "hits pretrain-70b waiting")
+    assert about_hardware(split) == [partitioned]
     # Without rules findings say the same.
     assert [place for place, _, _ in about_hardware(without[1])] == [
         place for place, _, _ in about_hardware(both)
     ]
-    assert about_hardware(without[2]) == partitioned
+    assert [text for _, text, _ in about_hardware(without[2])] == [
+        "33 Z links down: UltraServer partitioned",
+        "stale",
+    ]
     assert not without[2].all[0].alerts
-    assert len(without[2].all[0].findings) > 100
+    assert len(without[2].all[0].findings) > 90
 
 
 async def test_game_day_has_one_problem_a_cause() -> None:
