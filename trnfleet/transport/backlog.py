@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trnfleet.transport.inbox import Delivery
+
 BEHIND_FROM_S = 1.0
 """Age of the oldest packet that waits from which only the newest telemetry of each topic is kept, as in the inbox."""
 CHUNK_BYTES = 256 * 1024
@@ -38,17 +40,28 @@ class _Packet(NamedTuple):
 class Backlog:
     """The packets of one connection that wait to be handled, in order; a newer message takes the place of what it replaces."""
 
-    def __init__(self, newest_of: bytes, note_shed: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        newest_of: bytes,
+        note_shed: Callable[[str], None],
+        delivery: Delivery,
+        content_type: Callable[[bytes], str | None] | None = None,
+    ) -> None:
         """Begin empty.
 
         Args:
             newest_of: Beginning of the topics of which only the newest message counts.
             note_shed: Called with the topic of each message that is left out for a newer one.
+            delivery: The destination of messages that are handed over from here.
+            content_type: Returns the content type among the properties of a message, which have their length before them; it
+                raises for what is not well-formed. None where messages have no properties, before MQTT 5.
         """
         self.size_bytes = 0
         """Memory of all that waits."""
         self._newest_of = newest_of
         self._note_shed = note_shed
+        self._delivery = delivery
+        self._content_type = content_type
         self._waiting: OrderedDict[bytes | int, _Packet] = OrderedDict()
         """By topic for what can be replaced, by a number for all else; a negative one for what is no whole packet.
         Of a plain dict, to take the first of many takes as long as all that was taken before."""
@@ -97,6 +110,37 @@ class Backlog:
         _, (data, _) = self._waiting.popitem(last=False)
         self.size_bytes -= PACKET_BYTES + len(data)
         return data
+
+    def hand_over(self, most: int) -> int:
+        """Hand over the messages that come next, with QoS 0 and on topics of which one has come; return their number.
+
+        A client makes some twenty objects of each message, which takes longer than all that is done with it afterwards.
+        """
+        waiting, delivery, content_type = self._waiting, self._delivery, None
+        count = min(most, len(waiting))
+        for number in range(count):
+            key, (data, _) = next(iter(waiting.items()))
+            if data[0] != _PUBLISH_QOS_0 or (isinstance(key, int) and key < 0):
+                return number
+            head = _head(data, 0)[0]
+            begin = head + 2
+            end = begin + int.from_bytes(data[head:begin], "big")
+            topic = delivery.known(data[begin:end])
+            if topic is None:
+                return number
+            if self._content_type is not None:
+                # The properties' length is in one byte if it is below 128.
+                begin, end = end, end + 1 + data[end] if end < len(data) else len(data) + 1
+                if end > min(len(data), begin + 128):
+                    return number
+                try:
+                    content_type = self._content_type(data[begin:end])
+                except Exception:  # noqa: BLE001  the client ends the connection for it
+                    return number
+            waiting.popitem(last=False)
+            self.size_bytes -= PACKET_BYTES + len(data)
+            delivery.put(topic, data[end:], 0, content_type, retain=False)
+        return count
 
     def feed(self, data: bytes, now_s: float) -> None:
         """Take in what was read."""

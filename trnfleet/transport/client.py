@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import aiomqtt
 from paho.mqtt.client import PUBLISH
-from paho.mqtt.enums import MQTTErrorCode
+from paho.mqtt.enums import MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from trnfleet.tasks import in_thread
 from trnfleet.transport.backlog import Backlog
 from trnfleet.transport.broker_limits import BrokerLimits
-from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +31,8 @@ if TYPE_CHECKING:
     from paho.mqtt.reasoncodes import ReasonCode
 
     from trnfleet.clock import Clock
-    from trnfleet.transport.inbox import Reception
+    from trnfleet.transport.inbox import Delivery, Reception
+    from trnfleet.wire.ports import Envelope
 
 TCP_CONNECT_S = 2.0
 """Longest wait for TCP; it is spent in a thread that cannot be interrupted, and is left alone where nobody waits any more."""
@@ -45,6 +45,8 @@ AHEAD_BYTES = 64 * 1024
 """Read from the socket at once: some hundred small messages, for each of which paho would ask the system five times."""
 PACKETS_AT_ONCE = 64
 """Packets handled in one turn of the event loop; one a turn leaves a backlog at the broker whenever turns are long."""
+QUICK_PACKETS = 4
+"""Messages that are handed over past paho in less time than it takes for one."""
 RECEIVE_MAXIMUM = 16_384
 """Unacknowledged QoS 1 messages that an MQTT 5 broker may have under way to us.
 
@@ -52,9 +54,7 @@ At a subscription Mosquitto silently drops the retained messages beyond these an
 descriptors of 4,000,000 chips under way at once only those that the socket cannot take are left to `max_queued_messages`.
 They do not pile up here: paho acknowledges as it reads, and the inbox is bounded.
 """
-MAX_CACHED_TOPICS = 65_536
 TCP_NODELAY = ((socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),)
-_CONTENT_TYPES = {name: name for name in (CONTENT_TYPE_JSON, CONTENT_TYPE_CBOR)}
 
 # What paho logs comes back to us as errors and is shown in `LinkStatus`; printed, it would tear the screen.
 PAHO_LOG = logging.getLogger("trnfleet.paho")
@@ -92,10 +92,16 @@ class Client(aiomqtt.Client):
         self._dropped = False
         self._home = threading.get_ident()
 
-    def keep_newest(self, reception: Reception, clock: Clock) -> None:
-        """Keep only the newest telemetry of each topic of what waits to be handled, once that is behind."""
+    def keep_newest(self, reception: Reception, delivery: Delivery, clock: Clock) -> None:
+        """Keep only the newest telemetry of each topic of what waits to be handled, once that is behind, and hand over quickly."""
         if reception.newest_of:
-            self._backlog = Backlog(reception.newest_of.encode(), reception.note_shed)
+            has_properties = self._paho._protocol == MQTTProtocolVersion.MQTTv5
+            self._backlog = Backlog(
+                reception.newest_of.encode(),
+                reception.note_shed,
+                delivery,
+                _content_type if has_properties else None,
+            )
             self._now_s = clock.monotonic_s
 
     @property
@@ -231,8 +237,13 @@ class Client(aiomqtt.Client):
             if backlog:
                 # What is left of the turn before is behind: what is newer may take its place.
                 backlog.drain(self._receive_bytes, self._now_s())
-            for _ in range(PACKETS_AT_ONCE):
+            left = PACKETS_AT_ONCE * QUICK_PACKETS
+            while left > 0:
+                # paho handles the first one, by which it knows that the connection stands.
                 self._client.loop_read()
+                left -= QUICK_PACKETS
+                if backlog and not self._ahead and not self._paho._in_packet["command"]:
+                    left -= backlog.hand_over(left)
                 if not self._ahead and not backlog and not self._has_pending:
                     return
         except Exception as error:  # noqa: BLE001  as aiomqtt does: whatever it is, the connection is broken
@@ -352,35 +363,31 @@ def look_at(future: asyncio.Future[Any]) -> None:
         future.exception()
 
 
-def delivering_queue(reception: Reception, clock: Clock) -> type[asyncio.Queue[aiomqtt.Message]]:
+def delivering_queue(delivery: Delivery) -> type[asyncio.Queue[aiomqtt.Message]]:
     """Return a queue that hands each message over inside paho's callback, without a task and a wake-up for each.
 
     It never holds anything, so who waits for its messages wakes only when the connection ends.
     """
-    deliver, filters, status, _, owed = reception
-    topics: dict[str, str] = {}
 
     class DeliveringQueue(asyncio.Queue[aiomqtt.Message]):
         def put_nowait(self, item: aiomqtt.Message) -> None:
-            name = item.topic.value
-            topic = topics.get(name)
-            if topic is None:
-                if len(topics) >= MAX_CACHED_TOPICS:
-                    topics.clear()
-                # paho builds a new string for every message; what is kept is one for each topic. An empty one, which no
-                # topic is, stands for a topic without a subscription.
-                topic = topics[name] = name if filters.fullmatch(name) else ""
-            if deliver is None or not topic:
-                status.unsolicited += 1
-                return
             content_type = getattr(item.properties, "ContentType", None)
-            if content_type is not None:
-                content_type = _CONTENT_TYPES.get(content_type, content_type)
-            shed = owed.pop(topic, 0) if owed else 0
-            now_s = clock.monotonic_s()
-            deliver(Envelope(topic, item.payload, item.qos, item.retain, content_type, now_s, shed))
+            delivery.put(item.topic.value, item.payload, item.qos, content_type, retain=item.retain)
 
     return DeliveringQueue
+
+
+@functools.lru_cache(maxsize=256)
+def _content_type(properties: bytes) -> str | None:
+    """Return the content type among the properties of a message, with their length before them; None for none.
+
+    Raises:
+        Exception: they are not well-formed, in one of many ways.
+    """
+    unpacked = _properties(PacketTypes.PUBLISH)
+    unpacked.unpack(properties)  # type: ignore[no-untyped-call]  # paho's properties have no types
+    content_type: str | None = getattr(unpacked, "ContentType", None)
+    return content_type
 
 
 class _PackedProperties(Properties):

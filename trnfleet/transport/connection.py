@@ -28,6 +28,7 @@ from trnfleet.transport.client import (
     properties_bytes,
     publish_properties,
 )
+from trnfleet.transport.inbox import Delivery
 from trnfleet.transport.reasons import (
     FIRST_FAILURE,
     NOT_AUTHORISED,
@@ -119,6 +120,7 @@ class Connection:
         self._acknowledgements = 0
         self._why_cut = ""
         version5 = protocol == "5"
+        delivery = Delivery(reception, clock)
         self._client = Client(
             login.url.host,
             login.url.port,
@@ -131,11 +133,11 @@ class Connection:
             timeout=CONNACK_S[protocol],
             properties=connect_properties() if version5 else None,
             max_inflight_messages=PENDING_ANNOUNCEMENTS,
-            queue_type=delivering_queue(reception, clock),
+            queue_type=delivering_queue(delivery),
             logger=PAHO_LOG,
         )
         self._client.oversize = reception.note_oversize
-        self._client.keep_newest(reception, clock)
+        self._client.keep_newest(reception, delivery, clock)
 
     async def open(self) -> None:
         """Connect.

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.wire.limits import DEFAULT_LIMITS
+from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable
 
-    from trnfleet.wire.ports import Envelope, LinkStatus
+    from trnfleet.clock import Clock
+    from trnfleet.wire.ports import LinkStatus
 
 MAX_PAYLOAD_BYTES = DEFAULT_LIMITS.payload_bytes
 """The largest payload of the protocol."""
@@ -36,6 +38,8 @@ TAKEN_AT_ONCE = 1_024
 """Messages that are taken at once while others wait to be replaced: a tenth of a second of work, so that what is applied is new."""
 MOST_OWED = 65_536
 """Topics of which is known how many messages were left out for want of room."""
+MAX_CACHED_TOPICS = 65_536
+_CONTENT_TYPES = {name: name for name in (CONTENT_TYPE_JSON, CONTENT_TYPE_CBOR)}
 
 
 class Reception(NamedTuple):
@@ -64,6 +68,44 @@ class Reception(NamedTuple):
         """Count a message that was dropped for its size before it was read as a whole."""
         self.status.received += 1
         self.status.oversize += 1
+
+
+class Delivery:
+    """Hands the messages of one connection over, of the topics that were subscribed to."""
+
+    def __init__(self, reception: Reception, clock: Clock) -> None:
+        self._reception = reception
+        self._clock = clock
+        self._topics: dict[str, str] = {}
+        """One string for each topic, of which a client builds a new one for every message; an empty one, which no topic is,
+        stands for a topic without a subscription."""
+        self._by_bytes: dict[bytes, str] = {}
+        """Those that were subscribed to, by their encoded form."""
+
+    def known(self, encoded: bytes) -> str | None:
+        """Return a topic that was subscribed to and of which a message has come; None for any other."""
+        return self._by_bytes.get(encoded)
+
+    def put(self, name: str, payload: bytes, qos: int, content_type: str | None, *, retain: bool) -> None:
+        """Hand a message over; one that nobody subscribed to is counted."""
+        reception, topics = self._reception, self._topics
+        topic = topics.get(name)
+        if topic is None:
+            if len(topics) >= MAX_CACHED_TOPICS:
+                topics.clear()
+                self._by_bytes.clear()
+            topic = topics[name] = name if reception.filters.fullmatch(name) else ""
+            if topic:
+                self._by_bytes[name.encode()] = topic
+        if reception.deliver is None or not topic:
+            reception.status.unsolicited += 1
+            return
+        if content_type is not None:
+            content_type = _CONTENT_TYPES.get(content_type, content_type)
+        owed = reception.owed
+        shed = owed.pop(topic, 0) if owed else 0
+        now_s = self._clock.monotonic_s()
+        reception.deliver(Envelope(topic, payload, qos, retain, content_type, now_s, shed))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,11 @@ from random import Random
 
 import pytest
 
+from trnfleet.clock import ManualClock
 from trnfleet.transport.backlog import CHUNK_BYTES, LARGEST_BYTES, MOST_BYTES, PACKET_BYTES, Backlog
+from trnfleet.transport.filters import topic_pattern
+from trnfleet.transport.inbox import Delivery, Reception
+from trnfleet.wire.ports import Envelope, LinkStatus
 
 PREFIX = "t/telemetry/"
 
@@ -47,7 +51,33 @@ def everything(backlog: Backlog, now_s: float = 0.0) -> list[bytes]:
 def made() -> tuple[Backlog, list[str]]:
     """Return a backlog, and the topics of what it leaves out."""
     shed: list[str] = []
-    return Backlog(PREFIX.encode(), shed.append), shed
+    backlog, _, _ = connected(shed)
+    return backlog, shed
+
+
+def connected(
+    shed: list[str] | None = None, *, has_properties: bool = False
+) -> tuple[Backlog, Delivery, list[Envelope]]:
+    """Return a backlog, what it hands over to, and what has been handed over."""
+    delivered: list[Envelope] = []
+    reception = Reception(delivered.append, topic_pattern("t/#"), LinkStatus())
+    delivery = Delivery(reception, ManualClock())
+    backlog = Backlog(
+        PREFIX.encode(),
+        (list[str]() if shed is None else shed).append,
+        delivery,
+        content_type if has_properties else None,
+    )
+    return backlog, delivery, delivered
+
+
+def content_type(properties: bytes) -> str | None:
+    """Return the content type of properties that have no other."""
+    if properties == b"\0":
+        return None
+    if properties[1] != 3:
+        raise ValueError(properties)
+    return properties[4:].decode()
 
 
 def test_bytes_come_out_as_they_came_in_however_they_are_cut() -> None:
@@ -136,3 +166,57 @@ def test_it_reads_until_a_packet_is_whole_and_says_so_at_the_end() -> None:
         backlog.read(Socket(packet("a", b"1")[:-1]), 0.0)
     assert backlog.read(Socket(b"1"), 0.0) == packet("a", b"1")
     assert backlog.read(lambda _size: b"", 0.0) == b""
+
+
+def test_messages_on_known_topics_are_handed_over_and_all_else_is_left_in_its_place() -> None:
+    """QoS 0 on a topic of which one has come is handed over, in order, up to the first packet that is anything else."""
+    backlog, delivery, delivered = connected()
+    delivery.put(f"{PREFIX}a", b"0", 0, None, retain=False)
+    for others in (
+        packet(f"{PREFIX}b", b"new topic"),
+        packet(f"{PREFIX}a", b"QoS 1", kind=0x32),
+        packet(f"{PREFIX}a", b"retained", kind=0x31),
+        b"\xd0\x00",
+        packet("x/a", b"not subscribed to"),
+    ):
+        backlog.feed(packet(f"{PREFIX}a", b"1") + packet(f"{PREFIX}a", b"") + others, 0.0)
+        backlog.feed(packet(f"{PREFIX}a", b"2"), 0.0)
+        delivered.clear()
+        assert backlog.hand_over(10) == 2
+        assert [each.payload for each in delivered] == [b"1", b""]
+        assert backlog.hand_over(10) == 0
+        assert backlog.read(Socket(), 0.0) == others
+        assert backlog.hand_over(0) == 0
+        assert backlog.hand_over(10) == 1
+        assert delivered[-1] == Envelope(f"{PREFIX}a", b"2", 0, retain=False)
+    assert backlog.size_bytes == 0
+
+
+def test_part_of_a_large_message_is_not_handed_over() -> None:
+    """A message above the largest size goes on as it comes, though its beginning looks like one."""
+    backlog, delivery, delivered = connected()
+    delivery.put(f"{PREFIX}a", b"0", 0, None, retain=False)
+    whole = packet(f"{PREFIX}a", b"x" * (LARGEST_BYTES + 9))
+    for part in (whole[:LARGEST_BYTES], whole[LARGEST_BYTES:]):
+        backlog.feed(part, 0.0)
+        assert backlog.hand_over(10) == 0
+    assert len(delivered) == 1
+
+
+def test_messages_of_mqtt_5_are_handed_over_with_their_content_type() -> None:
+    """Properties are cut off, and those that are too long, cut short or not well-formed are left to the client."""
+    backlog, delivery, delivered = connected(has_properties=True)
+    delivery.put(f"{PREFIX}a", b"0", 0, None, retain=False)
+    delivered.clear()
+    json = b"\x03\x00\x10application/json"
+    backlog.feed(packet(f"{PREFIX}a", bytes([len(json)]) + json + b"{}"), 0.0)
+    backlog.feed(packet(f"{PREFIX}a", b"\0payload"), 0.0)
+    assert backlog.hand_over(10) == 2
+    assert [(each.payload, each.content_type) for each in delivered] == [
+        (b"{}", "application/json"),
+        (b"payload", None),
+    ]
+    for wrong in (b"", b"\x05\x03\x00", b"\x01\x09x", b"\x80\x01" + bytes(200)):
+        backlog.feed(packet(f"{PREFIX}a", wrong), 0.0)
+        assert backlog.hand_over(10) == 0
+        assert backlog.read(Socket(), 0.0) == packet(f"{PREFIX}a", wrong)

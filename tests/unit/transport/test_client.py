@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import aiomqtt
 
 from trnfleet.clock import ManualClock
-from trnfleet.transport import client
+from trnfleet.transport import inbox
 from trnfleet.transport.client import Client, delivering_queue
 from trnfleet.transport.filters import topic_pattern
-from trnfleet.transport.inbox import Reception
+from trnfleet.transport.inbox import Delivery, Reception
 from trnfleet.wire.ports import Envelope, LinkStatus
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def queue_of(
     """Return the queue of a client that subscribed to `filters`, with what it delivers and what it counts."""
     status, delivered = LinkStatus(), list[Envelope]()
     reception = Reception(delivered.append if delivers else None, topic_pattern(*filters), status)
-    return delivering_queue(reception, ManualClock(monotonic_s=3.0))(), delivered, status
+    return delivering_queue(Delivery(reception, ManualClock(monotonic_s=3.0)))(), delivered, status
 
 
 def message(
@@ -55,7 +55,7 @@ def test_a_client_without_subscriptions_ignores_everything() -> None:
 
 def test_topics_are_told_apart_after_the_cache_was_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
     """More topics than are kept change nothing about which of them were subscribed to."""
-    monkeypatch.setattr(client, "MAX_CACHED_TOPICS", 2)
+    monkeypatch.setattr(inbox, "MAX_CACHED_TOPICS", 2)
     queue, delivered, status = queue_of("a/+")
     for _ in range(2):
         for topic in ("a/1", "b/1", "a/2", "b/2", "a/3"):
