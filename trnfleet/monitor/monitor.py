@@ -316,7 +316,9 @@ class Monitor:
                     going = next(work, _END) is not _END
                     took_s = clock.monotonic_s() - slice_s
                     own_s += took_s
-                    await clock.sleep(rests.after(took_s))
+                    rest_s = rests.after(took_s)
+                    if rest_s is not None:
+                        await clock.sleep(rest_s)
             ended_s = clock.monotonic_s()
             self.link_health.wake(ended_s)
             pause_s = min(longest, max(shortest, own_s / PASS_SHARE)) - (ended_s - begun_s)

@@ -31,6 +31,8 @@ SLICE_MESSAGES = 32
 REST_AFTER_S = 0.002
 """Work after which it rests for as long: a key takes a dozen turns of the loop until it is on the screen, and without rests a slice
 would stand before each of them."""
+TURN_AFTER_S = 0.0005
+"""Work after which the loop has a turn: of a small fleet most slices are a few microseconds, less than a turn itself takes."""
 
 
 class LayoutChanged(Exception):  # noqa: N818  an event that ends a computation, as StopIteration does
@@ -78,10 +80,18 @@ class Rests:
 
     def __init__(self) -> None:
         self._worked_s = 0.0
+        self._turn_s = 0.0
 
-    def after(self, slice_s: float) -> float:
-        """Return the seconds to wait after a slice that took `slice_s`: as many as were worked since the last rest, or none yet."""
+    def after(self, slice_s: float) -> float | None:
+        """Return the seconds to wait after a slice that took `slice_s`: as many as were worked since the last rest, or none yet.
+
+        None where the loop need not have a turn yet, either.
+        """
         self._worked_s += slice_s
+        self._turn_s += slice_s
+        if self._turn_s < TURN_AFTER_S:
+            return None
+        self._turn_s = 0.0
         if self._worked_s < REST_AFTER_S:
             return 0.0
         rest_s, self._worked_s = self._worked_s, 0.0
