@@ -1,4 +1,4 @@
-"""Cyclic garbage of programs that run for days, collected whole and seldom.
+"""Cyclic garbage of programs that run for days, collected whole and seldom, and freed memory given back to the system.
 
 The collector's own steps are far apart there (`gc.set_threshold`), since each walks all that is kept of a large fleet. What outlives
 the first step and becomes garbage later, such as dropped snapshots of the past, would then stay for hours.
@@ -6,10 +6,14 @@ the first step and becomes garbage later, such as dropped snapshots of the past,
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import gc
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from trnfleet.clock import Clock
 
 EVERY_S = 60.0
@@ -26,10 +30,31 @@ def spare_collector(thresholds: tuple[int, int, int]) -> None:
 
 
 async def collect_garbage(clock: Clock) -> NoReturn:
-    """Collect all cyclic garbage each minute, or as seldom as `SHARE` asks for."""
+    """Collect all cyclic garbage each minute, or as seldom as `SHARE` asks for, and give what is free back to the system."""
     pause_s = EVERY_S
     while True:
         await clock.sleep(pause_s)
         begun_s = clock.monotonic_s()
         gc.collect()
+        trim_memory()
         pause_s = max(EVERY_S, (clock.monotonic_s() - begun_s) / SHARE)
+
+
+def trim_memory() -> None:
+    """Give free memory back to the system, where the C library can: glibc keeps what lies below anything that is still used.
+
+    After the history of a start that is 11 MiB of the demo's app.
+    """
+    trim = _malloc_trim()
+    if trim is not None:
+        trim(0)
+
+
+@functools.cache
+def _malloc_trim() -> Callable[[int], object] | None:
+    """Return glibc's function; None where there is another C library."""
+    try:
+        found: Callable[[int], object] = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError, TypeError):
+        return None
+    return found
