@@ -99,7 +99,8 @@ class Trends(LineView, can_focus=False):
                 for number, make in enumerate(makers[: plan.columns * plan.rows])
             ]
             axes = [0] * plan.columns
-            for trend, column, rows in placed:
+            # A chart alone in its column has the axis that it needs.
+            for trend, column, rows in placed if plan.rows > 1 else ():
                 axes[column] = max(axes[column], charts.axis_cells(trend.chart, plan.width, rows))
             self._drawn = [
                 (trend, charts.draw(trend.chart, plan.width, rows, axis=axes[column]))

@@ -115,7 +115,7 @@ def draw(chart: Chart, width: int, height: int, *, axis: int = 0) -> list[FixedP
     cells = width - gutter
     grid = plot.Grid(chart.times.span_s, cells * plot.COLUMNS, chart.times.end_s)
     canvas = _Canvas(rows, cells)
-    bands = [grid.bands(each.track) for each in chart.series]
+    bands = [grid.bands(each.track, has_extremes=each.has_band) for each in chart.series]
     for limit in chart.limits:
         if low <= limit.value <= high:
             canvas.dash(limit, low, high)
@@ -273,13 +273,9 @@ class _Canvas:
             characters[row, first : first + len(text)] = list(text)
             owner[row, first : first + len(text)] = len(self._styles) - 1
         made: list[FixedParts] = []
-        for each, owners in zip(characters.tolist(), owner, strict=True):
+        for each, runs in zip(characters.tolist(), plot.row_runs(owner), strict=True):
             text = "".join(each)
-            made.append(
-                tuple(
-                    (text[first:after], self._styles[number]) for first, after, number in plot.runs_of(owners)
-                )
-            )
+            made.append(tuple((text[first:after], self._styles[number]) for first, after, number in runs))
         return made
 
     def _add(self, bits: NDArray[np.int64], style: Style) -> None:

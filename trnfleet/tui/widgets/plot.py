@@ -6,6 +6,8 @@ which samples are a column's depends on their numbers alone, so that a chart mov
 
 from __future__ import annotations
 
+import functools
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -53,45 +55,57 @@ class Grid(NamedTuple):
 
         Where a sample is longer than a column, several columns have it.
         """
-        # In whole numbers: no sample may change its column by what a quotient is wrong by.
-        numbers = np.arange(self._last - self.columns + 1, self._last + 2, dtype=np.int64)
-        starts = numbers * self.span_s // (self.columns * step_s)
-        return starts[:-1], np.maximum(starts[1:], starts[:-1] + 1)
+        return _edges(self.span_s, self.columns, self._last, step_s)
 
     def column_of(self, time_s: float) -> int:
         """Return the column of a moment; negative before the first, and from `columns` on after the last."""
         return int(time_s * self.columns // self.span_s) - self._last + self.columns - 1
 
-    def bands(self, track: Track) -> Bands:
-        """Return the bands of a track."""
+    def bands(self, track: Track, *, has_extremes: bool = True) -> Bands:
+        """Return the bands of a track; without extremes, means in their place."""
         starts, ends = self.edges(track.step_s)
         first, kept = track.total - len(track.mean), len(track.mean)
         starts, ends = np.clip(starts - first, 0, kept), np.clip(ends - first, 0, kept)
-        return Bands(
-            _joined(np.fmin, track.low, starts, ends),
-            _means(track.mean, starts, ends),
-            _joined(np.fmax, track.high, starts, ends),
-        )
-
-
-def _joined(join: np.ufunc, values: NDArray[np.floating], starts: Ints, ends: Ints) -> Floats:
-    """Return for each range of values what joins them; NaN for an empty one."""
-    found = np.full(len(starts), np.nan)
-    has = np.flatnonzero(ends > starts)
-    if not len(has):
-        return found
-    if (ends[has] - starts[has] == 1).all():
-        found[has] = values[starts[has]]
-    else:
+        has = np.flatnonzero(ends > starts)
+        mean = np.full(len(starts), np.nan)
+        if not len(has):
+            return Bands(mean, mean, mean)
+        begins = starts[has]
+        if (ends[has] - begins == 1).all():
+            mean[has] = track.mean[begins]
+            if not has_extremes:
+                return Bands(mean, mean, mean)
+            low, high = mean.copy(), mean.copy()
+            low[has], high[has] = track.low[begins], track.high[begins]
+            return Bands(low, mean, high)
         # Ranges follow on each other without overlap where any is longer than one value.
-        found[has] = join.reduceat(values[: ends[has][-1]].astype(np.float64), starts[has])
-    return found
+        last = int(ends[has][-1])
+        mean[has] = _means(track.mean[:last], begins)
+        if not has_extremes:
+            return Bands(mean, mean, mean)
+        low, high = mean.copy(), mean.copy()
+        low[has] = np.fmin.reduceat(track.low[:last].astype(np.float64), begins)
+        high[has] = np.fmax.reduceat(track.high[:last].astype(np.float64), begins)
+        return Bands(low, mean, high)
 
 
-def _means(values: NDArray[np.floating], starts: Ints, ends: Ints) -> Floats:
+@functools.lru_cache(maxsize=16)
+def _edges(span_s: int, columns: int, last: int, step_s: int) -> tuple[Ints, Ints]:
+    """Return a grid's edges, which all series of the charts of a moment share and none changes."""
+    # In whole numbers: no sample may change its column by what a quotient is wrong by.
+    numbers = np.arange(last - columns + 1, last + 2, dtype=np.int64)
+    starts = numbers * span_s // (columns * step_s)
+    return starts[:-1], np.maximum(starts[1:], starts[:-1] + 1)
+
+
+def _means(values: NDArray[np.floating], begins: Ints) -> Floats:
+    """Return the mean of what is known of each of the ranges that begin there; NaN for nothing."""
     known = ~np.isnan(values)
-    counts = _joined(np.add, known.astype(np.float64), starts, ends)
-    sums = _joined(np.add, np.where(known, values, 0.0), starts, ends)
+    sums = np.add.reduceat(np.where(known, values, 0.0).astype(np.float64), begins)
+    if known.all():
+        means: Floats = sums / np.diff(begins, append=len(values))
+        return means
+    counts = np.add.reduceat(known.astype(np.float64), begins)
     return np.where(counts > 0, sums / np.where(counts > 0, counts, 1.0), np.nan)
 
 
@@ -136,6 +150,18 @@ def runs_of(values: NDArray[np.integer]) -> list[tuple[int, int, int]]:
     return [
         (first, after, int(values[first]))
         for first, after in zip(firsts, [*firsts[1:], len(values)], strict=True)
+    ]
+
+
+def row_runs(values: Ints) -> list[list[tuple[int, int, int]]]:
+    """Return the runs of each row of values, as `runs_of` does."""
+    firsts: list[list[int]] = [[0] for _ in values]
+    rows, places = np.nonzero(values[:, 1:] != values[:, :-1])
+    for row, place in zip(rows.tolist(), places.tolist(), strict=True):
+        firsts[row].append(place + 1)
+    return [
+        [(first, after, row[first]) for first, after in pairwise((*starts, len(row)))]
+        for starts, row in zip(firsts, values.tolist(), strict=True)
     ]
 
 
