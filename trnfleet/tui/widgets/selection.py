@@ -13,7 +13,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 if TYPE_CHECKING:
-    from textual.geometry import Offset
+    from textual.geometry import Offset, Region
 
 _SELECTED = Style(reverse=True)
 
@@ -43,6 +43,22 @@ class SelectableWidget(Widget):
 
     selection: Selection | None = None
     """What is selected; None for nothing."""
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return lines as they were made; with a border, padding or a scroll bar, by Textual's way, which takes as long as making them."""
+        size = self.size
+        if size != self.outer_size:
+            return super().render_lines(crop)
+        strips = [self.render_line(y) for y in crop.line_range]
+        if any(strip.cell_length != size.width for strip in strips):
+            fill = Style(bgcolor=self.background_colors[1].rich_color)
+            strips = [strip.adjust_cell_length(size.width, fill) for strip in strips]
+        for line_filter in self.get_line_filters():
+            background = self.background_colors[1]
+            strips = [strip.apply_filter(line_filter, background) for strip in strips]
+        if crop.column_span != (0, size.width):
+            strips = [strip.crop(*crop.column_span) for strip in strips]
+        return strips
 
     def select(self, selection: Selection | None) -> None:
         """Select cells instead of those that were selected."""
