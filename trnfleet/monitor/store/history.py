@@ -16,7 +16,7 @@ from trnfleet.domain.address import Level
 from trnfleet.monitor.store import fields
 from trnfleet.monitor.store.gaps import Gaps, Reason
 from trnfleet.monitor.store.job_history import JobHistory
-from trnfleet.monitor.store.rings import TIERS, Record, TierSpec, Track
+from trnfleet.monitor.store.rings import CODED_NODES, TIERS, Record, TierSpec, Track
 from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ MAX_SAMPLES = 900
 MIN_SAMPLES = 120
 BUDGET_BYTES = 64 * 2**20
 """Memory for the samples of all levels together; no level gets more than half of it."""
-TIER_BUDGET_BYTES = 16 * 2**20
+TIER_BUDGET_BYTES = 8 * 2**20
 """The same for the roll-ups of each step."""
 MIN_ROLLUPS = 60
 """Roll-ups below which a level has none of a step: ten minutes of the shortest one."""
@@ -223,15 +223,16 @@ class History:
             samples = min(self._most, min(left, self._budget // 2) // max(1, sample_bytes))
             if not sample_bytes or samples < MIN_SAMPLES:
                 break
+            rollup_bytes = 3 * sample_bytes // (2 if layout.count(level) >= CODED_NODES else 1)
             tiers = [
-                TierSpec(spec.step, _rollups(spec, room, 3 * sample_bytes))
+                TierSpec(spec.step, _rollups(spec, room, rollup_bytes))
                 for spec, room in zip(TIERS, left_of_tiers, strict=True)
             ]
             record = Record(samples, len(KEPT), layout.count(level), tiers=tiers, total=self.samples)
             self._levels[level] = record
-            left -= record.ring.values.nbytes
+            left -= record.ring.nbytes
             left_of_tiers = [
-                room - each.length * 3 * sample_bytes for room, each in zip(left_of_tiers, tiers, strict=True)
+                room - each.length * rollup_bytes for room, each in zip(left_of_tiers, tiers, strict=True)
             ]
             before = old_levels.get(level)
             if before is not None and old_layout is not None:

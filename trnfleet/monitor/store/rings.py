@@ -28,6 +28,8 @@ class TierSpec(NamedTuple):
     """Roll-ups that are kept at most."""
 
 
+CODED_NODES = 64
+"""Nodes from which on the roll-ups of a level are codes of two bytes: few nodes take little as they are, and lie far apart."""
 TIERS = (TierSpec(10, 360), TierSpec(60, 1_440))
 """An hour in steps of 10 s, which is what headlines are means of, and a day in minutes."""
 
@@ -94,6 +96,11 @@ class Ring:
         self.filled = 0
         self.next = 0
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes once it is full."""
+        return self.values.nbytes
+
     def push(self, rows: Sequence[NDArray[np.floating]] | NDArray[np.floating]) -> None:
         for number, row in enumerate(rows):
             self.values[self.next, number] = row
@@ -118,7 +125,7 @@ class Ring:
             return column[: self.filled].copy()
         return np.concatenate([column[self.next :], column[: self.next]])
 
-    def carry_over(self, before: Ring, numbers: NDArray[np.int64]) -> None:
+    def carry_over(self, before: Ring | CodedRing, numbers: NDArray[np.int64]) -> None:
         """Take the past of nodes over from another ring, which has them under these numbers, or -1."""
         kept = min(before.filled, len(self.values))
         past = before.newest(kept)
@@ -128,15 +135,104 @@ class Ring:
         self.filled, self.next = kept, kept % len(self.values)
 
 
+class CodedRing:
+    """Samples x fields x many nodes, as codes of two bytes between the least and the largest value of all nodes.
+
+    A value is wrong by at most 1/131,068 of what lies between these two, which no chart shows.
+    """
+
+    def __init__(self, samples: int, fields: int, nodes: int) -> None:
+        # Takes the memory now, as a ring of hours has to.
+        self.codes: NDArray[np.uint16] = np.full((samples, fields, nodes), _NO_CODE, np.uint16)
+        self.least = np.zeros((samples, fields), np.float32)
+        """Least value of all nodes, and what a code stands for above it."""
+        self.step = np.zeros((samples, fields), np.float32)
+        self.filled = 0
+        self.next = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes."""
+        return self.codes.nbytes + self.least.nbytes + self.step.nbytes
+
+    def push(self, rows: NDArray[np.float32]) -> None:
+        self._put(self.next, rows)
+        self.next = (self.next + 1) % len(self.codes)
+        self.filled = min(self.filled + 1, len(self.codes))
+
+    def skip(self, samples: int) -> None:
+        """Leave samples out."""
+        samples = min(samples, len(self.codes))
+        self.codes[(self.next + np.arange(samples)) % len(self.codes)] = _NO_CODE
+        self.next = (self.next + samples) % len(self.codes)
+        self.filled = min(self.filled + samples, len(self.codes))
+
+    def newest(self, samples: int) -> NDArray[np.float32]:
+        """Return the last samples, oldest first: samples x fields x nodes."""
+        kept = min(samples, self.filled)
+        places = np.arange(self.next - kept, self.next) % len(self.codes)
+        return _decoded(
+            self.codes[places], self.least[places, :, np.newaxis], self.step[places, :, np.newaxis]
+        )
+
+    def series(self, field: int, node: int) -> NDArray[np.float32]:
+        column = _decoded(self.codes[:, field, node], self.least[:, field], self.step[:, field])
+        if self.filled < len(column):
+            return column[: self.filled]
+        return np.concatenate([column[self.next :], column[: self.next]])
+
+    def carry_over(self, before: Ring | CodedRing, numbers: NDArray[np.int64]) -> None:
+        """Take the past of nodes over from another ring, which has them under these numbers, or -1."""
+        kept = min(before.filled, len(self.codes))
+        self.codes[:kept] = _NO_CODE
+        if isinstance(before, CodedRing):
+            places = np.arange(before.next - kept, before.next) % len(before.codes)
+            self.least[:kept], self.step[:kept] = before.least[places], before.step[places]
+            past = before.codes[places]
+            for to, source in moves(numbers):
+                self.codes[:kept, :, to] = past[:, :, source]
+        else:
+            values = np.full((self.codes.shape[1:]), np.nan, np.float32)
+            for place, sample in enumerate(before.newest(kept)):
+                for to, source in moves(numbers):
+                    values[:, to] = sample[:, source]
+                self._put(place, values)
+        self.filled, self.next = kept, kept % len(self.codes)
+
+    def _put(self, place: int, rows: NDArray[np.float32]) -> None:
+        known = ~np.isnan(rows)
+        least = np.where(known, rows, np.inf).min(axis=1)
+        least[np.isinf(least)] = 0.0
+        span = np.where(known, rows, -np.inf).max(axis=1) - least
+        step = np.maximum(span, 0.0) / _MOST_CODE
+        self.least[place], self.step[place] = least, step
+        codes = np.rint((rows - least[:, np.newaxis]) / np.where(step > 0, step, 1.0)[:, np.newaxis])
+        self.codes[place] = np.where(known, np.minimum(codes, _MOST_CODE), _NO_CODE)
+
+
+_NO_CODE, _MOST_CODE = 0xFFFF, 0xFFFE
+
+
+def _decoded(
+    codes: NDArray[np.uint16], least: NDArray[np.float32], step: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    values = least + codes * step
+    return np.where(codes == _NO_CODE, np.nan, values).astype(np.float32)
+
+
 class Tier:
     """Roll-ups x (low, mean, high) x fields x nodes, in a ring whose fields are these three times as many."""
 
     def __init__(self, step: int, length: int, fields: int, nodes: int) -> None:
         self.step = step
         self._fields = fields
-        self.ring = Ring(length, 3 * fields, nodes)
-        # Takes the memory now: a ring of hours that took it as it fills would grow for as long.
-        self.ring.values.fill(np.nan)
+        self.ring: Ring | CodedRing
+        if nodes >= CODED_NODES:
+            self.ring = CodedRing(length, 3 * fields, nodes)
+        else:
+            self.ring = Ring(length, 3 * fields, nodes)
+            # Takes the memory now: a ring of hours that took it as it fills would grow for as long.
+            self.ring.values.fill(np.nan)
 
     def close(self, samples: NDArray[np.float32]) -> None:
         """Roll samples up into one: samples x fields x nodes."""
@@ -186,7 +282,7 @@ class Record:
     @property
     def nbytes(self) -> int:
         """Bytes of all rings."""
-        return self.ring.values.nbytes + sum(tier.ring.values.nbytes for tier in self.tiers)
+        return self.ring.nbytes + sum(tier.ring.nbytes for tier in self.tiers)
 
     def push(self, rows: Sequence[NDArray[np.floating]] | NDArray[np.floating]) -> None:
         """Take a sample: fields x nodes."""

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trnfleet.monitor.store.gaps import MOST_GAPS, Gap, Gaps, Reason
-from trnfleet.monitor.store.rings import Record, TierSpec, Track, trailing_mean
+from trnfleet.monitor.store.rings import CODED_NODES, Record, TierSpec, Track, trailing_mean
 
 TIERS = (TierSpec(5, 6), TierSpec(20, 8))
 NAN = float("nan")
@@ -162,3 +162,45 @@ def test_gaps_follow_on_each_other_and_are_bounded() -> None:
     for number in range(MOST_GAPS + 7):
         gaps.add(100 + 2 * number, 101 + 2 * number, Reason.LINK_DOWN)
     assert len(gaps.since(0)) == MOST_GAPS
+
+
+def many(nodes: int, before: Record | None = None, numbers: list[int] | None = None) -> Record:
+    """Return a record of a number of nodes, with a minute of samples of its own or with the past of another one."""
+    record = Record(20, 1, nodes, tiers=TIERS, total=0 if before is None else before.total)
+    if before is not None:
+        record.carry_over(before, np.array(numbers))
+        return record
+    base = np.linspace(0.0, 500.0, nodes)
+    for second in range(60):
+        base[1] = NAN if 20 <= second < 40 else 250.0
+        record.push([base + (second % 7)])
+    return record
+
+
+@pytest.mark.parametrize("nodes", [CODED_NODES - 1, CODED_NODES])
+def test_roll_ups_of_many_nodes_are_as_good_as_their_samples(nodes: int) -> None:
+    """They are codes between the least and the largest value of all nodes; what is not available stays so."""
+    record = many(nodes)
+    most = 507.0 / 131_068 if nodes >= CODED_NODES else 1e-4
+    for node in (0, 1, nodes // 2, nodes - 1):
+        base = 500.0 * node / (nodes - 1) if node != 1 else 250.0
+        missing = range(20, 40) if node == 1 else range(0)
+        wave = [NAN if second in missing else base + second % 7 for second in range(60)]
+        track = record.track(0, node, 900)
+        assert track.step_s == 20
+        assert as_rows(track) == [pytest.approx(each, abs=most, nan_ok=True) for each in expected(wave, 20)]
+
+
+def test_roll_ups_are_carried_over_between_few_and_many_nodes() -> None:
+    """A fleet that grows or shrinks keeps the past of the nodes that stay, however it is kept."""
+    few, most = 10, CODED_NODES + 10
+    for before, after in ((few, most), (most, few), (most, most), (few, few)):
+        record = many(before)
+        numbers = [-1] * after
+        numbers[2], numbers[5] = 7, 1
+        moved = many(after, record, numbers)
+        for to, source in ((2, 7), (5, 1), (3, None)):
+            rows = as_rows(moved.track(0, to, 900))
+            wanted = as_rows(record.track(0, source, 900)) if source is not None else [(NAN,) * 3] * len(rows)
+            assert len(rows) == len(wanted)
+            assert rows == [pytest.approx(each, abs=0.008, nan_ok=True) for each in wanted]
