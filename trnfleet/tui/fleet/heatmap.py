@@ -132,9 +132,11 @@ class HeatMap(LineView):
         side = self.zoom.unit_chips
         image = self.values.window(self.grid, field, side, np.array([x // side]), np.array([y // side]))
         value, trust = float(image.values[0, 0]), int(image.trust[0, 0])
+        if self.zoom.unit not in {Level.INSTANCE, Level.ULTRASERVER}:
+            return value, trust
         store, averages = self.monitor.store, self._frame.averages
         node = store.layout.find(self.place)
-        if self.zoom.unit in {Level.INSTANCE, Level.ULTRASERVER} and node is not None:
+        if node is not None:
             is_ready = averages.rollups.ready and averages.generation == store.generation
             number = np.array([node.number])
             value = float(field.values(store, averages, node.level, number)[0]) if is_ready else value

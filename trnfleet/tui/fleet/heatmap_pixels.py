@@ -95,12 +95,17 @@ def codes_of(image: Image, scale: tuple[float, float], *, counts: bool = False) 
     return codes
 
 
+_NOBODY = np.zeros(0, np.int64)
+
+
 class HeatValues:
     """Reads one monitor's values for pixels of a grid."""
 
     def __init__(self, monitor: FleetState) -> None:
         self._monitor = monitor
         self._kept: dict[tuple[str, int], tuple[Hashable, Image]] = {}
+        self._picked: tuple[Grid | None, int, tuple[int, int], NDArray[np.int64]] = None, 0, (0, 0), _NOBODY
+        """Instances at one pixel: those at the cursor are read for each field, again and again."""
 
     def window(
         self, grid: Grid, field: Field, side: int, x: NDArray[np.int64], y: NDArray[np.int64]
@@ -184,7 +189,9 @@ class HeatValues:
         place, shape = grid.pixels_of_pieces(side)
         instance, pick = grid.piece_instance, None
         if only is not None:
-            pick = instance = instance[place == only[1] * shape[1] + only[0]]
+            if self._picked[0] is not grid or self._picked[1:3] != (side, only):
+                self._picked = grid, side, only, instance[place == only[1] * shape[1] + only[0]]
+            pick = instance = self._picked[3]
             place, shape = np.zeros(len(instance), np.int64), (1, 1)
         size = shape[0] * shape[1]
         trust = np.full(size, Trust.NOTHING, np.uint8)
