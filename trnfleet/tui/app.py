@@ -64,6 +64,8 @@ V = TypeVar("V", bound=View)
 TICK_S = 0.1
 SETTLE_S = 0.5
 """Seconds after the last news for which the view is ticked on, because what was painted may change the sizes of its parts."""
+QUIET_S = 1.15
+"""Seconds without news from which on ages go on by themselves: telemetry that comes each second is a little late at times."""
 THEME_NOTE_S = 2.0
 """Seconds for which the name of a theme is shown, which the next press follows."""
 MOST_HISTORY = 100
@@ -459,9 +461,9 @@ class FleetApp(CommandKeys, TerminalApp):
         )
         if news != self._news:
             self._news, self._is_due, self._news_s = news, True, now_s
-        # Ages go on once a second without any news.
+        # Ages go on once a second without any news, and with the news where that comes each second.
         second = int(now_s)
-        has_news = self._is_due or second != self._second
+        has_news = self._is_due or (second != self._second and now_s - self._news_s > QUIET_S)
         if not has_news and now_s - self._news_s > SETTLE_S:
             return
         self._watch.look(now_s)
