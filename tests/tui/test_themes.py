@@ -8,11 +8,13 @@ from rich.color import Color
 from rich.style import Style
 from support.monitor.feed import Feed, standalone, ultraservers
 from support.tui.pilot import fleet_app, running
+from textual.widget import Widget
 
 from trnfleet.tui import theme
 from trnfleet.tui.theme.palettes import PALETTES
 from trnfleet.tui.theme.styles import styles_of
 from trnfleet.tui.views import VIEWS
+from trnfleet.tui.widgets.selection import SelectableWidget
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,3 +134,26 @@ async def test_every_line_has_one_background_to_the_right_edge() -> None:
 def backgrounds(line: list[tuple[str, Style | None]]) -> list[Color | None]:
     """Return the colour behind each cell of a line."""
     return [None if style is None else style.bgcolor for text, style in line for _ in text]
+
+
+async def test_lines_are_drawn_as_textual_would_draw_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Passing by its borders and paddings changes no cell of any view, with colours and without."""
+    feed = fed()
+    app = fleet_app(feed, theme_name="dark")
+    async with running(app, size=(120, 40)) as pilot:
+        for key in "123456789":
+            await pilot.press(key)
+            await pilot.telemetry(feed)
+            ours = cells(pilot)
+            with monkeypatch.context() as patch:
+                patch.setattr(SelectableWidget, "render_lines", Widget.render_lines)
+                for widget in app.screen.query(SelectableWidget):
+                    widget._styles_cache.clear()
+                assert cells(pilot) == ours, key
+
+
+def cells(pilot: FleetPilot) -> list[list[tuple[str, Style | None]]]:
+    """Return each cell of the screen with its style, however it was cut into segments."""
+    return [
+        [(character, style or None) for text, style in line for character in text] for line in pilot.styled()
+    ]

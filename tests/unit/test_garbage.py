@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from trnfleet import garbage
 from trnfleet.clock import ManualClock
 from trnfleet.garbage import EVERY_S, collect_garbage
 
@@ -69,3 +70,19 @@ async def test_a_collection_that_takes_long_is_made_more_seldom(monkeypatch: pyt
     await clock.advance(51.0)
     assert len(made) == 2
     work.cancel()
+
+
+async def test_free_memory_goes_back_to_the_system_after_each_collection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where the C library cannot give it back, collections go on as ever."""
+    given: list[int] = []
+    for trim in (given.append, None):
+        monkeypatch.setattr(garbage, "_malloc_trim", lambda trim=trim: trim)
+        clock = ManualClock()
+        work = asyncio.create_task(collect_garbage(clock))
+        await clock.advance(EVERY_S)
+        await clock.advance(EVERY_S)
+        assert not work.done()
+        work.cancel()
+    assert given == [0, 0]

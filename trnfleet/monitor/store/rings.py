@@ -28,7 +28,7 @@ class TierSpec(NamedTuple):
     """Roll-ups that are kept at most."""
 
 
-CODED_NODES = 64
+CODED_NODES = 16
 """Nodes from which on the roll-ups of a level are codes of two bytes: few nodes take little as they are, and lie far apart."""
 TIERS = (TierSpec(10, 360), TierSpec(60, 1_440))
 """An hour in steps of 10 s, which is what headlines are means of, and a day in minutes."""
