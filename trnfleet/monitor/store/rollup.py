@@ -139,12 +139,13 @@ class Rollups:
         # Of most metrics every chip is known: what all of them cover is counted once.
         chips = np.diff(layout.chip_start).astype(np.float64)
         of_all = _covered(layout, chips, takes)
+        steps = tuple((level, starts[:-1].astype(np.intp)) for level, starts in _steps(layout))
         for metric in METRICS:
             rows = len(layout.instances)
             total, count = np.zeros(rows), np.zeros(rows)
             if metric.scope is Scope.CHIP:
                 for part in _parts(layout, metric.width, plain=included.all_chips):
-                    total[part], count[part] = _reduce_chips(store, metric, part, included)
+                    total[part], count[part] = _reduce_chips(store, metric, part, chips[part], included)
                     yield from checkpoint(store, generation)
             else:
                 values = store.values(metric, slice(None))
@@ -152,7 +153,7 @@ class Rollups:
                 count[:] = ~np.isnan(values) & (store.instance_fresh | ~included.instance_live)
                 total[:] = np.where(count > 0, values, 0.0)
             covered = of_all if np.array_equal(count, chips) else _covered(layout, count, takes)
-            _roll_up(layout, metric, total, covered, totals, counts)
+            _roll_up(steps, metric, total, covered, totals, counts)
         self._total, self._count, self._states = totals, counts, states
         self._takes = takes
         self.layout, self.generation, self._of = layout, generation, revision
@@ -195,15 +196,14 @@ def _parts(layout: Layout, width: int, *, plain: bool) -> Iterator[slice]:
 
 
 def _reduce_chips(
-    store: Store, metric: Metric, part: slice, included: _Included
+    store: Store, metric: Metric, part: slice, sizes: NDArray[np.float64], included: _Included
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return (aggregate, count of chips) for a slice of instances, from the codes of their chips."""
+    """Return (aggregate, count of chips) for a slice of instances, which have `sizes` chips, from the codes of these."""
     layout = store.layout
     starts = layout.chip_start[part.start : part.stop + 1]
     rows = slice(int(starts[0]), int(starts[-1]))
     codes = store.columns[metric.name][rows]
     offsets = (starts[:-1] - starts[0]).astype(np.intp)
-    sizes = np.diff(starts).astype(np.float64)
     # The usual case, decided for each slice: every chip counts and every value is there, so codes are joined as they are.
     highest = int(codes.max(initial=0))
     plain = highest != metric.top and (included.all_chips or bool(included.chips[rows].all()))
@@ -282,7 +282,7 @@ def _covered(
 
 
 def _roll_up(
-    layout: Layout,
+    steps: tuple[tuple[Level, NDArray[np.intp]], ...],
     metric: Metric,
     total: NDArray[np.float64],
     covered: tuple[_Covered, ...],
@@ -292,8 +292,7 @@ def _roll_up(
     """Carry a metric from instances up to the fleet."""
     name = metric.name
     totals[name, Level.INSTANCE], counts[name, Level.INSTANCE] = total, covered[0].chips
-    for (level, starts), (_, usable), above in zip(_steps(layout), covered, covered[1:], strict=False):
-        offsets = starts[:-1].astype(np.intp)
+    for (level, offsets), (_, usable), above in zip(steps, covered, covered[1:], strict=False):
         if not len(total):
             total = np.zeros(len(offsets))
         elif metric.aggregate is Aggregate.MAX:
