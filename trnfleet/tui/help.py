@@ -185,7 +185,7 @@ class HelpText(LineView, can_focus=False):
             return []
         amount = max(1, min(len(self._sections), self.size.width // self.COLUMN))
         columns: list[list[Parts]] = [[] for _ in range(amount)]
-        room = max(20, self._visible_size().width // amount - _KEY_CELLS - 1)
+        room = max(20, self.lines_size().width // amount - _KEY_CELLS - 1)
         for section in self._sections:
             column = min(columns, key=len)
             column.append([(f" {section.title}", theme.LINK)])

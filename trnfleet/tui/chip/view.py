@@ -222,7 +222,7 @@ class ChipBoard(LineView):
 
     def tick(self, limit: int | None = None) -> int:
         """Read the chip again and paint what changed."""
-        width, height = self._visible_size()
+        width, height = self.lines_size()
         if width > 0 and height > 0:
             self._read(width, height)
             self.set_extent(0, len(self._content))

@@ -226,7 +226,7 @@ class TreeTable(CursorList[str]):
         self._take_row(keep_visible=was_visible)
 
     def _is_visible(self) -> bool:
-        return 0 <= self._row - self.top < max(1, self._visible_size().height)
+        return 0 <= self._row - self.top < max(1, self.lines_size().height)
 
     def _take_row(self, *, keep_visible: bool) -> None:
         """Find the cursor's row again, and the extent."""
@@ -284,7 +284,7 @@ class TreeTable(CursorList[str]):
 
     def reveal(self) -> None:
         """Move the window, at once, so that the cursor is in it."""
-        height = self._visible_size().height
+        height = self.lines_size().height
         if height <= 0:
             return
         if self._row < self.top:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from rich.style import Style
     from textual import events
+    from textual.geometry import Size
 
     from trnfleet.tui.widgets.cells import Parts
     from trnfleet.tui.widgets.targets import Target
@@ -107,12 +108,15 @@ class Bar(SelectableWidget):
         self._fill = fill
         self._words: Callable[[int], list[Parts]] = lambda _width: []
         self._rows: list[Parts] = []
+        self._strips: dict[int, Strip] = {}
+        """Pictures of the lines, as they were drawn last."""
 
     def show(self, compose: Callable[[int], list[Parts]], *, fill: Callable[[], Style] | None = None) -> None:
         """Show the lines that `compose` makes for a width, now and after every change of size."""
         self._words = compose
         if fill is not None:
             self._fill = fill
+            self._strips.clear()
         self._paint()
 
     @property
@@ -121,9 +125,13 @@ class Bar(SelectableWidget):
 
     def render_line(self, y: int) -> Strip:
         """Return the picture of line `y`."""
-        row = self._rows[y] if y < len(self._rows) else []
-        width = self.size.width
-        strip = make_strip(row, width, self._fill()) if width > 0 else Strip.blank(0)
+        return self.line_at(y, self.size)
+
+    def line_at(self, y: int, size: Size) -> Strip:
+        strip, width = self._strips.get(y), size.width
+        if strip is None or strip.cell_length != width:
+            row = self._rows[y] if y < len(self._rows) else []
+            strip = self._strips[y] = make_strip(row, width, self._fill()) if width > 0 else Strip.blank(0)
         return self.with_selection(y, strip)
 
     def target_at(self, x: int, y: int) -> Target | None:
@@ -146,6 +154,7 @@ class Bar(SelectableWidget):
 
     def restyle(self) -> None:
         """Paint again in another theme."""
+        self._strips.clear()
         self._paint()
         self.refresh()
 
@@ -153,4 +162,5 @@ class Bar(SelectableWidget):
         rows = self._words(self.size.width) if self.size.width > 0 else []
         if rows != self._rows:
             self._rows = rows
+            self._strips.clear()
             self.refresh()

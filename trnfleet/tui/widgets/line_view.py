@@ -82,7 +82,7 @@ class LineView(ScrollView, SelectableWidget, can_focus=True):
         Args:
             limit: Most lines to repaint, for a terminal that cannot keep up; the rest stays due for a later tick.
         """
-        width, height = self._visible_size()
+        width, height = self.lines_size()
         if width <= 0 or height <= 0 or not self.is_attached:
             return 0
         made = self._made(width, height)
@@ -124,8 +124,11 @@ class LineView(ScrollView, SelectableWidget, can_focus=True):
         """Drop what was made in the colours of another theme, before lines are made; nothing to do here."""
 
     def render_line(self, y: int) -> Strip:
+        return self.line_at(y, self.lines_size())
+
+    def line_at(self, y: int, size: Size) -> Strip:
         strip = self._strips.get(y)
-        width, height = self._visible_size()
+        width, height = size
         if strip is None or strip.cell_length != width:
             for number, line in enumerate(self._made(width, height)):
                 self._signatures[number] = line.signature
@@ -172,7 +175,8 @@ class LineView(ScrollView, SelectableWidget, can_focus=True):
         if extent != self.virtual_size:
             self.virtual_size = extent
 
-    def _visible_size(self) -> Size:
+    def lines_size(self) -> Size:
+        """Return the cells that lines have room in, without those of scroll bars."""
         return self.scrollable_content_region.size
 
     def _made(self, width: int, height: int) -> list[Line]:

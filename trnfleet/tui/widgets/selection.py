@@ -13,7 +13,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 if TYPE_CHECKING:
-    from textual.geometry import Offset, Region
+    from textual.geometry import Offset, Region, Size
 
 _SELECTED = Style(reverse=True)
 
@@ -46,19 +46,30 @@ class SelectableWidget(Widget):
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Return lines as they were made; with a border, padding or a scroll bar, by Textual's way, which takes as long as making them."""
-        size = self.size
+        size = self.lines_size()
         if size != self.outer_size:
             return super().render_lines(crop)
-        strips = [self.render_line(y) for y in crop.line_range]
-        if any(strip.cell_length != size.width for strip in strips):
-            fill = Style(bgcolor=self.background_colors[1].rich_color)
-            strips = [strip.adjust_cell_length(size.width, fill) for strip in strips]
+        strips: list[Strip] = []
+        for y in crop.line_range:
+            strip = self.line_at(y, size)
+            if strip.cell_length != size.width:
+                fill = Style(bgcolor=self.background_colors[1].rich_color)
+                strip = strip.adjust_cell_length(size.width, fill)
+            strips.append(strip)
         for line_filter in self.get_line_filters():
             background = self.background_colors[1]
             strips = [strip.apply_filter(line_filter, background) for strip in strips]
         if crop.column_span != (0, size.width):
             strips = [strip.crop(*crop.column_span) for strip in strips]
         return strips
+
+    def lines_size(self) -> Size:
+        """Return the cells that lines have room in."""
+        return self.size
+
+    def line_at(self, y: int, size: Size) -> Strip:  # noqa: ARG002  for widgets that would have to look for their size
+        """Return line `y` of a widget of a size."""
+        return self.render_line(y)
 
     def select(self, selection: Selection | None) -> None:
         """Select cells instead of those that were selected."""
