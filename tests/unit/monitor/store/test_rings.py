@@ -165,13 +165,13 @@ def test_gaps_follow_on_each_other_and_are_bounded() -> None:
 
 
 def many(nodes: int, before: Record | None = None, numbers: list[int] | None = None) -> Record:
-    """Return a record of a number of nodes, with a minute of samples of its own or with the past of another one."""
+    """Return a record of a number of nodes, with 70 samples of its own or with the past of another one."""
     record = Record(20, 1, nodes, tiers=TIERS, total=0 if before is None else before.total)
     if before is not None:
         record.carry_over(before, np.array(numbers))
         return record
     base = np.linspace(0.0, 500.0, nodes)
-    for second in range(60):
+    for second in range(70):
         base[1] = NAN if 20 <= second < 40 else 250.0
         record.push([base + (second % 7)])
     return record
@@ -185,7 +185,7 @@ def test_roll_ups_of_many_nodes_are_as_good_as_their_samples(nodes: int) -> None
     for node in (0, 1, nodes // 2, nodes - 1):
         base = 500.0 * node / (nodes - 1) if node != 1 else 250.0
         missing = range(20, 40) if node == 1 else range(0)
-        wave = [NAN if second in missing else base + second % 7 for second in range(60)]
+        wave = [NAN if second in missing else base + second % 7 for second in range(70)]
         track = record.track(0, node, 900)
         assert track.step_s == 20
         assert as_rows(track) == [pytest.approx(each, abs=most, nan_ok=True) for each in expected(wave, 20)]
@@ -199,8 +199,10 @@ def test_roll_ups_are_carried_over_between_few_and_many_nodes() -> None:
         numbers = [-1] * after
         numbers[2], numbers[5] = 7, 1
         moved = many(after, record, numbers)
-        for to, source in ((2, 7), (5, 1), (3, None)):
-            rows = as_rows(moved.track(0, to, 900))
-            wanted = as_rows(record.track(0, source, 900)) if source is not None else [(NAN,) * 3] * len(rows)
+        for to, source, span in ((2, 7, 900), (5, 1, 900), (2, 7, 30), (3, None, 900)):
+            rows = as_rows(moved.track(0, to, span))
+            wanted = (
+                as_rows(record.track(0, source, span)) if source is not None else [(NAN,) * 3] * len(rows)
+            )
             assert len(rows) == len(wanted)
             assert rows == [pytest.approx(each, abs=0.008, nan_ok=True) for each in wanted]
