@@ -32,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test long chaos soak truth-screen lint bench fixtures pictures docs lock clean
+.PHONY: help run test long chaos soak truth truth-screen lint bench fixtures pictures docs lock clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
@@ -58,6 +58,9 @@ chaos: $(VENV)/dev $(VENV)/project ## damage messages, files, brokers and proces
 soak: $(VENV)/dev $(VENV)/project ## watch the memory of the demo and of a quick game day for MINUTES=120
 	@.ci/mosquitto
 	@exec $(BIN)/python tests/bench/soak.py $(MINUTES:%=--minutes %) $(ARGS)
+
+truth: $(VENV)/dev $(VENV)/project ## compare simulated telemetry with itself and published figures; ARGS=--write for docs/telemetry.md
+	@PYTHONPATH=tests exec $(BIN)/python -m support.truth $(ARGS)
 
 truth-screen: $(VENV)/dev $(VENV)/project ## look for figures with two values on 200 screens of the live demo; ARGS="--samples 50"
 	@.ci/mosquitto

@@ -107,7 +107,7 @@ class Generation(NamedTuple):
         model = {"parameters": 8e9, "tokens_per_step": 2e6}
         if self.ultraserver is None:
             # Two links a chip carry less than a torus's four.
-            model |= {"tensor_parallel": 2, "mfu": 0.1}
+            model |= {"tensor_parallel": 2, "mfu": 0.1, "sequence_length": 1_024}
         return [
             {"kind": "training", "name": "train", "on": [first], **model},
             {"kind": "inference", "name": "serve", "on": [second], "model_bytes": 16e9},
