@@ -11,13 +11,14 @@ import asyncio
 import contextlib
 import os
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from support.paths import ROOT
 from support.pictures.svg import picture
-from support.record.fixtures import RECORDINGS
+from support.record.fixtures import RECORDINGS, make_fleet
 from support.tui.pilot import running
 from trnfleet.clock import NS_PER_S, ManualClock
 from trnfleet.record.read.recording import Recording
@@ -59,12 +60,14 @@ DARK = Look("dark")
 
 
 class Scene(NamedTuple):
-    """An instant of a recording."""
+    """An instant of a recording, of a scenario in fixtures/ or of a shipped fleet."""
 
     recording: str
     second: float
     place: str = ""
     """Address that views are opened at, where they show one."""
+    ticks: int = 0
+    """Length of a fleet's recording, which is made for the picture; 0 for one of fixtures/."""
 
 
 class Shot(NamedTuple):
@@ -92,6 +95,8 @@ VIEWS = {
 }
 """Keys, titles and addresses of views."""
 LOOKS = (Look("light", "light"), Look("no-color", is_without_colors=True), Look("ascii", is_ascii=True))
+GENERATIONS = {"trn3": Scene("trn3", 100.0, ticks=13), "mixed": Scene("mixed", 100.0, ticks=13)}
+"""Fleets of other generations than Trainium2."""
 TROUBLES = {
     "job-crash": Scene("job-crash", 60.0),
     "rack-overheat": Scene("rack-overheat", 200.0),
@@ -108,6 +113,9 @@ def shots() -> Iterator[Shot]:
         yield Shot(_named("fleet", USUAL, look), GAME_DAY, ("1",), USUAL, f"Fleet, {look.name}", look)
     for name, scene in TROUBLES.items():
         yield Shot(_named(name, USUAL), scene, ("1",), USUAL, f"Fleet: {name}")
+    for name, scene in GENERATIONS.items():
+        for view, key in (("fleet", "1"), ("hierarchy", "2")):
+            yield Shot(_named(f"{name}-{view}", USUAL), scene, (key,), USUAL, f"{view.title()}: {name}")
 
 
 def _named(name: str, size: tuple[int, int], look: Look = DARK) -> str:
@@ -118,11 +126,16 @@ def _by(size: tuple[int, int]) -> str:
     return f"{size[0]} x {size[1]}"
 
 
-async def take(wanted: Sequence[Shot]) -> dict[str, str]:
-    """Return pictures by name; those of one scene follow each other."""
+async def take(wanted: Sequence[Shot], made: Path = RECORDINGS) -> dict[str, str]:
+    """Return pictures by name; those of one scene follow each other.
+
+    Args:
+        wanted: The pictures.
+        made: Folder with the recordings of fleets, where they are of such.
+    """
     taken = {}
     for scene in dict.fromkeys(shot.scene for shot in wanted):
-        async with _paused(scene) as (viewing, clock):
+        async with _paused(scene, made) as (viewing, clock):
             for shot in wanted:
                 if shot.scene == scene:
                     taken[shot.name] = await _shoot(shot, viewing, clock)
@@ -130,10 +143,10 @@ async def take(wanted: Sequence[Shot]) -> dict[str, str]:
 
 
 @contextlib.asynccontextmanager
-async def _paused(scene: Scene) -> AsyncIterator[tuple[Viewing, ManualClock]]:
+async def _paused(scene: Scene, made: Path) -> AsyncIterator[tuple[Viewing, ManualClock]]:
     """Play a recording to its instant, and stand there."""
     clock = ManualClock()
-    recording = Recording.open([RECORDINGS / f"{scene.recording}.mcap"])
+    recording = Recording.open([(made if scene.ticks else RECORDINGS) / f"{scene.recording}.mcap"])
     try:
         viewing = view_recording(
             recording, fleet_of(recording, None, scene.recording), from_ns=recording.start_ns,
@@ -219,8 +232,11 @@ def main() -> None:
     every = list(shots())
     wanted = [shot for shot in every if options.only in shot.name]
     options.folder.mkdir(parents=True, exist_ok=True)
-    for name, text in asyncio.run(take(wanted)).items():
-        (options.folder / f"{name}.svg").write_text(text, encoding="utf-8")
+    with tempfile.TemporaryDirectory() as made:
+        for scene in {shot.scene for shot in wanted if shot.scene.ticks}:
+            make_fleet(scene.recording, scene.ticks, Path(made))
+        for name, text in asyncio.run(take(wanted, Path(made))).items():
+            (options.folder / f"{name}.svg").write_text(text, encoding="utf-8")
     files = sorted(options.folder.rglob("*.svg"))
     size = sum(file.stat().st_size for file in files)
     sys.stdout.write(

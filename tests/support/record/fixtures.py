@@ -64,12 +64,27 @@ FIXTURES_OF = {
 def make(name: str, folder: Path) -> Path:
     """Make the recording of a scenario in a folder and return its file; one that is there is replaced."""
     fixture = FIXTURES_OF[name]
-    path = folder / f"{name}.mcap"
+    return _record(_run(fixture), fixture.ticks, folder / f"{name}.mcap")
+
+
+def make_fleet(name: str, ticks: int, folder: Path) -> Path:
+    """Make a recording of a shipped fleet without a scenario in a folder and return its file."""
+    run = load_run(
+        {"fleet", "seed", "period"},
+        fleet=name,
+        scenario=None,
+        seed=SEED,
+        period_s=PERIOD_S,
+        speed=1.0,
+        start=None,
+    )
+    return _record(run, ticks, folder / f"{name}.mcap")
+
+
+def _record(run: Run, ticks: int, path: Path) -> Path:
     path.unlink(missing_ok=True)
-    run = _run(fixture)
     model = run.fleet.model_copy(update={"publish": Publishing(format="cbor", granularity="instance")})
-    request = SimulationRequest(path, run, fixture.ticks, 0.0, CLIENT, DEFAULT_ROOT)
-    record_simulation(make_engine(run, model), request)
+    record_simulation(make_engine(run, model), SimulationRequest(path, run, ticks, 0.0, CLIENT, DEFAULT_ROOT))
     return path
 
 
