@@ -47,17 +47,18 @@ def flops_per_token(job: Training | FineTuning) -> float:
 
 @pytest.mark.parametrize("name", [name for name in FLEETS if jobs_of(name)])
 def test_tokens_tflops_and_mfu_agree_for_every_training_job(name: str) -> None:
-    """Over more than a hundred checkpoint cycles: FLOPs of the tokens, of the chips, and of the MFU; each step 4 to 20 s."""
+    """Over more than a hundred checkpoint cycles: FLOPs of the tokens, of the chips, and of the MFU; each step 2 to 30 s."""
     tick = (run := JobRun(fleet(name))).advance(400_000.0)
     for number, job in jobs_of(name):
-        chips = int(run.instances[number]) * 16
-        of_mfu = figure(tick, "mfu", number) * PEAK[job.dtype] * chips
+        chips, kind = int(run.placement.chips[number]), run.placement.chip_types[number]
+        peak = {"bf16": kind.bf16_dense_flops.value, "fp8": kind.fp8_dense_flops.value}
+        of_mfu = figure(tick, "mfu", number) * peak[job.dtype] * chips
         of_tokens = figure(tick, "tokens_per_s", number) * flops_per_token(job)
-        of_chips = float(tick.peak_flops_share[number]) * PEAK["bf16"] * chips
+        of_chips = float(tick.peak_flops_share[number]) * peak["bf16"] * chips
         assert of_tokens == pytest.approx(of_mfu, rel=0.02), job.name
         assert of_chips == pytest.approx(of_mfu, rel=0.02), job.name
-        assert 4 < figure(tick, "step_time_s", number) < 20, job.name
-        assert 0.2 < tick.hbm_used[number] < 0.96, job.name
+        assert 2 < figure(tick, "step_time_s", number) < 30, job.name
+        assert 0.1 < tick.hbm_used[number] < 0.96, job.name
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -69,13 +70,14 @@ def test_the_chips_columns_add_up_to_the_jobs_figures(name: str) -> None:
     for _ in range(90):
         ticks.append(engine.step())
         columns.append(BY_NAME["tflops"].decode(engine.columns["tflops"]))
-    owner = np.repeat(engine.job_of_instance, 16)
+    owner = engine.job_of_instance[engine.layout.instance_of_chip]
     for number, job in jobs_of(name):
+        peak = engine.placement.chip_types[number].bf16_dense_flops.value / 1e12
         tflops = np.mean([column[owner == number].sum() for column in columns])
         tokens_per_s = np.mean([tick.figures["tokens_per_s"][number] for tick in ticks])
         mfu = np.mean([tick.figures["mfu"][number] for tick in ticks])
         assert tflops * 1e12 == pytest.approx(tokens_per_s * flops_per_token(job), rel=0.02), job.name
-        assert np.mean(np.mean(columns, axis=0)[owner == number]) / 667 == pytest.approx(mfu, rel=0.02)
+        assert np.mean(np.mean(columns, axis=0)[owner == number]) / peak == pytest.approx(mfu, rel=0.02)
 
 
 def test_an_fp8_job_shows_more_than_the_bf16_peak() -> None:

@@ -299,8 +299,7 @@ class Monitor:
         """Refresh freshness each time and everything else when something has changed, within `PASS_SHARE` of time."""
         clock = self.clock
         shortest, longest = PASS_EVERY_S
-        done, done_s = -1, -longest
-        pause_s = 0.0
+        done, done_s, pause_s = -1, -longest, 0.0
         while True:
             begun_s = clock.monotonic_s()
             self.link_health.wake(begun_s, pause_s)
@@ -316,8 +315,7 @@ class Monitor:
                     going = next(work, _END) is not _END
                     took_s = clock.monotonic_s() - slice_s
                     own_s += took_s
-                    rest_s = rests.after(took_s)
-                    if rest_s is not None:
+                    if (rest_s := rests.after(took_s)) is not None:
                         await clock.sleep(rest_s)
             ended_s = clock.monotonic_s()
             self.link_health.wake(ended_s)

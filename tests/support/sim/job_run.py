@@ -43,7 +43,7 @@ class JobRun:
 
     def __init__(self, fleet: FleetFile, seed: int = 4, traces: Mapping[str, Trace] | None = None) -> None:
         layout = Layout.of(expand(fleet))
-        placement = Placement.of(layout, fleet)
+        self.placement = placement = Placement.of(layout, fleet)
         cohorts = Cohorts.of(layout, placement)
         self.workloads = Workloads(fleet, placement, Rng(seed), traces or {}, layout=layout)
         self.slowdowns = Slowdowns.healthy(len(fleet.jobs), placement.replicas)

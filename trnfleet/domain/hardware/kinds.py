@@ -112,7 +112,7 @@ class InstanceType:
     host_power_max_w: Figure
     """CPUs, network cards and fans; the chips come on top."""
     price_usd_per_h: Figure
-    """Price of an instance-hour: in a Capacity Block when demand is low, on demand for types that are not sold as such."""
+    """Price of an instance-hour: in a Capacity Block by the price table, on demand for types that are not sold as such."""
     former_names: tuple[str, ...] = ()
     """Names that older documentation and tools have for it."""
     between: Topology | None = None
