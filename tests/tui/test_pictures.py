@@ -19,7 +19,7 @@ async def test_a_picture_is_the_screen_and_names_no_address() -> None:
     assert (drawing.get("width"), drawing.get("height")) == ("640", "384")
     assert drawing.findtext(f"{{{NAMESPACE}}}title") == "trnfleet: Fleet & more"
     words = " ".join(each.text or "" for each in drawing.iter(f"{{{NAMESPACE}}}text"))
-    for word in ("1 Fleet", "Problems", "paused", "09:03:50", "Z links down"):
+    for word in ("1 Fleet", "Problems", "paused", "09:03:50", "33 Z links down"):
         assert word in words, words
     assert (await take([shot]))["fleet"] == text
 

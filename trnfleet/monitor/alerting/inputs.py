@@ -13,6 +13,7 @@ import numpy as np
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.signals import LANES, LEVEL_OF, Scope
+from trnfleet.domain.hardware.topology import MOST_LANES
 from trnfleet.domain.metrics import BY_NAME, Metric
 from trnfleet.domain.metrics import Scope as MetricScope
 from trnfleet.monitor.alerting.grouping import ultraserver_of
@@ -317,5 +318,34 @@ class Readings:
             return np.zeros(self.layout.count(level))
         sums = np.add.reduceat(_POPCOUNT[missing], starts[:-1].astype(np.intp))
         if level is Level.ULTRASERVER:
+            # A link counts twice whether its other end can be heard or not.
+            np.add.at(sums, self.layout.instance_of_chip[self._unheard_ends(missing)], 1)
             sums = np.add.reduceat(sums, self.layout.ultraserver_start[:-1].astype(np.intp))
         return sums
+
+    def _unheard_ends(self, missing: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the chips that are not live at the other ends of links between instances, once for each link.
+
+        Args:
+            missing: Bits of the links that live chips miss, a value a chip.
+        """
+        layout, found = self.layout, [np.zeros(0, np.int64)]
+        if self.all_live:
+            return found[0]
+        starts = layout.ultraserver_start
+        for lane in range(MOST_LANES):
+            rows = np.flatnonzero(missing & layout.between_mask & (1 << lane))
+            if not len(rows):
+                continue
+            instance = layout.instance_of_chip[rows]
+            group = np.searchsorted(starts, instance, side="right") - 1
+            # Where the other end lies depends on these alone.
+            place = (layout.instance_type[instance], np.diff(starts)[group], instance - starts[group], rows - layout.chip_start[instance])  # fmt: skip
+            _, first, alike = np.unique(np.stack(place), axis=1, return_index=True, return_inverse=True)
+            ends = [layout.neighbour(int(row), lane) for row in rows[first]]
+            offsets = [
+                0 if end is None else end - int(row) for end, row in zip(ends, rows[first], strict=True)
+            ]
+            others = rows + np.array(offsets, np.int64)[alike.reshape(-1)]
+            found.append(others[~self.live[others]])
+        return np.concatenate(found)

@@ -70,8 +70,8 @@ async def test_each_link_is_one_problem_and_a_split_is_one() -> None:
         # The instance of the lost torus link is drained, and silent.
         "trn2u-0001-2",
     ]
-    # Ends of links at the silent instance are not known to the rule.
-    partitioned = ("us-0001", "25 Z links down: UltraServer partitioned", "hits pretrain-70b waiting")
+    # The ends of links at the silent instance cannot be heard; those at the others say it.
+    partitioned = ("us-0001", "33 Z links down: UltraServer partitioned", "hits pretrain-70b waiting")
     assert about_hardware(split) == [partitioned]
     # Without rules findings say the same.
     assert [place for place, _, _ in about_hardware(without[1])] == [
