@@ -280,3 +280,13 @@ def test_times_of_the_file_replace_those_of_the_model() -> None:
     (times,) = jobs(model="llama-3.3-70b", tpot_s=0.025, ttft_s=1.5, speculative_tokens=3).times
     assert (times.tpot_s(1), times.prefill_s) == pytest.approx((0.025, 1.5))
     assert times.tpot_s(8) > 0.025
+
+
+def test_a_window_of_the_last_bits_has_no_requests_of_its_own() -> None:
+    """Between changes whose instants differ by rounding there is less than what a float tells apart: nothing is lost by it."""
+    whole, cut = jobs(load_mean=0.6), jobs(load_mean=0.6)
+    for serving in (whole, cut):
+        serving.advance(100.0, 50.0, 50.0)
+    cut.advance(1e-15, 100.0, 100.0)
+    found = [serving.advance(8.0, 104.0, 104.0)[1].tokens_per_s for serving in (whole, cut)]
+    assert found[0] == pytest.approx(found[1])

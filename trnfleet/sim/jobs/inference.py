@@ -271,6 +271,10 @@ class InferenceJobs:
                 yield math.floor((begin_s + (place + 0.5) * elapsed_s / MAX_SLOTS) / SLOT_S), SLOT_S, True
             self._next_slot = math.ceil(end_s / SLOT_S - _EDGE)
             return
+        if not begin_s < end_s:
+            # A sliver between two changes whose instants differ in their last bits.
+            yield math.floor(begin_s / SLOT_S + _EDGE), elapsed_s, False
+            return
         at_s = begin_s
         while at_s < end_s:
             slot = math.floor(at_s / SLOT_S + _EDGE)
