@@ -290,3 +290,16 @@ def test_a_window_of_the_last_bits_has_no_requests_of_its_own() -> None:
     cut.advance(1e-15, 100.0, 100.0)
     found = [serving.advance(8.0, 104.0, 104.0)[1].tokens_per_s for serving in (whole, cut)]
     assert found[0] == pytest.approx(found[1])
+
+
+def test_a_replica_that_hangs_in_its_start_is_not_starting() -> None:
+    """A window has each second once: a start stands still while its processes hang, and goes on after."""
+    serving = jobs(load_mean=0.6, startup_s=60.0)
+    halts = [(Halt.DOWN, 10.0), (Halt.NONE, 20.0), (Halt.HANG, 30.0), (Halt.NONE, 10.0)]
+    at_s, starts = 0.0, []
+    for halt, for_s in halts:
+        halted = np.full(serving.count.sum(), halt, np.int8)
+        work, _ = serving.advance(for_s, at_s + for_s / 2, at_s + for_s / 2, halt=halted)
+        at_s += for_s
+        starts.append(0.0 if work.start is None else float(work.start[0]))
+    assert starts == pytest.approx([0.0, 1.0, 0.0, 1.0])

@@ -126,7 +126,7 @@ class Backlog:
             begin = head + 2
             end = begin + int.from_bytes(data[head:begin], "big")
             topic = delivery.known(data[begin:end])
-            if topic is None:
+            if topic is None or end > len(data):
                 return number
             if self._content_type is not None:
                 # The properties' length is in one byte if it is below 128.

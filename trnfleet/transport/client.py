@@ -242,7 +242,7 @@ class Client(aiomqtt.Client):
                 # paho handles the first one, by which it knows that the connection stands.
                 self._client.loop_read()
                 left -= QUICK_PACKETS
-                if backlog and not self._ahead and not self._paho._in_packet["command"]:
+                if backlog and self.is_open and not self._ahead and not self._paho._in_packet["command"]:
                     left -= backlog.hand_over(left)
                 if not self._ahead and not backlog and not self._has_pending:
                     return

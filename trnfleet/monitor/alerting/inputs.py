@@ -302,10 +302,18 @@ class Readings:
         return metric.decode(self.store.columns[figure][chips, lanes])
 
     def _share(self, figure: str, level: Level) -> NDArray[np.float64]:
-        """Return a share for every node of a level: the mean over its chips."""
+        """Return a share for every node of a level: its chips' mean over the mean of what its types have."""
         name, factor_of = SHARES[figure]
-        factors = [factor_of(kind.chip) for kind in self.layout.types] or [1.0]
-        return self.rollups.mean(name, level) * (sum(factors) / len(factors))
+        layout, mean = self.layout, self.rollups.mean(name, level)
+        factors = [factor_of(kind.chip) for kind in layout.types] or [1.0]
+        if len(set(factors)) == 1:
+            return mean * factors[0]
+        chips = np.diff(layout.chip_start).astype(np.float64)
+        whole = chips / np.array(factors)[layout.instance_type]
+        if level is Level.ULTRASERVER:
+            starts = layout.ultraserver_start[:-1].astype(np.intp)
+            chips, whole = np.add.reduceat(chips, starts), np.add.reduceat(whole, starts)
+        return mean * chips / whole
 
     def _links_down(self, level: Level, *, only_z: bool) -> NDArray[np.float64]:
         codes, expected = self.store.columns["links_up"], self.expected_links

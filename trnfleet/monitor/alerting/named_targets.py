@@ -65,9 +65,31 @@ def jobs_table(jobs: Mapping[str, JobMessage], store: Store, rollups: Rollups) -
     def make(figure: str) -> Sequence[Value]:
         if figure in {"state", "kind"} or figure in JOB_FIGURES:
             return [getattr(job, figure) for job in messages]
-        return _rolled(figure, store, rollups, len(messages))
+        values = _rolled(figure, store, rollups, len(messages))
+        if figure in _BETWEEN_DOMAINS:
+            spans = _spans(store, len(messages))
+            values = [value if spans[number] else None for number, value in enumerate(values)]
+        return values
 
     return NamedColumns([job.job for job in messages], make)
+
+
+_BETWEEN_DOMAINS = frozenset({"efa_tx_bytes_per_s", "efa_rx_bytes_per_s"})
+"""Figures of the network between NeuronLink domains. A job within one of them sends checkpoints alone over it, which are no figure
+of its pace."""
+
+
+def _spans(store: Store, jobs: int) -> NDArray[np.bool_]:
+    """Return whether each job runs on more than one UltraServer or standalone instance."""
+    layout, owner = store.layout, store.job_of
+    sizes = np.diff(layout.ultraserver_start)
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    domain = np.where(layout.is_standalone[group], -1 - np.arange(len(group)), group)
+    placed = np.flatnonzero((owner >= 0) & (owner < jobs))
+    first, last = np.full(jobs, np.iinfo(np.int64).max), np.full(jobs, np.iinfo(np.int64).min)
+    np.minimum.at(first, owner[placed], domain[placed])
+    np.maximum.at(last, owner[placed], domain[placed])
+    return first < last
 
 
 def _rolled(name: str, store: Store, rollups: Rollups, jobs: int) -> Sequence[Value]:

@@ -138,7 +138,8 @@ class Ring:
 class CodedRing:
     """Samples x fields x many nodes, as codes of two bytes between the least and the largest value of all nodes.
 
-    A value is wrong by at most 1/131,068 of what lies between these two, which no chart shows.
+    A value is wrong by at most 1/131,068 of what lies between these two; where nodes differ by orders of magnitude, that is more of a
+    small one's.
     """
 
     def __init__(self, samples: int, fields: int, nodes: int) -> None:
@@ -200,13 +201,13 @@ class CodedRing:
         self.filled, self.next = kept, kept % len(self.codes)
 
     def _put(self, place: int, rows: NDArray[np.float32]) -> None:
-        known = ~np.isnan(rows)
+        known = np.isfinite(rows)
         least = np.where(known, rows, np.inf).min(axis=1)
         least[np.isinf(least)] = 0.0
         span = np.where(known, rows, -np.inf).max(axis=1) - least
         step = np.maximum(span, 0.0) / _MOST_CODE
         self.least[place], self.step[place] = least, step
-        codes = np.rint((rows - least[:, np.newaxis]) / np.where(step > 0, step, 1.0)[:, np.newaxis])
+        codes = np.rint((np.where(known, rows, 0.0) - least[:, np.newaxis]) / np.where(step > 0, step, 1.0)[:, np.newaxis])
         self.codes[place] = np.where(known, np.minimum(codes, _MOST_CODE), _NO_CODE)
 
 

@@ -92,7 +92,7 @@ _TABLE = {
     ),
     # Bound by HBM: its read share follows from the model's size and the time per token (see `inference`).
     Phase.DECODE: Activity(
-        nc=0.92, tensor=0.50, vector=0.35, scalar=0.30, gpsimd=0.20, hbm_read=0.0, hbm_write=0.01,
+        nc=0.92, tensor=0.42, vector=0.35, scalar=0.30, gpsimd=0.20, hbm_read=0.0, hbm_write=0.01,
         rows=0.14, columns=0.0875, z=0.035, efa=0.002, vcpu=0.18,
     ),
     # The pipeline fills and drains: at any time most stages wait for their first or last microbatches. The collective
@@ -108,7 +108,7 @@ _TABLE = {
     ),
     # The tuned model generates text, as in decode: bound by HBM, with `EVALUATION_FLOPS_SHARE`.
     Phase.EVALUATION: Activity(
-        nc=0.90, tensor=0.50, vector=0.35, scalar=0.30, gpsimd=0.20, hbm_read=0.43, hbm_write=0.01,
+        nc=0.90, tensor=0.42, vector=0.35, scalar=0.30, gpsimd=0.20, hbm_read=0.43, hbm_write=0.01,
         rows=0.14, columns=0.10, z=0.05, efa=0.0, vcpu=0.18,
     ),
     # What the end of a start looks like: weights have come from shared storage into HBM, graphs from the compile cache,

@@ -299,7 +299,7 @@ class InferenceJobs:
         self._left_s[is_down] = self._startup_s[is_down]
         self._clear(is_down)
         speed = np.where(halt == Halt.NONE, speed, 0.0)
-        start_s = np.where(is_down, 0.0, np.minimum(self._left_s, elapsed_s))
+        start_s = np.where(halt == Halt.NONE, np.minimum(self._left_s, elapsed_s), 0.0)
         before_s = self._startup_s - self._left_s
         self._left_s -= start_s
         after_s = self._startup_s - self._left_s

@@ -143,7 +143,7 @@ class Parallelism(NamedTuple):
             ConfigError: replicas do not fill the chips.
         """
         tensor = job.tensor_parallel or site.instance_chips
-        if site.instance_chips % tensor and tensor % site.instance_chips:
+        if site.instance_chips % tensor:
             raise ConfigError(
                 f"jobs.{job.name}.tensor_parallel = {tensor}: choose {_divisors(site.instance_chips)}, which the "
                 f"{site.instance_chips} chips of an instance divide into"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     Row = NDArray[np.float64]
 
-TENSOR_PER_FULL_BATCH = 0.12
+TENSOR_PER_FULL_BATCH = 0.10
 """Tensor-engine activity that a full batch adds to decode: assumed."""
 
 _PHASES = (Phase.PREFILL, Phase.DECODE, Phase.START, Phase.HANG)

@@ -142,12 +142,13 @@ class InstanceShareRows(MedianShareRows):
         values = codes[chips]
         far = (values < limit * edge if is_below else values > limit * edge) & (values != metric.top)
         if is_below and codes.shape[1] > 1:
-            # Of chips that are less busy as a whole no link is far from the others.
+            # Of chips that are less busy as a whole no link is far from the others, wherever the medians lie.
             less = np.flatnonzero(far.any(axis=1))
             own = values[less].astype(np.float32)
             own[values[less] == metric.top] = 0.0
-            share = own / np.maximum(edge[less], 1)
-            far[less] &= share < limit * share.max(axis=1, keepdims=True)
+            least = np.repeat(lowest[some], np.diff(starts)[some], axis=0)[less]
+            busy = np.minimum((own / np.maximum(least, 1)).max(axis=1, keepdims=True), 1.0)
+            far[less] &= own < limit * busy * edge[less]
         places, lanes = np.nonzero(far)
         rows: Rows = chips[places] * codes.shape[1] + lanes
         return rows

@@ -190,6 +190,20 @@ def test_links_of_a_chip_that_is_less_busy_are_no_slow_links() -> None:
     assert found(bench, rule) == {5 * 6 + 2: pytest.approx(0.4, abs=0.01)}
 
 
+def test_a_slow_link_is_found_beside_busier_chips() -> None:
+    """What may be slow is chosen by least and largest values, which must not lose what the medians would find."""
+    bench = AlertBench(ultraservers(1), ())
+    bench.store.chip_ts_ns[:] = bench.now_ns
+    bench.set("link_tx_bytes_per_s", 10e9)
+    bench.set("link_tx_bytes_per_s", 3e9, (0, 0))
+    for lane in range(1, 6):
+        bench.set("link_tx_bytes_per_s", 20e9, (5, lane))
+    rule = rule_of(
+        scope="link", figure="link_tx_bytes_per_s", share_of_median_of="instance", above=None, below=0.5
+    )
+    assert found(bench, rule) == {0: pytest.approx(0.3, abs=0.01)}
+
+
 def test_all_conditions_hold_of_the_same_target() -> None:
     """`also` narrows down what the first condition has found, chip by chip."""
     bench = AlertBench(ultraservers(1), ())
