@@ -289,6 +289,8 @@ def test_wrong_use_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFix
     odd.write_text("hello\n")
     empty = tmp_path / "empty.mcap"
     empty.touch()
+    bare = tmp_path / "bare.prom"
+    bare.write_text("# TYPE python_info gauge\npython_info 1.0\n")
     unknown = tmp_path / "unknown.ndjson"
     unknown.write_text(SMALL_HOST.read_text().replace("trn1.2xlarge", "trn1.3xlarge"))
     for arguments, expected in (
@@ -307,6 +309,7 @@ def test_wrong_use_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFix
         ((HOST, tmp_path / "b.mcap", "--as", "a/b"), "address 'a/b' has 2 segments"),
         ((unknown, tmp_path / "b.mcap"), "line 1: unknown instance type 'trn1.3xlarge': did you mean 'trn1.32xlarge'"),
         ((HOST, tmp_path / "b.mcap", "--from", "mosquitto"), "nothing in it can be converted (first line 1: topic"),
+        ((bare, "-"), "bare.prom: nothing in it can be converted"),
     ):  # fmt: skip  # a line a case
         convert(*arguments, status=2)
         told = capsys.readouterr().err
@@ -314,6 +317,7 @@ def test_wrong_use_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFix
         assert told.count("\n") == 1
     assert there.read_bytes() == b"precious"
     assert sorted(each.name for each in tmp_path.iterdir()) == [
+        "bare.prom",
         "empty.mcap",
         "odd.txt",
         "there.mcap",

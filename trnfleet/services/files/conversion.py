@@ -166,9 +166,10 @@ class Conversion:
         """Write lines or documents to a stream.
 
         Raises:
-            ConfigError: the input has nothing to write as asked.
+            ConfigError: the input has nothing to convert, or nothing to write as asked.
         """
         written = self._write_text(output)
+        _refuse_empty(written, self._given, self._source)
         output.flush()
         _report(self._given, self._source, "stdout", written, self._report)
 
@@ -213,7 +214,7 @@ class Conversion:
 
 
 def _refuse_empty(written: int, given: Input, source: str) -> None:
-    """Refuse a file that contains nothing to convert."""
+    """Refuse an input of which nothing was converted."""
     if not written:
         first = f" (first {given.skipped.first})" if given.skipped.first else ""
         raise ConfigError(f"{source}: nothing in it can be converted{first}")
