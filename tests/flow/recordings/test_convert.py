@@ -309,7 +309,7 @@ def test_wrong_use_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFix
         ((HOST, tmp_path / "b.mcap", "--as", "a/b"), "address 'a/b' has 2 segments"),
         ((unknown, tmp_path / "b.mcap"), "line 1: unknown instance type 'trn1.3xlarge': did you mean 'trn1.32xlarge'"),
         ((HOST, tmp_path / "b.mcap", "--from", "mosquitto"), "nothing in it can be converted (first line 1: topic"),
-        ((bare, "-"), "bare.prom: nothing in it can be converted"),
+        ((bare, "-"), "bare.prom: nothing in it can be converted (first line 1: no metrics of neuron-monitor-prometheus)"),
     ):  # fmt: skip  # a line a case
         convert(*arguments, status=2)
         told = capsys.readouterr().err

@@ -240,6 +240,8 @@ class PrometheusInput:
                 received_ns = max(received_ns, ts_ns)
                 for envelope in host.telemetry.envelopes(ts_ns):
                     yield Stored(received_ns, envelope)
+        if not skipped.taken and not skipped.count:
+            skipped.add("line 1", "no metrics of neuron-monitor-prometheus")
 
     def _take(self, scrape: Scrape, hosts: dict[str, _Host]) -> _Host:
         """Let a host's reader take its scrape.
