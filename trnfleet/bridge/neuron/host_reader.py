@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from trnfleet.bridge.neuron.devices import DeviceList
 from trnfleet.bridge.neuron.fields import object_of, parse_document, period_of, text_of
 from trnfleet.bridge.neuron.values import Chips, Counters, values_of
-from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, find_instance_type, present_name
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, TRAINIUM3, find_instance_type, present_name
 from trnfleet.domain.metrics import BY_NAME, METRICS, Scope
 from trnfleet.errors import ConfigError, WireError
 
@@ -125,7 +125,11 @@ class HostReader:
             )
         kind = self._kind
         if kind is None:
-            kind = _by_name(type_name) if type_name else _by_hardware(hardware)
+            kind = (
+                _by_name(type_name, text_of(hardware.get("neuron_device_type")))
+                if type_name
+                else _by_hardware(hardware)
+            )
             if self._device_list is not None:
                 self._placed = self._device_list.place(kind)
         elif type_name and present_name(type_name) != kind.name:
@@ -178,22 +182,34 @@ def _by_hardware(hardware: dict[str, Any]) -> InstanceType:
     )
 
 
-def _by_name(name: str) -> InstanceType:
+def _by_name(name: str, device: str) -> InstanceType:
     """Return the instance type of a name that EC2 has, or had.
+
+    Args:
+        name: The name.
+        device: Type of the host's devices; empty where it is not known.
 
     Raises:
         ConfigError: the catalogue has none of its generation, or of its name.
     """
+    if present_name(name) in INSTANCE_TYPES:
+        return find_instance_type(present_name(name))
+    if device in TRAINIUM3.device_types:
+        of_chip = [kind.name for kind in INSTANCE_TYPES.values() if device in kind.chip.device_types]
+        raise ConfigError(
+            f"unknown instance type {name[:64]!r} with devices of the type {device!r}: the names of AWS's Trn3 instance types are "
+            f"assumed here, and known are {', '.join(of_chip)}"
+        )
     known = sorted({found[0] for each in INSTANCE_TYPES if (found := _GENERATION.match(each))})
     generation = _GENERATION.match(name)
-    if present_name(name) not in INSTANCE_TYPES and (generation is None or generation[0] not in known):
+    if generation is None or generation[0] not in known:
         what = (
             f"is of a generation that trnfleet does not know, {generation[0]}"
             if generation
             else "is none with Neuron chips"
         )
         raise ConfigError(f"instance type {name[:64]!r} {what}: it knows {', '.join(known)}")
-    return find_instance_type(present_name(name))
+    return find_instance_type(name)
 
 
 def _lnc(hardware: dict[str, Any], kind: InstanceType) -> int | None:

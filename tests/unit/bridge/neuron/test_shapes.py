@@ -194,6 +194,19 @@ def test_a_type_that_is_not_known_is_named(type_name: str, problem: str) -> None
         values(HostReader(), document)
 
 
+@pytest.mark.parametrize("type_name", ["trn3.48xlarge", "trn4x.48xlarge"])
+def test_names_of_trn3_instance_types_are_assumed(type_name: str) -> None:
+    """A host with Trainium3 devices under another name is no typing error: EC2's API has none of the names yet."""
+    document = json.loads(documents("trn3p.48xlarge.ndjson")[0])
+    document["instance_info"]["instance_type"] = type_name
+
+    with pytest.raises(ConfigError, match=r"assumed here, and known are .*trn3p\.48xlarge") as refused:
+        values(HostReader(), document)
+
+    assert f"'{type_name}' with devices of the type 'trainium3'" in str(refused.value)
+    assert "did you mean" not in str(refused.value)
+
+
 # neuron-ls
 
 
