@@ -221,27 +221,28 @@ def _memory(runtimes: list[Runtime], chips: Chips) -> NDArray[np.float64]:
 
 
 def _executions(runtimes: list[Runtime], chips: Chips, counters: Counters) -> dict[str, NDArray[np.float64]]:
-    """Go on with the counters; those of chips whose runtime does not count are not known.
+    """Go on with the counters; those of chips whose runtime does not count are not known, each for itself.
 
     A runtime of which nothing is known may be on any chip that no other is on.
     """
-    unknown: set[int] = set()
+    unknown: tuple[set[int], set[int]] = (set(), set())
     used: set[int] = set()
-    is_anywhere = False
+    is_anywhere = [False, False]
     for each in runtimes:
         cores = chips.of_all(each.places)
         used.update(chips.of_all(each.cores or ()), chips.of_all(each.memory or ()))
-        if each.completed is None or each.failed is None:
-            unknown.update(cores)
-            is_anywhere = is_anywhere or not each.is_placed
-        elif cores:
-            counters.count_executions(cores, each.completed, each.failed)
+        for number, count in enumerate((each.completed, each.failed)):
+            if count is None:
+                unknown[number].update(cores)
+                is_anywhere[number] = is_anywhere[number] or not each.is_placed
+        if cores:
+            counters.count_executions(cores, each.completed or 0, each.failed or 0)
     completed, failed = counters.executions
-    if is_anywhere:
-        unknown.update(set(chips.devices.values()) - used)
-    for column in (completed, failed):
+    for number, column in enumerate((completed, failed)):
+        if is_anywhere[number]:
+            unknown[number].update(set(chips.devices.values()) - used)
         column[~chips.seen] = math.nan
-        column[list(unknown)] = math.nan
+        column[list(unknown[number])] = math.nan
     return {"exec_completed": completed, "exec_errors": failed}
 
 

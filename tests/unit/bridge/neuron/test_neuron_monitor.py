@@ -233,7 +233,7 @@ RUNTIME = "neuron_runtime_data.0.report"
         (without(f"{RUNTIME}.memory_used"), {"hbm_used_bytes"}),
         (without(f"{RUNTIME}.memory_used.neuron_runtime_used_bytes.usage_breakdown", {}), {"hbm_used_bytes"}),
         (without(f"{RUNTIME}.execution_stats"), {"exec_completed", "exec_errors"}),
-        (without(f"{RUNTIME}.execution_stats.execution_summary.completed"), {"exec_completed", "exec_errors"}),
+        (without(f"{RUNTIME}.execution_stats.execution_summary.completed"), {"exec_completed"}),
         (without("neuron_runtime_data.0.error", "gone"), {"nc_util_pct", "tflops", "hbm_used_bytes"}),
         (without("system_data"), set(ECC)),
         (without("system_data.neuron_hw_counters.error", "no"), set(ECC)),

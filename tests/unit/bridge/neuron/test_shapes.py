@@ -74,6 +74,26 @@ def test_failures_are_counted_by_outcome_and_else_by_cause(
     assert (None if np.isnan(failed) else failed) == expected
 
 
+def test_causes_count_where_a_document_has_no_outcomes_at_all() -> None:
+    """Without an execution_summary only the completed executions of a period are not known, and no failure is lost."""
+    reader = HostReader()
+    failed, completed = [], []
+    for stats in (
+        {"execution_summary": {"completed": 9, "completed_with_err": 3}},
+        {"error_summary": {"generic": 500, "numerical": 5}},
+        {"execution_summary": {"completed": 9, "completed_with_err": 3}},
+    ):
+        document = json.loads(documents("generic-total.ndjson")[0])
+        document["neuron_runtime_data"][0]["report"]["execution_stats"] = stats
+        seen = values(reader, document)
+        failed.append(seen["exec_errors"][0])
+        completed.append(seen["exec_completed"][0])
+
+    assert failed == [3, 8, 11]
+    assert np.isnan(completed[1])
+    assert completed[::2] == [9, 18]
+
+
 def test_processes_that_each_list_all_cores() -> None:
     """Memory and executions are those of the process's own chip, and utilisation that of its own cores."""
     (document,) = documents("trn1n.32xlarge-16-processes.ndjson")
