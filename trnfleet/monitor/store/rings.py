@@ -207,7 +207,9 @@ class CodedRing:
         span = np.where(known, rows, -np.inf).max(axis=1) - least
         step = np.maximum(span, 0.0) / _MOST_CODE
         self.least[place], self.step[place] = least, step
-        codes = np.rint((np.where(known, rows, 0.0) - least[:, np.newaxis]) / np.where(step > 0, step, 1.0)[:, np.newaxis])
+        codes = np.rint(
+            (np.where(known, rows, 0.0) - least[:, np.newaxis]) / np.where(step > 0, step, 1.0)[:, np.newaxis]
+        )
         self.codes[place] = np.where(known, np.minimum(codes, _MOST_CODE), _NO_CODE)
 
 
