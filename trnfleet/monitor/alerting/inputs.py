@@ -307,13 +307,13 @@ class Readings:
         layout, mean = self.layout, self.rollups.mean(name, level)
         factors = [factor_of(kind.chip) for kind in layout.types] or [1.0]
         if len(set(factors)) == 1:
-            return mean * factors[0]
+            return np.asarray(mean * factors[0], np.float64)
         chips = np.diff(layout.chip_start).astype(np.float64)
         whole = chips / np.array(factors)[layout.instance_type]
         if level is Level.ULTRASERVER:
             starts = layout.ultraserver_start[:-1].astype(np.intp)
             chips, whole = np.add.reduceat(chips, starts), np.add.reduceat(whole, starts)
-        return mean * chips / whole
+        return np.asarray(mean * chips / whole, np.float64)
 
     def _links_down(self, level: Level, *, only_z: bool) -> NDArray[np.float64]:
         codes, expected = self.store.columns["links_up"], self.expected_links
