@@ -272,7 +272,6 @@ class InferenceJobs:
             self._next_slot = math.ceil(end_s / SLOT_S - _EDGE)
             return
         if not begin_s < end_s:
-            # A sliver between two changes whose instants differ in their last bits.
             yield math.floor(begin_s / SLOT_S + _EDGE), elapsed_s, False
             return
         at_s = begin_s
