@@ -134,7 +134,9 @@ def test_claims_are_computed_and_disagreements_named() -> None:
     assert by_claim["4.4 x the compute"].value == pytest.approx(4.36, abs=0.01)
     assert by_claim["4.4 x the compute"].agrees
     assert by_claim["65 EFLOP/s"].agrees
-    assert by_claim["a model of 300B parameters in weeks, not months"].value == pytest.approx(0.67, abs=0.01)
+    weeks = by_claim["a model of 300B parameters in weeks, not months"]
+    assert (weeks.unit, weeks.verdict, weeks.agrees) == ("days", "sooner", False)
+    assert weeks.value == pytest.approx(4.69, abs=0.01)
     watts = by_claim["40 % better energy efficiency"]
     assert (watts.verdict, watts.note) == ("disagrees: lower", "both wattages are assumed")
     assert all("price" in claim.note for claim in PUBLISHED_CLAIMS if "p5" in claim.subject)
