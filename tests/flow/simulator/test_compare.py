@@ -117,6 +117,8 @@ def test_a_job_and_other_hardware_train_a_model(tmp_path: Path) -> None:
         (["trn2", "--train", "300B"], "write PARAMETERS:TOKENS"),
         (["trn2", "--train", "1:1", "--mfu", "0"], "--mfu"),
         (["trn2", "--dtype", "fp4"], "'bf16', 'fp8', 'fp32'"),
+        (["trn2", "--mfu", "0.3"], "--mfu without --train"),
+        (["trn2", "--mfu", "0.4", "--dtype", "bf16"], "--dtype and --mfu without --train"),
     ],
 )
 def test_mistakes_exit_with_2_and_say_what_is_right(arguments: list[str], said: str) -> None:

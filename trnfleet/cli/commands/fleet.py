@@ -72,8 +72,15 @@ def list_fleets() -> None:
     help="With --train: the peak that MFU is a share of.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
 def compare(
-    subjects: tuple[str, ...], chips: float | None, train: str | None, mfu: float, dtype: Dtype, as_json: bool
+    ctx: click.Context,
+    subjects: tuple[str, ...],
+    chips: float | None,
+    train: str | None,
+    mfu: float,
+    dtype: Dtype,
+    as_json: bool,
 ) -> None:
     """Print hardware side by side: peaks, memory, bandwidths, power, price, and what is claimed of it.
 
@@ -91,8 +98,13 @@ def compare(
     """
     from trnfleet.cli.fleet_text import as_json as json_of
     from trnfleet.cli.fleet_text import compared
+    from trnfleet.cli.options import given_on_command_line
     from trnfleet.domain.whatif import parse_training
 
+    if train is None and (alone := {"mfu", "dtype"} & given_on_command_line(ctx)):
+        raise click.UsageError(
+            f"{' and '.join(f'--{name}' for name in sorted(alone))} without --train: add --train PARAMETERS:TOKENS"
+        )
     training = None if train is None else parse_training(train, mfu, dtype)
     found = [_subject(name) for name in subjects]
     if chips is not None:
