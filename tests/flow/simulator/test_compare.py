@@ -113,6 +113,7 @@ def test_a_job_and_other_hardware_train_a_model(tmp_path: Path) -> None:
         (["trn2-ultraservr"], "did you mean 'trn2-ultraserver'"),
         (["p5em.48xlarge"], "did you mean 'p5e"),
         (["demo:pretrain-80b"], "did you mean 'pretrain-70b'"),
+        (["demo:"], "demo: no job '': choose from "),
         (["none.toml"], "no such file"),
         (["trn2", "--train", "300B"], "write PARAMETERS:TOKENS"),
         (["trn2", "--train", "1:1", "--mfu", "0"], "--mfu"),
@@ -125,3 +126,11 @@ def test_mistakes_exit_with_2_and_say_what_is_right(arguments: list[str], said: 
     result = run("fleet", "compare", *arguments)
     assert result.returncode == 2, result.stdout
     assert said in result.stderr
+
+
+def test_an_unknown_name_is_refused_with_each_choice_once() -> None:
+    """`trn3` is a fleet and an UltraServer, and listed once; as a subject it is the UltraServer."""
+    choices = run("fleet", "compare", "nosuch").stderr.rpartition("choose from ")[2].strip().split(", ")
+    assert "trn3" in choices
+    assert len(choices) == len(set(choices))
+    assert compared("trn3")["subjects"][0]["name"] == "u-trn3x144"

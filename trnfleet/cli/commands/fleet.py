@@ -86,6 +86,7 @@ def compare(
 
     A subject is a fleet file, a shipped fleet, a job of one (demo:pretrain-70b), or hardware: an UltraServer
     (trn2-ultraserver, u-trn3x144), an instance type (trn1.32xlarge, p5en.48xlarge), or a family (trn2, inf2, p5).
+    Where a shipped fleet has the name of hardware (trn3), the hardware is meant; name such a fleet by its path.
 
     Figures are peaks of the hardware catalogue. A figure with ~ is assumed, or computed from one that is: AWS publishes no
     wattage of its chips, and no price of Trn3.
@@ -125,12 +126,12 @@ def _subject(name: str) -> Hardware:
     hardware = hardware_called(name)
     if hardware is not None:
         return hardware
-    file, _, job = name.partition(":")
+    file, colon, job = name.partition(":")
     if not (file.endswith(".toml") or "/" in file) and file not in shipped_names("fleets"):
-        known = (*hardware_names(), *shipped_names("fleets"))
+        known = {*hardware_names(), *shipped_names("fleets")}
         raise ConfigError(f"no fleet or hardware is called {file!r}: {nearest(file.lower(), known)}")
     fleet, layout = _load(file)
-    if not job:
+    if not colon:
         return hardware_of(fleet.name, fleet.title, layout)
     parts = _jobs(file, fleet, layout)
     if job not in parts:
