@@ -5,10 +5,11 @@ The file is TOML. `expand` turns its counts into instances.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from trnfleet.domain import address
 from trnfleet.domain.address import Level
@@ -58,6 +59,15 @@ def _known(name: str) -> str:
 FaultName = Annotated[str, AfterValidator(_known)]
 
 
+def _whole(value: Any) -> Any:
+    if value is not None and type(value) is not int:
+        raise ValueError("choose 1 or 2")
+    return value
+
+
+Lnc = Annotated[int | None, BeforeValidator(_whole)]
+
+
 class UltraServers(Model):
     """A run of UltraServers of one cluster, numbered from `first`."""
 
@@ -66,7 +76,7 @@ class UltraServers(Model):
     first: Annotated[int, Field(ge=0, le=999_999_999)] = 1
     digits: Annotated[int, Field(ge=1, le=9)] = 4
     """Digits of the number in the name: 4 gives `us-0001` with instances `trn2u-0001-0` to `-3`."""
-    lnc: int | None = None
+    lnc: Lnc = None
     """Physical NeuronCores that the runtime makes one logical core of: 1 or 2; by default the chip's own."""
 
     @model_validator(mode="after")
@@ -85,7 +95,7 @@ class Instances(Model):
     count: Annotated[int, Field(ge=1)]
     first: Annotated[int, Field(ge=0, le=999_999_999)] = 1
     digits: Annotated[int, Field(ge=1, le=9)] = 4
-    lnc: int | None = None
+    lnc: Lnc = None
     """As of UltraServers."""
 
     @model_validator(mode="after")
@@ -321,7 +331,18 @@ def _unknown(what: str, name: str, choices: Iterable[str]) -> str:
             f"{name} is in the catalogue for comparison only (trnfleet fleet compare): a fleet has Trainium and Inferentia, "
             f"{', '.join(sorted(choices))}"
         )
+    generation, known = _generation(name), sorted({_generation(choice) for choice in choices} - {""})
+    if generation and known and generation not in known:
+        return (
+            f"unknown {what} type {name!r}: trnfleet does not know {generation}; it knows {', '.join(known)}"
+        )
     return f"unknown {what} type {name!r}: {nearest(name, choices)}"
+
+
+def _generation(name: str) -> str:
+    """Return the generation of an instance type, such as `trn2` of `trn2u.48xlarge`; empty where the name has none."""
+    found = re.match(r"((?:trn|inf)\d+)[a-z]*\.", name)
+    return found[1] if found else ""
 
 
 def _check_lnc(lnc: int | None, kind: InstanceType) -> None:
