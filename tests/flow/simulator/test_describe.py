@@ -104,3 +104,11 @@ def test_help_is_there_for_every_command() -> None:
         assert "Example" in result.stdout, command
     assert "Exit status" in run("--help").stdout
     assert run("--version").stdout.startswith("trnfleet, version")
+
+
+def test_hardware_is_refused_with_the_command_that_has_it() -> None:
+    result = run("fleet", "describe", "trn2-ultraserver")
+    assert result.returncode == 2
+    assert result.stderr.strip() == (
+        "trnfleet: 'trn2-ultraserver' is hardware, not a fleet: see trnfleet fleet compare trn2-ultraserver"
+    )

@@ -34,8 +34,15 @@ def describe(file: str, as_json: bool) -> None:
     """
     from trnfleet.cli.fleet_facts import facts_of, hardware_of
     from trnfleet.cli.fleet_text import described
-    from trnfleet.domain.whatif import disagreements
+    from trnfleet.config import find_file
+    from trnfleet.domain.whatif import disagreements, hardware_called
 
+    try:
+        find_file("fleets", file)
+    except ConfigError:
+        if hardware_called(file) is None:
+            raise
+        raise ConfigError(f"{file!r} is hardware, not a fleet: see trnfleet fleet compare {file}") from None
     fleet, layout = _load(file)
     jobs = {name: sum(map(len, parts)) for name, parts in _jobs(file, fleet, layout).items()}
     facts = facts_of(fleet, layout, jobs)
