@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 from trnfleet.cli.tables import table_lines
@@ -86,8 +87,14 @@ def described(facts: dict[str, Any], title: str, claims: Iterable[Claim]) -> str
     return "\n".join([*lines, *_claims(claims, "  ")])
 
 
-def compared(subjects: Sequence[Hardware], training: Training | None) -> str:
-    """Return hardware side by side, a column each, with the claims that are made of it."""
+def compared(subjects: Sequence[Hardware], training: Training | None, columns: int | None = None) -> str:
+    """Return hardware side by side, a column each, with the claims that are made of it.
+
+    Args:
+        subjects: The hardware.
+        training: A model to train on each.
+        columns: Width of the terminal, into which the claims are fitted; None where there is none.
+    """
     names = ["", *(each.name for each in subjects)]
     rows: list[Sequence[str]] = [names]
     rows.append(["chips", *(f"{each.chips:,.0f} {' + '.join(each.chip_titles)}" for each in subjects)])
@@ -117,7 +124,7 @@ def compared(subjects: Sequence[Hardware], training: Training | None) -> str:
     lines += [f"  {source}" for source in sources]
     claims = claims_about(subjects)
     if claims:
-        lines += ["", "What is claimed, and what this catalogue gives:", *_published(claims)]
+        lines += ["", "What is claimed, and what this catalogue gives:", *_published(claims, columns)]
     return "\n".join([*lines, *_claims(disagreements(subjects), "")])
 
 
@@ -288,13 +295,35 @@ def _long(elapsed_s: float) -> str:
     return f"{days:,.1f} days" if days >= 1 else f"{elapsed_s / 3_600:,.2f} h"
 
 
-def _published(claims: Sequence[PublishedClaim]) -> list[str]:
+def _published(claims: Sequence[PublishedClaim], columns: int | None) -> list[str]:
+    """Return the table of claims; where it is wider than the terminal, each claim's source is below it."""
     rows: list[Sequence[str]] = [("claim", "about", "here", "", "by", "source")]
     for claim in claims:
         here = f"{claim.value:.2f} x" if claim.unit == "x" else f"{claim.value:.1f} {claim.unit}"
         source = claim.source + (f" ({claim.note})" if claim.note else "")
         rows.append((claim.claim, claim.subject, here, claim.verdict, claim.basis, source))
-    return table_lines(rows)
+    lines = table_lines(rows)
+    if columns is None or max(map(len, lines)) <= columns:
+        return lines
+    lines = table_lines([row[:-1] for row in rows])
+    if max(map(len, lines)) > columns:
+        texts = (
+            f"{claim} ({about}): here {here}, {verdict}; by {by}"
+            for claim, about, here, verdict, by, _ in rows[1:]
+        )
+        shown = [_wrapped(text, "", "  ", columns) for text in texts]
+        head = []
+    else:
+        head, shown = lines[:1], [[line] for line in lines[1:]]
+    return head + [
+        line
+        for above, row in zip(shown, rows[1:], strict=True)
+        for line in (*above, *_wrapped(row[-1], "    ", "    ", columns))
+    ]
+
+
+def _wrapped(text: str, first: str, later: str, columns: int) -> list[str]:
+    return textwrap.wrap(text, max(columns, 20), initial_indent=first, subsequent_indent=later)
 
 
 def _claims(claims: Iterable[Claim], indent: str) -> list[str]:

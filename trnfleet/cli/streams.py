@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
@@ -48,6 +49,14 @@ def stderr_is_terminal() -> bool:
         return sys.stderr.isatty()
     except (AttributeError, ValueError):
         return False
+
+
+def stdout_columns() -> int | None:
+    """Return the width of the terminal that stdout is; None where it is no terminal."""
+    try:
+        return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    except (AttributeError, ValueError):
+        return None
 
 
 def stdout_bytes() -> BinaryIO:

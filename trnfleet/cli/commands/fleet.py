@@ -107,6 +107,7 @@ def compare(
     from trnfleet.cli.fleet_text import as_json as json_of
     from trnfleet.cli.fleet_text import compared
     from trnfleet.cli.options import given_on_command_line
+    from trnfleet.cli.streams import stdout_columns
     from trnfleet.domain.whatif import parse_training
 
     if train is None and (alone := {"mfu", "dtype"} & given_on_command_line(ctx)):
@@ -117,7 +118,10 @@ def compare(
     found = [_subject(name) for name in subjects]
     if chips is not None:
         found = [each.scaled(chips) for each in found]
-    click.echo(json.dumps(json_of(found, training), indent=2) if as_json else compared(found, training))
+    if as_json:
+        click.echo(json.dumps(json_of(found, training), indent=2))
+    else:
+        click.echo(compared(found, training, stdout_columns()))
 
 
 def _subject(name: str) -> Hardware:
