@@ -15,6 +15,10 @@ async def forever() -> None:
     await asyncio.Event().wait()
 
 
+async def answer(value: int) -> int:
+    return value
+
+
 async def fail() -> None:
     raise ValueError("broken")
 
@@ -22,7 +26,6 @@ async def fail() -> None:
 async def test_background_ends_with_the_body() -> None:
     """Tasks run under their names while the body does, and are cancelled after it."""
     async with background(one=forever(), two=forever()):
-        await asyncio.sleep(0)
         assert {"one", "two"} <= {task.get_name() for task in asyncio.all_tasks()}
     assert not {"one", "two"} & {task.get_name() for task in asyncio.all_tasks()}
 
@@ -83,13 +86,15 @@ async def test_a_signal_outside_of_work_cancels_at_once() -> None:
 
 async def test_a_cancellation_of_ones_own_is_no_signal() -> None:
     """A body that is cancelled by another task is left by a cancellation, not by an exit."""
+    entered = asyncio.Event()
 
     async def body() -> None:
         with Ending().on_signals():
+            entered.set()
             await forever()
 
     task = asyncio.create_task(body())
-    await asyncio.sleep(0)
+    await entered.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -98,10 +103,11 @@ async def test_a_cancellation_of_ones_own_is_no_signal() -> None:
 async def test_work_whose_goodbye_hangs_is_cancelled_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A goodbye that nobody acknowledges, and one behind it, hold the end up for a while each."""
     monkeypatch.setattr(tasks, "GOODBYE_S", 0.01)
-    ending, said = Ending(), list[str]()
+    ending, said, entered = Ending(), list[str](), asyncio.Event()
 
     async def work() -> None:
         try:
+            entered.set()
             await forever()
         finally:
             try:
@@ -112,8 +118,7 @@ async def test_work_whose_goodbye_hangs_is_cancelled_again(monkeypatch: pytest.M
                 await forever()
 
     running = asyncio.create_task(run_until(ending, work()))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
+    await entered.wait()
     ending.ask()
     await asyncio.wait_for(running, 2)
     assert said == ["offline", "really"]
@@ -121,7 +126,7 @@ async def test_work_whose_goodbye_hangs_is_cancelled_again(monkeypatch: pytest.M
 
 async def test_work_that_ends_by_itself() -> None:
     """Without a request to end, work runs to its end and its failure is raised."""
-    await run_until(Ending(), asyncio.sleep(0))
+    await run_until(Ending(), answer(1))
     with pytest.raises(ValueError, match="broken"):
         await run_until(Ending(), fail())
 
@@ -129,13 +134,19 @@ async def test_work_that_ends_by_itself() -> None:
 @pytest.mark.parametrize("comes", ["result", "failure", "nothing"])
 async def test_a_cancellation_is_heeded_whatever_comes_along_with_it(comes: str) -> None:
     """A task that is cancelled in the very turn in which its answer comes ends as cancelled; it does not go on."""
-    answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(preserve_cancellation(asyncio.wait_for(answer, 60)))
-    await asyncio.sleep(0)
+    reply: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    entered = asyncio.Event()
+
+    async def ask() -> int:
+        entered.set()
+        return await preserve_cancellation(asyncio.wait_for(reply, 60))
+
+    task = asyncio.create_task(ask())
+    await entered.wait()
     if comes == "result":
-        answer.set_result(1)
+        reply.set_result(1)
     elif comes == "failure":
-        answer.set_exception(ValueError("refused"))
+        reply.set_exception(ValueError("refused"))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -143,19 +154,22 @@ async def test_a_cancellation_is_heeded_whatever_comes_along_with_it(comes: str)
 
 async def test_what_is_not_cancelled_comes_through() -> None:
     """Without a cancellation the result or the failure arrives as it is, also in a task that was cancelled before."""
-    assert await preserve_cancellation(asyncio.sleep(0, 5)) == 5
+    assert await preserve_cancellation(answer(5)) == 5
     with pytest.raises(ValueError, match="broken"):
         await preserve_cancellation(fail())
 
+    entered = asyncio.Event()
+
     async def clean_up() -> int:
         try:
+            entered.set()
             await forever()
         except asyncio.CancelledError:
-            return await preserve_cancellation(asyncio.sleep(0, 6))
+            return await preserve_cancellation(answer(6))
         return 0
 
     task = asyncio.create_task(clean_up())
-    await asyncio.sleep(0)
+    await entered.wait()
     task.cancel()
     assert await task == 6
 

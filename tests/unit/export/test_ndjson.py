@@ -51,7 +51,9 @@ async def test_a_reader_that_holds_still_keeps_nobody() -> None:
     os.close(reader)
     await eventually(lambda: not any(each.name == "stdout" for each in threading.enumerate()))
     del receiver
-    await asyncio.sleep(0)
+    handled = asyncio.Event()
+    asyncio.get_running_loop().call_soon(handled.set)
+    await handled.wait()
     gc.collect()
     assert complaints == []
 

@@ -96,8 +96,8 @@ async def test_take_waits_for_something() -> None:
     inbox, _ = make()
     for number in range(3):
         taking = asyncio.create_task(inbox.take())
-        await asyncio.sleep(0)
-        assert not taking.done()
+        done, _ = await asyncio.wait({taking}, timeout=0)
+        assert not done
         inbox.put(telemetry(number))
         assert await taking == [telemetry(number)]
 
