@@ -19,6 +19,10 @@ async def answer(value: int) -> int:
     return value
 
 
+async def succeed() -> None:
+    await answer(0)
+
+
 async def fail() -> None:
     raise ValueError("broken")
 
@@ -126,7 +130,7 @@ async def test_work_whose_goodbye_hangs_is_cancelled_again(monkeypatch: pytest.M
 
 async def test_work_that_ends_by_itself() -> None:
     """Without a request to end, work runs to its end and its failure is raised."""
-    await run_until(Ending(), answer(1))
+    await run_until(Ending(), succeed())
     with pytest.raises(ValueError, match="broken"):
         await run_until(Ending(), fail())
 
