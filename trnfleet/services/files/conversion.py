@@ -19,7 +19,7 @@ from trnfleet.record.read.recording import Recording
 from trnfleet.record.write.writer import RecordingError, RecordingWriter
 from trnfleet.services.files.inputs import HOST_KINDS, NOUNS, Kind, LinesInput, McapInput, detect
 from trnfleet.services.files.neuron_documents import write_documents
-from trnfleet.services.files.neuron_inputs import NeuronInput, PrometheusInput
+from trnfleet.services.files.neuron_inputs import HostInput, NeuronInput, PrometheusInput
 from trnfleet.services.files.outputs import find_former
 from trnfleet.text import plain
 
@@ -221,7 +221,7 @@ def _refuse_empty(written: int, given: Input, source: str) -> None:
 
 
 def _report(given: Input, source: str, target: str, written: int, report: Callable[[str], None]) -> None:
-    if isinstance(given, NeuronInput | PrometheusInput):
+    if isinstance(given, HostInput):
         report(plain(f"{source}: {given.begin_text()}", _WIDTH))
     account = given.skipped.text(NOUNS[given.kind])
     report(plain(f"{source}: {account}; {target}: {written:,} written", _WIDTH))
