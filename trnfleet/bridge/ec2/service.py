@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from trnfleet.clock import Clock
+    from trnfleet.wire.eventbridge import Ec2Notification
     from trnfleet.wire.ports import Publisher
     from trnfleet.wire.reservations import ReservationMessage
 
@@ -145,12 +146,8 @@ class Bridge:
         if notification is None:
             return []
         message = self._about(notification.detail)
-        if message is not None and notification.kind is ChangeKind.DELIVERED and not self._is_first(message):
+        if message is not None and not self._is_new(message, notification):
             return []
-        if message is not None and notification.kind is ChangeKind.EXPIRATION_WARNING:
-            if self._warned.get(message.id) == message.end:
-                return []
-            self._warned[message.id] = message.end or ""
         event = delivered_event(notification, message)
         return [self._event(message, event, now_ns, notification.time_ns, notification.id)]
 
@@ -204,6 +201,19 @@ class Bridge:
         self._delivered.add(message.id)
         return is_first
 
+    def _is_new(self, message: ReservationMessage, notification: Ec2Notification) -> bool:
+        """Return whether what EventBridge says of a reservation has been no event yet; from then on it has."""
+        if notification.kind is ChangeKind.DELIVERED:
+            return self._is_first(message)
+        if notification.kind is not ChangeKind.EXPIRATION_WARNING:
+            return True
+        if not _same_second(notification.detail["end-date"], message.end):
+            # A warning of the end before an extension does not stand for that of the present one.
+            return True
+        is_new = self._warned.get(message.id) != message.end
+        self._warned[message.id] = message.end or ""
+        return is_new
+
     def _about(self, detail: Mapping[str, str]) -> ReservationMessage | None:
         """Return the reservation that an event's detail is about."""
         name, instance = detail.get("capacity-reservation-id"), detail.get("instance-id")
@@ -256,6 +266,14 @@ class Bridge:
         )
         topic = build_topic(self._fleet, TopicClass.EVENT, FLEET_PATH, self._root)
         return message_envelope(topic, event, retain=False)
+
+
+def _same_second(text: str, end: str | None) -> bool:
+    """Return whether a text is the instant `end`, in the whole seconds in which EC2's events have it."""
+    try:
+        return end is not None and parse_rfc3339(text) // NS_PER_S == parse_rfc3339(end) // NS_PER_S
+    except ValueError:
+        return False
 
 
 async def serve(

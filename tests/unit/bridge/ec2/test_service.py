@@ -303,6 +303,18 @@ def test_one_end_is_warned_of_once(name: str, is_clock_first: bool) -> None:
     assert event["detail"] == {"capacity-reservation-id": "cr-1", "end-date": "2026-01-09T11:30:00Z"}
 
 
+@pytest.mark.parametrize("old", ["2026-01-02T11:30:00Z", "soon"])
+def test_a_warning_of_another_end_does_not_replace_the_present_one(old: str) -> None:
+    """A queue that still has the warning of the end before an extension, or one without a time: both are published."""
+    bridge = made()
+    bridge.take(reading(), NOW_NS)
+    detail = {"capacity-reservation-id": "cr-1", "end-date": old}
+    _, (event,) = sorted_out(bridge.notify(line(detail=detail), NOW_NS))
+    assert event["detail"] == detail
+    _, (event,) = sorted_out(bridge.warn(int(END.timestamp()) * NS_PER_S - 2_300 * NS_PER_S))
+    assert event["detail"]["end-date"] == "2026-01-09T11:30:00Z"
+
+
 @pytest.mark.parametrize("is_reading_first", [True, False])
 def test_one_delivery_is_published_once(is_reading_first: bool) -> None:
     """A delivery that EventBridge has told is not published again by the next reading, nor the other way round."""
