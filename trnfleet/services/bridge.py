@@ -141,9 +141,12 @@ def open_events(path: str) -> int:
         ConfigError: it cannot be read.
     """
     try:
-        return os.dup(0) if path == "-" else os.open(path, os.O_RDONLY)
+        descriptor = os.dup(0) if path == "-" else os.open(path, os.O_RDONLY)
+        # A folder can be opened, and not be read.
+        os.read(descriptor, 0)
     except OSError as error:
         raise ConfigError(f"--events {path}: {error.strerror or error}") from error
+    return descriptor
 
 
 def line_reader(descriptor: int) -> Callable[[], bytes]:
