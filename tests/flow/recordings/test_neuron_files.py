@@ -11,6 +11,7 @@ import pytest
 from support.monitor.feed import Feed, SilentSource, ultraservers
 from support.paths import FIXTURES
 
+from trnfleet.bridge.neuron.stream import MOST_DOCUMENT_BYTES
 from trnfleet.cli import main
 from trnfleet.clock import NS_PER_S, ManualClock, parse_rfc3339
 from trnfleet.domain.metrics import BY_NAME, METRICS, Origin, Scope
@@ -276,6 +277,25 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path, capsys: pytest.Capt
         assert expected in told
         assert told.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_json_array_is_a_sequence_of_documents(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], indent: int | None
+) -> None:
+    """As `jq -s` writes it; one that is too long for a line is named as such."""
+    documents = [json.loads(line) for line in (FOLDER / "generic-total.ndjson").read_text().splitlines()]
+    array = tmp_path / "array.json"
+    array.write_text(json.dumps(documents, indent=indent))
+
+    trnfleet("convert", array, tmp_path / "a.mcap", "--start", START)
+
+    assert "array.json: 3 documents; " in capsys.readouterr().err
+    assert len(ticks(tmp_path / "a.mcap", "neuron", "uc1/standalone/i-00000000000000011")) == 3
+    if indent is None:
+        array.write_text(json.dumps(documents * (MOST_DOCUMENT_BYTES // len(json.dumps(documents)) + 1)))
+        trnfleet("check", array, status=2)
+        assert "no neuron-monitor; line 1: longer than 16777216 bytes" in capsys.readouterr().out
 
 
 def test_bad_documents_end_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,9 +1,12 @@
-"""Documents in a file of `neuron-monitor`: one a line, or indented over several lines, one after the other."""
+"""Documents in a file of `neuron-monitor`: one a line, or indented over several lines, one after the other or in a JSON array."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import TYPE_CHECKING, BinaryIO
+
+from pydantic_core import from_json, to_json
 
 from trnfleet.wire.ndjson import read_lines
 
@@ -16,6 +19,8 @@ MOST_DOCUMENT_BYTES = 16 * 2**20
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 _CONTINUES = (b" ", b"\t", b"}", b"]")
 """Begins of the lines of an indented document after its first."""
+_AROUND = frozenset({b"[", b"]", b","})
+"""Lines of an array that belong to none of its members."""
 
 
 def read_documents(
@@ -24,7 +29,8 @@ def read_documents(
     """Yield the number of the line on which each document begins, from 1, and its text; None where that is too long.
 
     A document whose brackets are open at the end of a line goes on for as long as lines are indented, so that a damaged one
-    takes no other with it. Blank lines between documents are none.
+    takes no other with it. Blank lines between documents are none. An array is as long as it likes where a line begins each
+    member; else it is one text.
     """
     parts: list[bytes] = []
     begin = size = depth = 0
@@ -33,16 +39,18 @@ def read_documents(
             if line is not None and not line.strip():
                 continue
             if depth and (line is None or not line.startswith(_CONTINUES)):
-                yield begin, _joined(parts, size, most_bytes)
+                yield from _joined(begin, parts, size, most_bytes)
                 parts, size, depth = [], 0, 0
             if line is None:
                 yield number, None
                 continue
             if not depth:
+                if line.strip() in _AROUND:
+                    continue
                 depth = _depth(line)
                 if depth <= 0:
                     depth = 0
-                    yield number, line
+                    yield from _members(number, line)
                     continue
                 begin = number
             else:
@@ -51,10 +59,10 @@ def read_documents(
             if size <= most_bytes:
                 parts.append(line)
             if not depth:
-                yield begin, _joined(parts, size, most_bytes)
+                yield from _joined(begin, parts, size, most_bytes)
                 parts, size = [], 0
     if depth:
-        yield begin, _joined(parts, size, most_bytes)
+        yield from _joined(begin, parts, size, most_bytes)
 
 
 def _cut(line: bytes | None) -> tuple[bytes | None, ...]:
@@ -64,8 +72,22 @@ def _cut(line: bytes | None) -> tuple[bytes | None, ...]:
     return (line,)
 
 
-def _joined(parts: list[bytes], size: int, most_bytes: int) -> bytes | None:
-    return b"\n".join(parts) if size <= most_bytes else None
+def _joined(begin: int, parts: list[bytes], size: int, most_bytes: int) -> Iterator[tuple[int, bytes | None]]:
+    """Yield the document, or documents, of the lines from `begin` on."""
+    if size > most_bytes:
+        yield begin, None
+    else:
+        yield from _members(begin, b"\n".join(parts))
+
+
+def _members(begin: int, text: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the members of an array; what is none as it is, without the comma of the array around it."""
+    if text.startswith(b"["):
+        with contextlib.suppress(ValueError):
+            for each in from_json(text):
+                yield begin, to_json(each)
+            return
+    yield begin, text.rstrip().removesuffix(b",")
 
 
 def _depth(line: bytes) -> int:

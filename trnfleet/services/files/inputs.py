@@ -92,14 +92,17 @@ def detect(path: Path) -> Kind:
         UnknownKindError: it is none of them.
         ConfigError: it cannot be read.
     """
+    long = ""
     try:
         refuse_special(path)
         with path.open("rb") as stream:
             if stream.read(len(MAGIC)) == MAGIC:
                 return Kind.MCAP
             stream.seek(0)
-            for count, (_, text) in enumerate(read_documents(stream, MOST_DOCUMENT_BYTES), start=1):
+            for count, (line, text) in enumerate(read_documents(stream), start=1):
                 kind = _kind_of(text) if text else None
+                if text is None and not long:
+                    long = f"; line {line}: longer than {MOST_DOCUMENT_BYTES} bytes"
                 if kind is not None:
                     return kind
                 if count >= LINES_TO_TRY:
@@ -110,7 +113,7 @@ def detect(path: Path) -> Kind:
     if path.suffix == ".mcap" and not is_empty:
         # A recording that is damaged at its very begin; its reader says so.
         return Kind.MCAP
-    reason = "no MCAP, no lines of mosquitto_sub -F %j, no neuron-monitor"
+    reason = f"no MCAP, no lines of mosquitto_sub -F %j, no neuron-monitor{long}"
     if is_empty:
         reason = "it is empty"
     raise UnknownKindError(f"{path}: {reason}")
@@ -130,7 +133,8 @@ def _kind_of(text: bytes) -> Kind | None:
         data = parse_json(text)
         if is_document(data):
             return Kind.NEURON
-        if is_device_list(data):
+        # A member of the array that it is.
+        if is_device_list([data]):
             return Kind.NEURON_LS
     return None
 

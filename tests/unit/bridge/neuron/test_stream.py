@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -44,6 +45,31 @@ def test_documents_that_are_too_long_are_told() -> None:
     got = read(b'{"a": "' + b"x" * 200 + b'"}\n' + long + b'{"b": 1}\n' + long[:-2], 100)
 
     assert got == [(1, None), (2, None), (14, b'{"b": 1}'), (15, None)]
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (b'[{"a": 1}, {"b": "],"}, {"c": [2]}]\n', [1, 1, 1]),
+        (b'[\n{"a": 1},\n{"b": "],"}\n,\n{"c": [2]}\n]\n', [2, 3, 5]),
+        (b'[\n  {\n    "a": 1\n  },\n  {\n    "b": "],"\n  },\n  {\n    "c": [\n      2\n    ]\n  }\n]\n', [2, 5, 8]),
+        (b'[{\n  "a": 1\n}, {\n  "b": "],"\n}, {"c": [2]\n}]\n', [1, 1, 1]),
+    ],
+)  # fmt: skip  # a text a row
+def test_an_array_is_its_members(text: bytes, lines: list[int]) -> None:
+    """In one line, a member a line, or indented: as `jq -s` and JSON libraries write it."""
+    got = read(text)
+
+    assert [line for line, _ in got] == lines
+    assert [json.loads(each or b"") for _, each in got] == [{"a": 1}, {"b": "],"}, {"c": [2]}]
+
+
+def test_an_array_may_be_longer_than_a_document() -> None:
+    """Where its members begin on lines of their own."""
+    text = json.dumps([{"a": "x" * 50}] * 9, indent=2).encode()
+
+    assert [json.loads(each or b"")["a"] for _, each in read(text, 80)] == ["x" * 50] * 9
+    assert read(json.dumps([{"a": "x" * 50}] * 9).encode(), 80) == [(1, None)]
 
 
 documents = st.recursive(
