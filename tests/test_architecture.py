@@ -36,7 +36,6 @@ LONG_FILES = {
     "tests/tui/test_alerts.py": "one view through all of its keys, on one scene",
     "tests/tui/test_app.py": "the app through all of its keys, on one scene",
     "tests/unit/bridge/ec2/test_service.py": "one service against one simulated account",
-    "tests/unit/bridge/neuron/test_neuron_monitor.py": "a table a group of keys of one document format",
     "tests/replay/test_playback.py": "one state machine, every transition",
 }
 """Files that are longer, each with the reason."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from support.neuron import feed
 from support.paths import FIXTURES
 
 from trnfleet.bridge.neuron.devices import DeviceList, parse_device_list, read_device_list
@@ -15,11 +16,7 @@ from trnfleet.bridge.neuron.stream import read_documents
 from trnfleet.bridge.neuron.telemetry import default_path
 from trnfleet.bridge.neuron.utilisation import read_utilisation
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
-from trnfleet.domain.metrics import BY_NAME
 from trnfleet.errors import ConfigError, WireError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 FOLDER = FIXTURES / "neuron-monitor"
 GIB = 2**30
@@ -31,18 +28,11 @@ def documents(name: str) -> list[bytes]:
         return [document or b"" for _, document in read_documents(stream)]
 
 
-def values(reader: HostReader, *told: bytes | dict[str, Any]) -> dict[str, NDArray[np.float64]]:
-    """Let documents be read and return the values after the last."""
-    for document in told:
-        reader.read(document if isinstance(document, bytes) else json.dumps(document).encode())
-    return {name: BY_NAME[name].decode(codes) for name, codes in reader.columns.items()}
-
-
 def test_a_running_total_of_generic_errors_is_no_failure() -> None:
     """It is in the tens of thousands while all executions succeed, and grows by itself."""
     reader = HostReader()
 
-    seen = [values(reader, each) for each in documents("generic-total.ndjson")]
+    seen = [feed(reader, each) for each in documents("generic-total.ndjson")]
 
     assert [each["exec_errors"][0] for each in seen] == [0, 0, 0]
     assert [each["exec_completed"][0] for each in seen] == [40, 81, 123]
@@ -69,7 +59,7 @@ def test_failures_are_counted_by_outcome_and_else_by_cause(
     stats = document["neuron_runtime_data"][0]["report"]["execution_stats"]
     stats |= {"execution_summary": summary, "error_summary": errors}
 
-    failed = values(HostReader(), document)["exec_errors"][0]
+    failed = feed(HostReader(), document)["exec_errors"][0]
 
     assert (None if np.isnan(failed) else failed) == expected
 
@@ -85,7 +75,7 @@ def test_causes_count_where_a_document_has_no_outcomes_at_all() -> None:
     ):
         document = json.loads(documents("generic-total.ndjson")[0])
         document["neuron_runtime_data"][0]["report"]["execution_stats"] = stats
-        seen = values(reader, document)
+        seen = feed(reader, document)
         failed.append(seen["exec_errors"][0])
         completed.append(seen["exec_completed"][0])
 
@@ -99,7 +89,7 @@ def test_processes_that_each_list_all_cores() -> None:
     (document,) = documents("trn1n.32xlarge-16-processes.ndjson")
     reader = HostReader()
 
-    read = values(reader, document)
+    read = feed(reader, document)
 
     chips = range(16)
     assert read["hbm_used_bytes"].tolist() == [(17 + 1.5) * GIB] * 16
@@ -121,7 +111,7 @@ def test_work_on_two_cores_is_not_spread_over_the_host() -> None:
         report["memory_used"]["neuron_runtime_used_bytes"]["usage_breakdown"]["neuroncore_memory_usage"] = {}
         report["execution_stats"]["execution_summary"]["completed"] = 100
 
-    read = values(HostReader(), document)
+    read = feed(HostReader(), document)
 
     assert read["exec_completed"].tolist() == [0, 0, 0, 0, 100, 100, *[0] * 10]
     assert np.flatnonzero(read["nc_util_pct"][:, :2].ravel()).tolist() == [9, 10]
@@ -144,7 +134,7 @@ def test_indented_documents_follow_each_other() -> None:
     told = documents("trn2.48xlarge-indented.json")
     reader = HostReader()
 
-    read = values(reader, *told)
+    read = feed(reader, *told)
 
     assert len(told) == 2
     assert read["nc_util_pct"][0].tolist() == [21, 63, 22, 64, 0, 0, 0, 0]
@@ -159,12 +149,12 @@ def test_a_host_without_a_process() -> None:
     reader = HostReader()
     first, second = documents("trn1.2xlarge-idle.ndjson")
 
-    read = values(reader, first)
+    read = feed(reader, first)
     assert np.isnan(read["vcpu_util_pct"][0])
     assert np.isnan(read["mem_ecc_corrected"][0])
     assert read["host_memory_used_bytes"][0] == 2 * GIB
 
-    read = values(reader, second)
+    read = feed(reader, second)
     assert read["nc_util_pct"][0, :2].tolist() == [0, 0]
     assert read["hbm_used_bytes"][0] == read["exec_completed"][0] == 0
     assert np.isnan(read["exec_latency_p50_s"][0])
@@ -191,7 +181,7 @@ def test_other_generations_are_read_or_refused_with_the_reason(name: str, expect
             reader.read(document)
         return
 
-    read = values(reader, document)
+    read = feed(reader, document)
 
     cores = expected.pop("nc_util_pct")
     assert read["nc_util_pct"][0, : len(cores)].tolist() == cores
@@ -211,7 +201,7 @@ def test_a_type_that_is_not_known_is_named(type_name: str, problem: str) -> None
     document = json.loads(documents("inf2.xlarge.ndjson")[0])
     document["instance_info"]["instance_type"] = type_name
     with pytest.raises(ConfigError, match=problem):
-        values(HostReader(), document)
+        feed(HostReader(), document)
 
 
 @pytest.mark.parametrize("type_name", ["trn3.48xlarge", "trn4x.48xlarge"])
@@ -221,7 +211,7 @@ def test_names_of_trn3_instance_types_are_assumed(type_name: str) -> None:
     document["instance_info"]["instance_type"] = type_name
 
     with pytest.raises(ConfigError, match=r"assumed here, and known are .*trn3p\.48xlarge") as refused:
-        values(HostReader(), document)
+        feed(HostReader(), document)
 
     assert f"'{type_name}' with devices of the type 'trainium3'" in str(refused.value)
     assert "did you mean" not in str(refused.value)
@@ -238,7 +228,7 @@ def test_a_containers_devices_are_the_chips_at_their_addresses() -> None:
     """Device 0 at the address of chip 13 is chip 13; the chips of which the container has none are not available."""
     reader = HostReader(devices("container"))
 
-    read = values(reader, documents("trn2.48xlarge-container.ndjson")[0])
+    read = feed(reader, documents("trn2.48xlarge-container.ndjson")[0])
 
     assert np.flatnonzero(~np.isnan(read["nc_util_pct"][:, 0])).tolist() == [9, 13]
     assert read["nc_util_pct"][13].tolist() == [50.0] * 8
@@ -286,11 +276,11 @@ def test_devices_of_another_instance_are_refused() -> None:
     with pytest.raises(
         ConfigError, match="it is of the instance i-0123, and neuron-ls lists the devices of i-0000"
     ):
-        values(HostReader(devices("trn2.48xlarge")), document)
+        feed(HostReader(devices("trn2.48xlarge")), document)
 
     document["instance_info"] |= {"instance_id": "", "instance_type": ""}
     reader = HostReader(devices("trn2.48xlarge"))
-    values(reader, document)
+    feed(reader, document)
     assert (reader.kind.name, reader.ec2_id) == ("trn2.48xlarge", "i-00000000000000077")
 
 

@@ -1,0 +1,83 @@
+"""A host of neuron-monitor as a monitor shows it."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from support.monitor.feed import SilentSource
+from support.neuron import START_NS, envelopes_of, feed, trn1, trn2
+
+from trnfleet.bridge.neuron.host_reader import HostReader
+from trnfleet.bridge.neuron.telemetry import HostTelemetry, check_path, default_path
+from trnfleet.clock import ManualClock
+from trnfleet.domain.metrics import METRICS
+from trnfleet.errors import ConfigError
+from trnfleet.monitor.monitor import Monitor
+from trnfleet.monitor.store.store import Freshness
+
+
+@pytest.mark.parametrize("encoding", ["json", "cbor"])
+@pytest.mark.parametrize("name", ["trn2.48xlarge-lnc2", "trn1.2xlarge"])
+def test_a_monitor_shows_the_host(name: str, encoding: str) -> None:
+    """The messages of a host give a monitor its values, as a real host's, without a message lost or refused."""
+    reader, made = envelopes_of(name, encoding)
+    monitor = Monitor(SilentSource(), "lab", clock=ManualClock(START_NS + 4_000_000_000, 1_000.0))
+    # The descriptor's layout takes effect before telemetry is taken.
+    monitor.apply(made[:2])
+    monitor.compute()
+    monitor.apply([each._replace(received_s=1_000.0) for each in made[2:]])
+    monitor.compute()
+
+    path = default_path(reader)
+    assert path == f"uc1/standalone/{reader.ec2_id}"
+    assert monitor.store.layout.instances == (path,)
+    for metric in METRICS:
+        assert np.array_equal(monitor.store.columns[metric.name], reader.columns[metric.name]), metric.name
+    assert monitor.store.count(Freshness.LIVE) == reader.kind.chips
+    told = monitor.ingest.descriptors.whole(path)
+    assert told is not None
+    assert (told[0].origin, told[1].ec2_id, told[1].lnc) == ("neuron", reader.ec2_id, reader.lnc)
+    assert told[1].versions == reader.versions
+    counts = monitor.counts
+    assert (counts.lost, counts.undecodable, counts.misplaced, counts.rejected, counts.undescribed) == (
+        0,
+    ) * 5
+    assert counts.messages == 4 * (1 if encoding == "cbor" else 1 + reader.kind.chips)
+
+
+def test_a_changed_host_has_a_new_descriptor() -> None:
+    """When the cores are paired otherwise, a descriptor with the next revision goes before the next frame."""
+    reader = HostReader()
+    feed(reader, trn2())
+    telemetry = HostTelemetry(reader, "lab", "uc1/standalone/x", boot="b", period_s=1.0)
+    first = list(telemetry.envelopes(START_NS))
+    again = list(telemetry.envelopes(START_NS + 1))
+    changed = trn2()
+    changed["neuron_hardware_info"] |= {"neuroncore_per_device_count": 8, "logical_neuroncore_config": 1}
+    feed(reader, changed)
+    third = list(telemetry.envelopes(START_NS + 2))
+
+    assert [each.retain for each in first] == [True, True, False]
+    assert len(again) == 1
+    assert [each.retain for each in third] == [True, True, False]
+    told = json.loads(third[1].payload)
+    assert (told["revision"], told["origin"], told["instances"][0]["lnc"]) == (1, "neuron", 1)
+    assert told["clock"] == {"epoch": "2026-01-05T00:00:00.000Z", "speed": 1.0}
+
+
+def test_addresses_of_hosts() -> None:
+    """A host is named by its EC2 id, else by its name tag if that may be a segment; an address must be an instance's."""
+    reader = HostReader()
+    document = trn1()
+    document["instance_info"] |= {"instance_id": "", "instance_name": "My host"}
+    feed(reader, document)
+    assert default_path(reader) == "uc1/standalone/host"
+    document["instance_info"]["instance_name"] = "node-7"
+    feed(reader, document)
+    assert default_path(reader) == "uc1/standalone/node-7"
+    assert check_path("a/b/c") == "a/b/c"
+    for bad in ("a/b", "a/b/c/chip00", "a/b/c d"):
+        with pytest.raises(ConfigError, match="address"):
+            check_path(bad)
