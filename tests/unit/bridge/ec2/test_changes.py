@@ -1,0 +1,164 @@
+"""What changes from one reading of EC2 to the next, as messages and events."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.ec2_account import END, NOW_NS, block, extension, made, part, reading, sorted_out, status
+
+from trnfleet.clock import NS_PER_S
+
+if TYPE_CHECKING:
+    from trnfleet.bridge.ec2.client import Reading
+
+
+def test_only_changes_are_published() -> None:
+    """The first reading tells everything without events, the same again nothing, a change one message more."""
+    bridge = made()
+    first = bridge.take(reading(), NOW_NS)
+    assert [(envelope.retain, envelope.qos) for envelope in first] == [(True, 1)]
+    assert bridge.take(reading(), NOW_NS + NS_PER_S) == []
+    states, events = sorted_out(bridge.take(reading(statuses=[status("impaired", 1)]), NOW_NS))
+    assert [(each["change"], each["interconnect"]) for each in states] == [(1, "impaired")]
+    assert [(each["name"], each["severity"]) for each in events] == [
+        ("capacity_block_interconnect_impaired", "warning"),
+        ("capacity_block_instances_unavailable", "warning"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("state", "name", "detail_type"),
+    [
+        ("active", "capacity_block_delivered", "Capacity Block Delivered"),
+        ("payment-failed", "capacity_block_payment_failed", None),
+    ],
+)
+def test_transitions_are_events(state: str, name: str, detail_type: str | None) -> None:
+    """A state that is entered is an event, with EventBridge's detail type where it has one."""
+    bridge = made()
+    bridge.take(reading(blocks=[block("payment-pending")]), NOW_NS)
+    _, events = sorted_out(bridge.take(reading(blocks=[block(state)]), NOW_NS))
+    assert [(each["name"], each["detail_type"], each["reservation"]) for each in events] == [
+        (name, detail_type, "cb-0123456789abcdef0")
+    ]
+
+
+def test_extensions_are_events() -> None:
+    """A purchase and its payment are told once each."""
+    bridge = made()
+    bridge.take(reading(), NOW_NS)
+    names = []
+    for state in ("payment-pending", "payment-pending", "payment-succeeded"):
+        _, events = sorted_out(bridge.take(reading(extensions=[extension(state)]), NOW_NS))
+        names += [each["name"] for each in events]
+    assert names == [
+        "capacity_block_extension_purchased",
+        "capacity_block_extension_paid",
+    ]
+
+
+def test_the_warning_comes_once_at_forty_minutes() -> None:
+    """Forty minutes before the end, and not a moment earlier, there is one warning; a later end has one of its own."""
+    bridge = made()
+    bridge.take(reading(), NOW_NS)
+    end_ns = int(END.timestamp()) * NS_PER_S
+    assert bridge.warn(end_ns - 2_400 * NS_PER_S - 1) == []
+    _, events = sorted_out(bridge.warn(end_ns - 2_400 * NS_PER_S))
+    assert [each["detail_type"] for each in events] == ["Capacity Block Expiration Warning"]
+    assert bridge.warn(end_ns - 60 * NS_PER_S) == []
+    late = made()
+    late.take(reading(), NOW_NS)
+    assert late.warn(end_ns) == []
+    later = block(EndDate=END + timedelta(days=1))
+    bridge.take(reading(blocks=[later]), end_ns)
+    assert len(bridge.warn(end_ns + 86_400 * NS_PER_S - 1)) == 1
+
+
+def names_of(*readings: Reading) -> list[str]:
+    """Return the events of readings in a row."""
+    bridge = made()
+    return [each["name"] for found in readings for each in sorted_out(bridge.take(found, NOW_NS))[1]]
+
+
+@pytest.mark.parametrize(
+    ("readings", "names"),
+    [
+        ([block("scheduled"), block("active"), block("active")], ["delivered"]),
+        ([block("active"), block("unavailable"), block("active")], ["instances_unavailable", "instances_available"]),
+        ([block("payment-pending"), block("scheduled")], ["paid"]),
+        ([block("active"), block("expired")], ["expired"]),
+        ([block("scheduled"), block("cancelled")], ["cancelled"]),
+    ],
+)  # fmt: skip  # a row a life
+def test_a_block_s_life(readings: list[dict[str, Any]], names: list[str]) -> None:
+    """Each transition is told once, and coming back from unavailable is no delivery."""
+    assert names_of(*(reading(blocks=[each], statuses=None) for each in readings)) == [
+        f"capacity_block_{name}" for name in names
+    ]
+
+
+def test_a_lost_permission_is_no_event() -> None:
+    """When the status can no longer be read nothing has got well, and when it can be read again nothing has broken."""
+    ill = reading(statuses=[status("impaired", 1)])
+    assert names_of(reading(), ill, reading(statuses=None), ill) == [
+        "capacity_block_interconnect_impaired",
+        "capacity_block_instances_unavailable",
+    ]
+
+
+def test_the_interconnect_is_ok_again_only_after_it_was_not() -> None:
+    """The first status of a block is no recovery; ok after impaired is one, with too little data between or not."""
+    steps = (None, "ok", "insufficient-data", "ok", "impaired", "insufficient-data", "ok")
+    readings = [reading(statuses=None if each is None else [status(each)]) for each in steps]
+    assert names_of(*readings) == [
+        "capacity_block_interconnect_impaired",
+        "capacity_block_interconnect_ok",
+    ]
+
+
+def test_a_block_that_is_bought_meanwhile_is_told() -> None:
+    """A block that was not there before is bought; those of the first reading are not."""
+    assert names_of(reading(blocks=[], reservations=[]), reading(blocks=[block("scheduled")])) == [
+        "capacity_block_purchased",
+        "capacity_block_paid",
+    ]
+
+
+def test_on_demand_reservations_have_names_of_their_own() -> None:
+    """What befalls a reservation that is no block is not told as a block's."""
+
+    def default(state: str) -> Reading:
+        return reading(
+            blocks=[], statuses=[], reservations=[part("cr-2", ReservationType="default", State=state)]
+        )
+
+    assert names_of(default("pending"), default("active"), default("cancelled")) == [
+        "capacity_reservation_active",
+        "capacity_reservation_cancelled",
+    ]
+
+
+@pytest.mark.parametrize("forget", [False, True])
+def test_what_is_gone_from_ec2(forget: bool) -> None:
+    """What is gone stays as it was told last, or is cleared where that is asked for, never for want of a permission."""
+    bridge = made(forget=forget)
+    bridge.take(reading(), NOW_NS)
+    assert bridge.take(reading(blocks=None, reservations=[]), NOW_NS) == []
+    gone = bridge.take(reading(blocks=[], reservations=[]), NOW_NS)
+    topic = "trnfleet/v1/prod/reservation/cb-0123456789abcdef0"
+    assert [(each.topic, each.payload, each.retain) for each in gone] == (
+        [(topic, b"", True)] if forget else []
+    )
+    assert len(list(bridge.announce())) == (1 if forget else 2)
+    end_ns = int(END.timestamp()) * NS_PER_S
+    assert bridge.warn(end_ns - NS_PER_S) == []
+
+
+def test_what_makes_no_sense_is_counted_once() -> None:
+    """An answer that cannot be understood counts once, however often it comes."""
+    bridge = made()
+    for _ in range(3):
+        assert bridge.take(reading(blocks=[block("teleported")]), NOW_NS) == []
+    assert bridge.skipped == 1

@@ -1,0 +1,164 @@
+"""EC2's answers as reservation messages."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.ec2_account import END, NOW, NOW_NS, block, extension, part, reading, status
+
+from trnfleet.bridge.ec2.mapping import messages_of
+
+if TYPE_CHECKING:
+    from trnfleet.bridge.ec2.client import Reading
+
+
+def only(found: Reading, **options: Any) -> Any:
+    messages, problems = messages_of(found, NOW_NS, **options)
+    assert problems == []
+    (message,) = messages
+    return message
+
+
+def test_an_ultraserver_block() -> None:
+    """A block comes with its reservation folded in: type, use, times, interconnect, and what runs in it."""
+    message = only(reading())
+    assert (message.id, message.type, message.state.value) == (
+        "cb-0123456789abcdef0",
+        "capacity-block",
+        "active",
+    )
+    assert (message.reservation_ids, message.instance_type) == (("cr-1",), "trn2u.48xlarge")
+    assert (message.instances, message.launched, message.unavailable) == (4, 3, 0)
+    assert (message.end, message.terminates) == ("2026-01-09T11:30:00.000Z", "2026-01-09T11:00:00.000Z")
+    assert (message.interconnect.value, message.zone) == ("ok", "us-east-2b")
+    assert message.ec2_ids == ("i-1", "i-2", "i-3")
+    assert (message.fee, message.origin, message.on) == (None, "ec2", ())
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "value"),
+    [
+        ({"statuses": None}, "interconnect", None),
+        ({"statuses": None}, "unavailable", None),
+        ({"reservations": None, "instances": None}, "launched", None),
+        ({"instances": None}, "ec2_ids", ()),
+        ({"extensions": None}, "extensions", ()),
+        ({"statuses": [{"CapacityBlockId": "cb-0123456789abcdef0"}]}, "unavailable", None),
+        ({"reservations": None, "statuses": None}, "instances", 4),
+    ],
+)
+def test_what_could_not_be_read_is_unknown(change: dict[str, Any], field: str, value: Any) -> None:
+    """Without a call's answer its fields are not known, never zero, and the rest stands."""
+    message = only(reading(**change))
+    assert getattr(message, field) == value
+    assert message.state.value == "active"
+
+
+def test_without_blocks_their_reservations_are_published() -> None:
+    """Where blocks may not be described, a block's Capacity Reservation stands for it, under the block's id."""
+    message = only(reading(blocks=None, reservations=[part(EndDate=END)]))
+    assert (message.id, message.type) == ("cb-0123456789abcdef0", "capacity-block")
+    assert message.terminates == "2026-01-09T11:00:00.000Z"
+
+
+def test_on_demand_reservations() -> None:
+    """A reservation that is no block has no end and no termination, and can be left out."""
+    default = part("cr-2", ReservationType="default", InstanceType="trn2.48xlarge", State="pending")
+    del default["CapacityBlockId"]
+    found = reading(blocks=[], statuses=[], reservations=[default], instances=[])
+    message = only(found)
+    assert (message.id, message.type, message.state.value) == ("cr-2", "default", "pending")
+    assert (message.end, message.terminates, message.interconnect) == (None, None, None)
+    assert messages_of(found, NOW_NS, with_default=False) == ([], [])
+
+
+def test_extensions_keep_their_fee() -> None:
+    """Extensions come oldest first with exact fees; one that makes no sense is left out alone."""
+    older = extension(
+        "payment-succeeded",
+        CapacityBlockExtensionOfferingId="cbe-0",
+        CapacityBlockExtensionPurchaseDate=NOW - timedelta(days=1),
+    )
+    strange = extension("no-such-state", CapacityBlockExtensionOfferingId="cbe-2")
+    (message,), problems = messages_of(reading(extensions=[extension(), older, strange]), NOW_NS)
+    assert len(problems) == 1
+    assert [(each.id, each.state.value, each.fee) for each in message.extensions] == [
+        ("cbe-0", "payment-succeeded", "24030.720"),
+        ("cbe-1", "payment-pending", "24030.720"),
+    ]
+
+
+@pytest.mark.parametrize("bad", [{"State": "teleported"}, {"CapacityBlockId": "a/b"}, {"EndDate": 5}])
+def test_what_a_newer_api_says_is_skipped_and_counted(bad: dict[str, Any]) -> None:
+    """A block that cannot be understood is skipped alone, and counted."""
+    found = reading(blocks=[block(**bad), block(CapacityBlockId="cb-2")], reservations=[])
+    messages, problems = messages_of(found, NOW_NS)
+    assert len(problems) == 1
+    assert [message.id for message in messages] == ["cb-2"]
+
+
+@pytest.mark.parametrize("state", ["scheduled", "payment-pending", "expired"])
+def test_nothing_runs_before_the_begin_and_after_the_end(state: str) -> None:
+    """EC2 has nothing available then either, which does not mean that something runs."""
+    message = only(
+        reading(blocks=[block(state)], reservations=[part(AvailableInstanceCount=0)], instances=[])
+    )
+    assert message.launched == 0
+
+
+def test_what_runs_is_unknown_without_permissions() -> None:
+    """Without reservations and instances nobody knows what runs; with instances alone they are counted."""
+    found = reading(reservations=None, instances=None)
+    assert only(found).launched is None
+    assert only(reading(reservations=None)).launched == 3
+
+
+def test_another_ultraserver_is_not_taken_for_trn2() -> None:
+    """Where only the block is told, no instance type is made up for UltraServers of other kinds."""
+    found = reading(blocks=[block(UltraserverType="u-p6e-gb200x72")], reservations=None, statuses=None)
+    assert (only(found).instance_type, only(found).instances) == ("unknown", 0)
+
+
+def test_reservations_of_one_block_are_one_message() -> None:
+    """Where blocks may not be described, several Capacity Reservations of one are told together."""
+    found = reading(
+        blocks=None, reservations=[part("cr-1", EndDate=END), part("cr-2", EndDate=END)], statuses=None
+    )
+    message = only(found)
+    assert (message.reservation_ids, message.instances, message.launched) == (("cr-1", "cr-2"), 8, 6)
+
+
+def test_what_was_cancelled_before_it_began_has_no_end() -> None:
+    """EC2 gives the time of the cancellation as its end, before the start; readers refuse such a message."""
+    default = part("cr-2", ReservationType="default", State="cancelled", EndDate=NOW - timedelta(days=4))
+    assert only(reading(blocks=[], reservations=[default])).end is None
+
+
+@pytest.mark.parametrize(
+    ("found", "pay_by"),
+    [
+        (reading(), None),
+        (reading(extensions=[extension("payment-succeeded")]), None),
+        (reading(extensions=[extension()]), "2026-01-05T21:00:00.000Z"),
+        (reading(blocks=[block(EndDate=NOW + timedelta(hours=6))], extensions=[extension()]), "2026-01-05T14:25:00.000Z"),
+        (reading(blocks=[block("payment-pending", CreateDate=NOW)]), "2026-01-05T21:00:00.000Z"),
+    ],
+)  # fmt: skip  # a row a case
+def test_a_pending_payment_has_an_hour(found: Reading, pay_by: str | None) -> None:
+    """A pending payment fails after 12 hours, and an extension's 35 minutes before the end if that is first."""
+    assert only(found).pay_by == pay_by
+
+
+def test_fees_with_many_decimals_are_kept() -> None:
+    """A fee with more decimals than the wire has is rounded, and its extension stays."""
+    message = only(reading(extensions=[extension(UpfrontFee="24030.72000000")]))
+    assert message.extensions[0].fee == "24030.720000"
+
+
+def test_a_new_interconnect_status_is_no_status() -> None:
+    """A status that nobody knows yet counts as insufficient data, and is told."""
+    (message,), problems = messages_of(reading(statuses=[status("something-new")]), NOW_NS)
+    assert message.interconnect is not None
+    assert (message.interconnect.value, len(problems)) == ("insufficient-data", 1)
