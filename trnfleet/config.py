@@ -6,6 +6,7 @@ What ships (`config/` in the source tree, `trnfleet/_config` in the wheel) resol
 from __future__ import annotations
 
 import tomllib
+from datetime import date, time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -114,7 +115,8 @@ def _explain(problem: ErrorDetails, model: type[BaseModel]) -> str:
     message = problem["msg"].removeprefix("Value error, ")
     if not place:
         return message
-    value = repr(problem["input"])
+    given = problem["input"]
+    value = given.isoformat() if isinstance(given, date | time) else repr(given)
     return f"{place} = {value if len(value) <= 80 else value[:77] + '...'}: {message}"
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from trnfleet.domain.durations import parse_duration_s
 
@@ -35,6 +36,18 @@ Duration = Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan
 """Seconds above zero, as a number or as text such as `5m`."""
 Instant = Annotated[float, BeforeValidator(_seconds), Field(ge=0, allow_inf_nan=False)]
 """Seconds after the start, zero or more, as a number or as text such as `5m`."""
+
+
+def _checked(moment: datetime) -> datetime:
+    if moment.tzinfo is None:
+        raise ValueError("no time zone; write it as 2026-01-05T00:00:00Z")
+    if not 1970 < moment.year < 2200:
+        raise ValueError(f"it is in the year {moment.year}; choose one from 1971 to 2199")
+    return moment
+
+
+Moment = Annotated[datetime, AfterValidator(_checked)]
+"""Date and time with a zone, in years that nanoseconds since 1970 can have."""
 
 
 class Model(BaseModel):

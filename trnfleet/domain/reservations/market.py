@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime  # noqa: TC003  pydantic reads the types
 from decimal import Decimal
 from itertools import pairwise
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from trnfleet.clock import datetime_ns
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.domain.reservations.rules import (
     INTERRUPTION_BEFORE_TERMINATION_S,
-    NS_PER_S,
     PAYMENT_WINDOW_S,
     SOLD_TYPES,
     TERMINATION_BEFORE_END_S,
@@ -21,7 +20,7 @@ from trnfleet.domain.reservations.rules import (
     RuleViolation,
     check_duration,
 )
-from trnfleet.domain.schema import Model, Paths, Share
+from trnfleet.domain.schema import Model, Moment, Paths, Share
 from trnfleet.errors import nearest
 
 Lead = Annotated[float, Field(ge=0.0, le=86_400.0, allow_inf_nan=False)]
@@ -39,18 +38,9 @@ HourlyPrice = Annotated[str, Field(pattern=r"^[0-9]{1,6}(\.[0-9]{1,6})?$")]
 class Revision(Model):
     """New prices from an instant on."""
 
-    at: datetime
+    at: Moment
     prices: Annotated[dict[str, HourlyPrice], Field(min_length=1)]
     """Price of an instance-hour by instance type; types that are not named keep theirs."""
-
-    @field_validator("at")
-    @classmethod
-    def _is_instant(cls, at: datetime) -> datetime:
-        if at.tzinfo is None:
-            raise ValueError("no time zone; write it as 2026-04-01T00:00:00Z")
-        if not 1970 < at.year < 2200:
-            raise ValueError(f"it is in the year {at.year}; choose one from 1971 to 2199")
-        return at
 
     @field_validator("prices")
     @classmethod
@@ -60,7 +50,7 @@ class Revision(Model):
     @property
     def at_ns(self) -> int:
         """The instant, nanoseconds since 1970 UTC."""
-        return round(self.at.timestamp() * 1_000) * (NS_PER_S // 1_000)
+        return datetime_ns(self.at)
 
 
 class Market(Model):

@@ -190,7 +190,7 @@ def test_the_fee_is_what_was_offered_and_paid_extensions() -> None:
         ({"interruption_before_termination_s": -1.0}, r"market\.interruption_before_termination_s = -1\.0"),
         ({"account": "1234"}, r"market\.account = '1234'"),
         ({"sells": ["trn2.48xlarg"]}, r"market\.sells = .*unknown instance type 'trn2\.48xlarg': did you mean 'trn2\.48xlarge'\?"),
-        ({"revisions": [{"at": datetime(2026, 1, 5), "prices": {TRN2: "1"}}]}, r"market\.revisions\.0\.at = .*no time zone; write it as 2026-04-01T00:00:00Z"),  # noqa: DTZ001
+        ({"revisions": [{"at": datetime(2026, 1, 5), "prices": {TRN2: "1"}}]}, r"market\.revisions\.0\.at = 2026-01-05T00:00:00: no time zone; write it as 2026-01-05T00:00:00Z"),  # noqa: DTZ001
         ({"revisions": [{"at": datetime(1960, 1, 5, tzinfo=UTC), "prices": {TRN2: "1"}}]}, r"market\.revisions\.0\.at = .*1971 to 2199"),
         ({"revisions": [{"at": REVISED[0]["at"], "prices": {}}]}, r"market\.revisions\.0\.prices = "),
         ({"revisions": [{"at": REVISED[0]["at"], "prices": {"trn9": "1"}}]}, r"market\.revisions\.0\.prices = .*unknown instance type 'trn9'"),
