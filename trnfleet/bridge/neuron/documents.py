@@ -19,6 +19,7 @@ from trnfleet.bridge.neuron.values import ECC
 from trnfleet.domain.address import STANDALONE
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.errors import ConfigError
+from trnfleet.wire.eventbridge import region_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -352,8 +353,7 @@ def _instance_info(host: Host) -> dict[str, Any]:
         "instance_type": host.kind.name,
         "instance_availability_zone": host.zone,
         "instance_availability_zone_id": "",
-        # A Local Zone's name ends otherwise, but no Trainium is in one.
-        "instance_region": host.zone.rstrip("abcdefghijklmnopqrstuvwxyz"),
+        "instance_region": region_of(host.zone),
         "ami_id": "",
         "subnet_id": "",
         "error": "",

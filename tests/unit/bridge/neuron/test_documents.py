@@ -287,3 +287,11 @@ def test_the_instance_is_told_as_far_as_it_is_known() -> None:
     told = member["instance_info"]
     assert (told["ultraserver_id"], told["instance_name"]) == ("us-0001", "trn2u-0001-2")
     assert (told["instance_availability_zone"], told["instance_region"]) == ("us-east-2b", "us-east-2")
+
+
+@pytest.mark.parametrize(("zone", "region"), [("us-east-1-dfw-2a", "us-east-1"), ("lab", "lab")])
+def test_the_region_of_other_zones_is_theirs(zone: str, region: str) -> None:
+    """A Local Zone's is its parent's; a fleet's own name of a place is no zone, and stays as it is."""
+    (document,) = write(writer_of(zone=zone), busy(TRN2))
+
+    assert document["instance_info"]["instance_region"] == region
