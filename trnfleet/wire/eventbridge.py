@@ -65,8 +65,6 @@ class Ec2Notification(NamedTuple):
     """Unique; empty where it has none."""
     kind: ChangeKind
     time_ns: int
-    account: str
-    region: str
     resources: tuple[str, ...]
     detail: dict[str, str]
 
@@ -165,9 +163,6 @@ def decode_eventbridge(line: bytes) -> Ec2Notification | None:
         name if isinstance(name, str) and len(name) <= 64 else "",
         kind,
         time_ns,
-        _text(data, "account"),
-        # The examples about Capacity Blocks have none.
-        str(data.get("region") or ""),
         tuple(each for each in arns[:4] if isinstance(each, str) and _ARN.fullmatch(each)),
         _detail(kind, data.get("detail")),
     )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import re
 from typing import TYPE_CHECKING, Literal
 
 from trnfleet import logs
@@ -15,6 +14,7 @@ from trnfleet.bridge.ec2.client import Reading, Throttled
 from trnfleet.bridge.ec2.events import Ec2Event, Health, delivered_event, ec2_events, warning
 from trnfleet.bridge.ec2.mapping import messages_of
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
+from trnfleet.domain.address import is_segment
 from trnfleet.domain.reservations import rules
 from trnfleet.domain.reservations.blocks import ChangeKind
 from trnfleet.domain.reservations.states import RESERVATION_BEGUN
@@ -45,7 +45,6 @@ MOST_PROBLEMS = 10_000
 
 _NOT_COMPARED = {"ts", "change", "boot"}
 """Fields that may differ between two equal messages."""
-SEGMENT = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _WARNING_NS = rules.WARNING_BEFORE_END_S * NS_PER_S
 
 
@@ -252,7 +251,7 @@ class Bridge:
         self._events += 1
         reservation = change.detail.get("capacity-reservation-id") if message is None else message.id
         event = EventMessage(
-            id=name if SEGMENT.fullmatch(name) else f"{self._boot}-{self._events}",
+            id=name if is_segment(name) else f"{self._boot}-{self._events}",
             ts=format_rfc3339(now_ns if at_ns is None else at_ns),
             path="",
             source="ec2",
@@ -260,7 +259,7 @@ class Bridge:
             severity=change.severity,
             text=change.text[: DEFAULT_LIMITS.text_chars],
             detail_type=change.detail_type,
-            reservation=reservation if reservation and SEGMENT.fullmatch(reservation) else None,
+            reservation=reservation if reservation and is_segment(reservation) else None,
             resources=change.resources,
             detail=dict(change.detail),
         )
