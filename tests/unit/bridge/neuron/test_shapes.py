@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import numpy as np
 import pytest
@@ -162,35 +161,38 @@ def test_a_host_without_a_process() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
+    ("name", "utilisation", "expected"),
     [
-        ("inf1.xlarge-indented.json", {}),
-        ("inf2.xlarge.ndjson", {"nc_util_pct": [88.5, 0], "hbm_used_bytes": 3 * GIB, "tflops": 0.9}),
-        ("trn3p.48xlarge.ndjson", {"nc_util_pct": [40, 60, 40, 60, 40, 60, 40, 60], "hbm_used_bytes": 64 * GIB, "tflops": 400.0}),
+        ("inf2.xlarge.ndjson", [88.5, 0], {"hbm_used_bytes": 3 * GIB, "tflops": 0.9}),
+        ("trn3p.48xlarge.ndjson", [40, 60, 40, 60, 40, 60, 40, 60], {"hbm_used_bytes": 64 * GIB, "tflops": 400.0}),
     ],
 )  # fmt: skip  # a line a case
-def test_other_generations_are_read_or_refused_with_the_reason(name: str, expected: dict[str, Any]) -> None:
-    """A generation that the catalogue has is read; another is named, with those that are known."""
+def test_other_generations_are_read(name: str, utilisation: list[float], expected: dict[str, float]) -> None:
+    """As far as the catalogue has them."""
     (document,) = documents(name)
-    type_name = json.loads(document)["instance_info"]["instance_type"]
-    reader = HostReader()
-    if type_name not in INSTANCE_TYPES:
-        generation = type_name[:4]
-        problem = f"'{type_name}' is of a generation that trnfleet does not know, {generation}: it knows .*trn1, trn2"
-        with pytest.raises(ConfigError, match=problem):
-            reader.read(document)
-        return
 
-    read = feed(reader, document)
+    read = feed(HostReader(), document)
 
-    cores = expected.pop("nc_util_pct")
-    assert read["nc_util_pct"][0, : len(cores)].tolist() == cores
+    assert read["nc_util_pct"][0, : len(utilisation)].tolist() == utilisation
     assert {key: read[key][0] for key in expected} == pytest.approx(expected, rel=0.06)
+
+
+def test_processes_that_share_chips_have_their_own_executions() -> None:
+    """Four that each have memory on one core, two cores a chip: nothing is counted on the cores of the others."""
+    document = json.loads(documents("inf1.xlarge-indented.json")[0])
+    document["instance_info"]["instance_type"] = "trn1.32xlarge"
+    document["neuron_hardware_info"] = {"neuron_device_count": 16, "neuroncore_per_device_count": 2}
+
+    read = feed(HostReader(), document)
+
+    assert read["exec_completed"].tolist() == [85 + 86, 87 + 88, *[0] * 14]
+    assert read["hbm_used_bytes"].tolist() == [2 * 100 * MIB, 2 * 100 * MIB, *[0] * 14]
 
 
 @pytest.mark.parametrize(
     ("type_name", "problem"),
     [
+        ("inf1.xlarge", "of a generation that trnfleet does not know, inf1: it knows inf2, trn1, trn2"),
         ("p5.48xlarge", "'p5.48xlarge' is none with Neuron chips: it knows .*trn1, trn2"),
         ("trn9.48xlarge", "of a generation that trnfleet does not know, trn9"),
         ("trn2.47xlarge", "unknown instance type 'trn2.47xlarge': did you mean 'trn2.48xlarge'"),
