@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from pydantic_core import to_json
 
-from trnfleet.bridge.neuron.fields import CAUSES, FAILED
+from trnfleet.bridge.neuron.fields import CAUSES, FAILED, MEMORY_PARTS
 from trnfleet.bridge.neuron.values import ECC
 from trnfleet.domain.address import STANDALONE
 from trnfleet.domain.metrics import BY_NAME
@@ -32,7 +32,6 @@ FIRST_PID = 1_000
 """Process whose first chip is chip 0."""
 NOT_AVAILABLE = "not available"
 """Error of a group whose values are not known."""
-PARTS = ("constants", "model_code", "model_shared_scratchpad", "runtime_memory", "tensors")
 HOST_PARTS = ("application_memory", "constants", "dma_buffers", "tensors")
 VCPU = ("user", "nice", "system", "idle", "io_wait", "irq", "soft_irq")
 IDLE_HBM_SHARE = 0.01
@@ -215,7 +214,7 @@ class DocumentWriter:
                     in_use[str(core)] = self._core(chip, number, tick)
                 if not np.isnan(used):
                     part = round(used) // per_chip + (number < round(used) % per_chip)
-                    memory[str(core)] = {**dict.fromkeys(PARTS, 0), "tensors": part}
+                    memory[str(core)] = {**dict.fromkeys(MEMORY_PARTS, 0), "tensors": part}
         return {
             "pid": pid,
             "neuron_runtime_tag": str(pid),

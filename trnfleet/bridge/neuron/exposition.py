@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from trnfleet.bridge.neuron.fields import MEMORY_PARTS
 from trnfleet.errors import WireError
 
 MEMORY_PREFIX = "neuroncore_memory_usage_"
@@ -12,10 +13,7 @@ MEMORY_PREFIX = "neuroncore_memory_usage_"
 NAMES = frozenset(
     {
         "neuroncore_utilization_ratio",
-        *(
-            MEMORY_PREFIX + part
-            for part in ("constants", "model_code", "model_shared_scratchpad", "runtime_memory", "tensors")
-        ),
+        *(MEMORY_PREFIX + part for part in MEMORY_PARTS),
         "neuron_runtime_memory_used_bytes",
         "neuron_runtime_vcpu_usage_ratio",
         "execution_errors_total",

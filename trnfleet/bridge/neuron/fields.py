@@ -27,6 +27,8 @@ FAILED = ("completed_with_err", "completed_with_num_err", "timed_out", "incorrec
 """Keys of `execution_summary` that are no success."""
 CAUSES = ("numerical", "transient", "model", "runtime", "hardware")
 """Keys of `error_summary` that count failures of a period."""
+MEMORY_PARTS = ("constants", "model_code", "model_shared_scratchpad", "runtime_memory", "tensors")
+"""Keys of a core's device memory."""
 UTILISATION = "neuroncore_utilization"
 FLOPS = ("flops", "effective_flops")
 """Keys of a core's rate of operations: the documentation's, and that of releases before it."""
