@@ -1,7 +1,7 @@
 """Places of everything on the heat map: chips, zoom levels, and the way from a cell back to a place.
 
 The map is a lattice of chips. An instance is a square tile, in which its chips lie as its topology is drawn; the side is the
-longest of the fleet's topologies, such as 4. A group is 2 x 2 tiles (an UltraServer, or standalone instances by the four; a
+longest of the fleet's topologies, such as 4. A group is 2 x 2 tiles (an UltraServer, or four standalone instances of one type; a
 larger UltraServer takes several), and groups stand in a grid whose shape depends on the fleet alone. A zoom
 level says how many chips a pixel is wide and how many cells a pixel takes; only the level that is to show the whole fleet
 chooses how many groups stand beside each other. Heights are
@@ -73,16 +73,23 @@ class Grid:
         owner = np.repeat(np.arange(len(layout.ultraservers)), np.diff(layout.ultraserver_start))
         shapes = [kind.topology.shape for kind in layout.types if kind.chips > 1]
         tile = max((max(shape) for shape in shapes), default=SHARED_TILE)
-        begun = _tiles_begun(chips, owner, tile * tile)
+        # Of one UltraServer, or segment of standalone instances, and one type.
+        kind = owner * len(layout.types) + layout.instance_type
+        begun = _tiles_begun(chips, kind, tile * tile)
         tile_owner = np.repeat(np.arange(instances), begun)
         tile_chip = np.append(layout.chip_start[tile_owner], layout.chips)
         of_type = [kind.topology.shape[1] if kind.chips > 1 else tile for kind in layout.types]
-        tile_us = owner[tile_owner]
-        tiles_of_us = np.bincount(tile_us, minlength=len(layout.ultraservers)).astype(np.int64)
-        groups_of_us = -(-tiles_of_us // 4)
-        first_group = np.cumsum(groups_of_us) - groups_of_us
-        rank = np.arange(len(tile_us)) - (np.cumsum(tiles_of_us) - tiles_of_us)[tile_us]
-        group_us = np.repeat(np.arange(len(layout.ultraservers)), groups_of_us)
+        _, first, number, tiles_of_kind = np.unique(
+            kind[tile_owner], return_index=True, return_inverse=True, return_counts=True
+        )
+        # By their first instances.
+        order = np.argsort(first)
+        first, number, tiles_of_kind = first[order], np.argsort(order)[number], tiles_of_kind[order]
+        rank = np.empty(len(tile_owner), np.int64)
+        rank[np.argsort(number, kind="stable")] = _count_up(tiles_of_kind)
+        groups_of_kind = -(-tiles_of_kind // 4)
+        first_group = np.cumsum(groups_of_kind) - groups_of_kind
+        group_us = np.repeat(owner[tile_owner[first]], groups_of_kind)
         columns, cells = _arrange(_clusters(layout, group_us))
         pieces = _instances_in_tiles(layout, tile_owner, tile_chip)
         return Grid(
@@ -91,7 +98,7 @@ class Grid:
             rows=int(cells[-1]) // columns + 1 if len(cells) else 0,
             group_ultraserver=group_us,
             group_cell=cells,
-            tile_group=first_group[tile_us] + rank // 4,
+            tile_group=first_group[number] + rank // 4,
             tile_corner=rank % 4,
             tile_chip=tile_chip,
             tile_columns=np.append(np.array(of_type, np.int64)[layout.instance_type[tile_owner]], tile),
@@ -180,17 +187,31 @@ class Grid:
         row, column = divmod(inside, int(self.tile_columns[tile]))
         return int(self.tile_x[tile]) + column, int(self.tile_y[tile]) + row
 
-    def first_chip(self, group: int) -> int:
-        return int(self.tile_chip[int(np.searchsorted(self.tile_group, group))])
+    def instances_of(self, group: int) -> NDArray[np.int64]:
+        """Return the instances of a group, in order."""
+        instances, start = self._instances_by_group
+        return instances[start[group] : start[group + 1]]
+
+    @cached_property
+    def is_part(self) -> NDArray[np.bool_]:
+        """For each group, whether its UltraServer (or standalone segment) has other groups, too."""
+        is_part: NDArray[np.bool_] = (np.bincount(self.group_ultraserver) > 1)[self.group_ultraserver]
+        return is_part
+
+    @cached_property
+    def _instances_by_group(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        group = self.tile_group[self.piece_tile]
+        order = np.argsort(group, kind="stable")
+        return self.piece_instance[order], np.searchsorted(group[order], np.arange(self.groups + 1))
 
 
-def _tiles_begun(chips: NDArray[np.int64], owner: NDArray[np.int64], tile_chips: int) -> NDArray[np.int64]:
-    """Return how many tiles begin with each instance; those with one chip share tiles with their neighbours."""
+def _tiles_begun(chips: NDArray[np.int64], kind: NDArray[np.int64], tile_chips: int) -> NDArray[np.int64]:
+    """Return how many tiles begin with each instance; those with one chip share tiles with their neighbours of the same kind."""
     begun = np.minimum(chips, 1)
     single = chips == 1
     if single.any():
         number = np.arange(len(chips))
-        fresh = single & np.r_[True, ~single[:-1] | (owner[1:] != owner[:-1])]
+        fresh = single & np.r_[True, ~single[:-1] | (kind[1:] != kind[:-1])]
         run_start = np.maximum.accumulate(np.where(fresh, number, 0))
         begun[single & ((number - run_start) % tile_chips != 0)] = 0
     return begun

@@ -18,6 +18,8 @@ from trnfleet.tui.state.alerts import NONE
 from trnfleet.tui.state.descriptors import Descriptions
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
     from textual.geometry import Region
 
@@ -47,35 +49,33 @@ class GroupDetails:
             grid: Its grid.
             room: Cells behind its name.
         """
-        layout, number = self._monitor.store.layout, int(grid.group_ultraserver[group])
-        if room < _LEAST or layout.is_standalone[number]:
-            # Standalone instances share a group and nothing else.
+        number = int(grid.group_ultraserver[group])
+        if room < _LEAST or self._monitor.store.layout.is_standalone[number]:
+            # Standalone instances share a group and a type, and nothing else.
             return []
         found: list[tuple[int, str]] = []
         used = 0
-        for text in self._texts(number):
+        for text in self._texts(group, grid):
             if text and used + 1 + len(text) <= room:
                 found.append((used, f" {text}"))
                 used += 1 + len(text)
         return found
 
-    def _texts(self, number: int) -> list[str]:
+    def _texts(self, group: int, grid: Grid) -> Iterator[str]:
         store, averages = self._monitor.store, self._frame.averages
-        start, stop = store.layout.ultraserver_start[number : number + 2]
-        jobs = np.unique(store.job_of[start:stop])
-        job = self._descriptions.job_name(int(jobs[0])) if len(jobs) == 1 else f"{(jobs >= 0).sum()} jobs"
+        instances = grid.instances_of(group)
+        jobs = np.unique(store.job_of[instances])
+        yield self._descriptions.job_name(int(jobs[0])) if len(jobs) == 1 else f"{(jobs >= 0).sum()} jobs"
         if not averages.rollups.ready or averages.generation != store.generation:
-            return [job]
-        node = np.array([number])
-        values = [float(field.values(store, averages, Level.ULTRASERVER, node)[0]) for field in FIELDS]
-        return [
-            job,
-            *(
-                with_unit(value, field.unit)
-                for value, field in zip(values, FIELDS, strict=True)
-                if not np.isnan(value)
-            ),
-        ]
+            return
+        level, nodes = Level.ULTRASERVER, grid.group_ultraserver[group : group + 1]
+        if grid.is_part[group]:
+            level, nodes = Level.INSTANCE, instances
+        for field in FIELDS:
+            values = field.values(store, averages, level, nodes)
+            known = values[~np.isnan(values)]
+            if len(known):
+                yield with_unit(float(known.max() if field.is_max else known.sum()), field.unit)
 
 
 class GroupLabels:
@@ -151,12 +151,17 @@ class GroupLabels:
         return self._alerted[2]
 
     def _name(self, grid: Grid, group: int, width: int) -> str:
+        """Return the name of the UltraServer, with the ends of its instances' names if it has other groups, or of the first instance."""
         layout = self._monitor.store.layout
         number = int(grid.group_ultraserver[group])
-        path = layout.ultraservers[number]
-        if layout.is_standalone[number]:
-            path = layout.instances[int(layout.instance_of_chip[grid.first_chip(group)])]
+        first, last = (layout.instances[each] for each in grid.instances_of(group)[[0, -1]].tolist())
+        path = first if layout.is_standalone[number] else layout.ultraservers[number]
         name = path.rpartition("/")[2]
         if len(layout.clusters) > 1 and width >= 16:
             name = f"{path.partition('/')[0]}/{name}"
-        return without_start(plain(name), width)
+        name = plain(name)
+        if grid.is_part[group] and path is not first:
+            first, last = (plain(each.rpartition("/")[2].rpartition("-")[2]) for each in (first, last))
+            part = f"{first}..{last}"
+            name = next((each for each in (f"{name} {part}", part) if len(each) <= width), first)
+        return without_start(name, width)

@@ -1,7 +1,7 @@
 """The zoom levels of the heat map: from lattice to cells and back, for whole windows at once.
 
 A level knows how many chips a pixel is wide, how many cells it takes, and where gaps and labels lie. It knows no values
-and no colours; `heatgrid` knows which chip lies where on the lattice.
+and no colours; `heatmap_grid` knows which chip lies where on the lattice.
 """
 
 from __future__ import annotations

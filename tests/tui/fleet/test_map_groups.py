@@ -1,0 +1,66 @@
+"""The groups of the map: each is of one instance type, and has a name and details of its own."""
+
+from __future__ import annotations
+
+import pytest
+from support.monitor.feed import Feed, standalone
+from support.tui.pilot import fleet_app, running
+
+SLEDS = [(f"uc1/us-0002/trn3s-0002-{number:02}", "trn3s.16xlarge") for number in range(36)]
+TORUS = [(f"uc1/us-0001/trn3p-0001-{number}", "trn3p.48xlarge") for number in range(4)]
+
+
+def fed(pairs: list[tuple[str, str]], jobs: dict[str, tuple[str, ...]] | None = None) -> Feed:
+    """Return a fleet whose chips draw 100 W each."""
+    feed = Feed(pairs)
+    feed.set("power_w", 100.0)
+    feed.jobs = jobs or {}
+    feed.describe()
+    feed.tick()
+    return feed
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 55)])
+async def test_groups_of_one_ultraserver_have_names_of_their_own(size: tuple[int, int]) -> None:
+    """Nine groups hold the 36 sleds of an UltraServer of Trainium3 Gen2."""
+    feed = fed(TORUS + SLEDS)
+    async with running(fleet_app(feed), size=size) as pilot:
+        await pilot.telemetry(feed)
+        text = pilot.text()
+        assert [text.count(f"{first:02}..{first + 3:02} ") for first in range(0, 36, 4)] == [1] * 9
+
+
+async def test_names_of_groups_without_room_are_those_of_their_first_instances() -> None:
+    """Sleds alone have small groups."""
+    feed = fed(SLEDS)
+    async with running(fleet_app(feed), size=(80, 24)) as pilot:
+        await pilot.telemetry(feed)
+        assert " 00   04   08   12   16   20   24   28   32 " in pilot.text()
+
+
+async def test_details_of_part_of_an_ultraserver_are_those_of_the_part() -> None:
+    """Not the job and the power of the whole UltraServer nine times."""
+    feed = fed(
+        TORUS + SLEDS,
+        {
+            "train": ("uc1/us-0002/trn3s-0002-00..trn3s-0002-05",),
+            "serve": ("uc1/us-0002/trn3s-0002-06..trn3s-0002-35",),
+        },
+    )
+    async with running(fleet_app(feed), size=(200, 55)) as pilot:
+        await pilot.press("1", *["plus"] * 6)
+        await pilot.telemetry(feed)
+        text = pilot.text()
+        assert "us-0002 00..03 train 1.60 kW" in text
+        assert "us-0002 04..07 2 jobs 1.60 kW" in text
+
+
+async def test_standalone_instances_of_different_types_have_groups_of_their_own() -> None:
+    """Each with the name of its first instance above it."""
+    feed = fed(
+        standalone(2, "trn1.32xlarge") + standalone(1, "trn2.3xlarge") + standalone(2, "inf2.48xlarge")
+    )
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
+        await pilot.telemetry(feed)
+        labels = next(line for line in pilot.screen() if "trn2-0001" in line)
+        assert labels.split()[:3] == ["inf2-0001", "trn1-0001", "trn2-0001"]
