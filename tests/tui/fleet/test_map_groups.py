@@ -43,16 +43,16 @@ async def test_details_of_part_of_an_ultraserver_are_those_of_the_part() -> None
     feed = fed(
         TORUS + SLEDS,
         {
-            "train": ("uc1/us-0002/trn3s-0002-00..trn3s-0002-05",),
-            "serve": ("uc1/us-0002/trn3s-0002-06..trn3s-0002-35",),
+            "train": ("uc1/us-0002/trn3s-0002-00..trn3s-0002-01",),
+            "serve": ("uc1/us-0002/trn3s-0002-02..trn3s-0002-05",),
         },
     )
     async with running(fleet_app(feed), size=(200, 55)) as pilot:
         await pilot.press("1", *["plus"] * 6)
         await pilot.telemetry(feed)
         text = pilot.text()
-        assert "us-0002 00..03 train 1.60 kW" in text
-        assert "us-0002 04..07 2 jobs 1.60 kW" in text
+        assert "us-0002 00..03 2 jobs 1.60 kW" in text
+        assert "us-0002 04..07 1 job 1.60 kW" in text
 
 
 async def test_standalone_instances_of_different_types_have_groups_of_their_own() -> None:

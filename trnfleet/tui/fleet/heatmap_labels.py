@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.quantities import with_unit
+from trnfleet.domain.quantities import counted, with_unit
 from trnfleet.domain.severity import BY_RANK
 from trnfleet.monitor.store.fields import BY_KEY
 from trnfleet.text import plain
@@ -65,7 +65,10 @@ class GroupDetails:
         store, averages = self._monitor.store, self._frame.averages
         instances = grid.instances_of(group)
         jobs = np.unique(store.job_of[instances])
-        yield self._descriptions.job_name(int(jobs[0])) if len(jobs) == 1 else f"{(jobs >= 0).sum()} jobs"
+        if len(jobs) == 1:
+            yield self._descriptions.job_name(int(jobs[0]))
+        else:
+            yield counted(int((jobs >= 0).sum()), "job")
         if not averages.rollups.ready or averages.generation != store.generation:
             return
         level, nodes = Level.ULTRASERVER, grid.group_ultraserver[group : group + 1]
