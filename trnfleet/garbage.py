@@ -43,7 +43,8 @@ async def collect_garbage(clock: Clock) -> NoReturn:
 def trim_memory() -> None:
     """Give free memory back to the system, where the C library can: glibc keeps what lies below anything that is still used.
 
-    After the history of a start that is 11 MiB of the demo's app.
+    After the history of a start that is 11 MiB of the demo's app. Measured: 20 to 60 ms for 70 MB in 15,000 free blocks, below 1 ms
+    where nothing is to be given back. In a thread it would hold the event loop up for as long, because malloc is locked meanwhile.
     """
     trim = _malloc_trim()
     if trim is not None:
