@@ -30,7 +30,6 @@ MOST_LINES = 450
 LONG_FILES = {
     "trnfleet/domain/faults.py": "data: every fault with its signature, recovery and rate",
     "trnfleet/monitor/alerting/rule_tests.py": "one interpreter of rule tests, series to verdict",
-    "trnfleet/monitor/replay/playback.py": "the protocol and the one state machine that implements it",
     "trnfleet/tui/app.py": "screens, keys and the tick, which have to agree",
     "tests/flow/recordings/test_convert.py": "every pair of formats, on the same files",
     "tests/tui/test_alerts.py": "one view through all of its keys, on one scene",

@@ -15,8 +15,9 @@ from support.record.memory_recording import KeyframedRecording
 from trnfleet.clock import NS_PER_S, ManualClock
 from trnfleet.errors import TrnfleetError
 from trnfleet.monitor.monitor import PASS_EVERY_S, Monitor
+from trnfleet.monitor.replay.controls import Mode
 from trnfleet.monitor.replay.past_monitor import PastMonitor
-from trnfleet.monitor.replay.playback import Mode, RecordingPlayback
+from trnfleet.monitor.replay.playback import RecordingPlayback
 from trnfleet.monitor.replay.seeker import Survey
 from trnfleet.services.files.rules import load_rules
 from trnfleet.tasks import background

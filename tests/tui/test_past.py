@@ -10,7 +10,7 @@ from support.tui.pilot import SIZES, running
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.monitor.alerting.operator import OperatorActions
-from trnfleet.monitor.replay.playback import Mode
+from trnfleet.monitor.replay.controls import Mode
 from trnfleet.tui.alerts.actions import PAST, RECORDED
 from trnfleet.tui.alerts.view import AlertsView
 from trnfleet.tui.app import FleetApp

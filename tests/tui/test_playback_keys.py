@@ -11,7 +11,7 @@ from support.tui.past_app import MIN, fed, made
 from support.tui.pilot import running
 from textual.widgets import Input
 
-from trnfleet.monitor.replay.playback import Mode
+from trnfleet.monitor.replay.controls import Mode
 from trnfleet.tui.app import FleetApp
 from trnfleet.tui.help import HelpScreen, HelpText
 from trnfleet.tui.hierarchy.view import HierarchyView

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.monitor.alerting.operator import OperatorActions
     from trnfleet.monitor.fleet_state import FleetState
-    from trnfleet.monitor.replay.playback import Playback
+    from trnfleet.monitor.replay.controls import Playback
     from trnfleet.tui.bars.status import OwnProcess
 
 log = logs.get_logger(__name__)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trnfleet.monitor.problems.problem import ProblemCounts
-    from trnfleet.monitor.replay.playback import Playback
+    from trnfleet.monitor.replay.controls import Playback
     from trnfleet.monitor.store.events import Event
     from trnfleet.monitor.summary import Summary
     from trnfleet.tui.bars.hints import Hints

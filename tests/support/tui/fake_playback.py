@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from trnfleet.clock import NS_PER_S
 from trnfleet.errors import TrnfleetError
 from trnfleet.monitor.fleet_state import LiveOrPast
-from trnfleet.monitor.replay.playback import RATES, Mode
+from trnfleet.monitor.replay.controls import RATES, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Container

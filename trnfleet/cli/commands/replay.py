@@ -142,7 +142,7 @@ def command(
         require_terminal("--stdout, or --broker")
         file = log_file_for_app(log_file)
         log.set_up(file)
-        from trnfleet.monitor.replay.playback import RATES
+        from trnfleet.monitor.replay.controls import RATES
         from trnfleet.services.files.recordings import fleet_of, shown_part_of
         from trnfleet.services.files.rules import load_rules
         from trnfleet.services.viewing import view_recording

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from textual.dom import DOMNode
 
     from trnfleet.domain.alerts.alert import Alert
-    from trnfleet.monitor.replay.playback import Playback
+    from trnfleet.monitor.replay.controls import Playback
 
 COMMAND = "command"
 """What the prompt asks for."""

@@ -19,7 +19,7 @@ from trnfleet.tui.playback.keys import TimeKeys
 if TYPE_CHECKING:
     from textual import events
 
-    from trnfleet.monitor.replay.playback import Playback
+    from trnfleet.monitor.replay.controls import Playback
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.view import View
 

@@ -17,7 +17,7 @@ from textual.widgets import Input
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.errors import TrnfleetError
-from trnfleet.monitor.replay.playback import Mode
+from trnfleet.monitor.replay.controls import Mode
 from trnfleet.text import plain
 from trnfleet.tui.playback.seek_bar import SeekBar
 from trnfleet.tui.playback.time_input import UNDERSTOOD, parse_time
@@ -25,7 +25,7 @@ from trnfleet.tui.view import View
 from trnfleet.tui.widgets.prompt import AskLine
 
 if TYPE_CHECKING:
-    from trnfleet.monitor.replay.playback import Playback
+    from trnfleet.monitor.replay.controls import Playback
 
 LEAD_S = 5.0
 AFTER_S = 1.0

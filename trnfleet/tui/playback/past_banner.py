@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet.domain.quantities import DurationStyle, duration
 from trnfleet.domain.severity import Severity
-from trnfleet.monitor.replay.playback import Mode
+from trnfleet.monitor.replay.controls import Mode
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.playback.seek_bar_format import clock_text
@@ -15,7 +15,7 @@ from trnfleet.tui.widgets.targets import Target, TargetKind, linked
 
 if TYPE_CHECKING:
     from trnfleet.monitor.problems.problem import ProblemCounts
-    from trnfleet.monitor.replay.playback import Playback
+    from trnfleet.monitor.replay.controls import Playback
     from trnfleet.tui.bars.hints import Hints
     from trnfleet.tui.playback.seek_bar_format import Seek
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from textual import events
 
+    from trnfleet.monitor.replay.controls import Playback
     from trnfleet.monitor.replay.marks import Mark
-    from trnfleet.monitor.replay.playback import Playback
     from trnfleet.tui.playback.seek_bar_format import Marked
     from trnfleet.tui.widgets.cells import Parts
 

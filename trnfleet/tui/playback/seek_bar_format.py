@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.quantities import DurationStyle, duration
 from trnfleet.domain.severity import Severity
-from trnfleet.monitor.replay.playback import Mode
+from trnfleet.monitor.replay.controls import Mode
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.addresses import last_segments
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from rich.style import Style
 
+    from trnfleet.monitor.replay.controls import Playback
     from trnfleet.monitor.replay.marks import Mark
-    from trnfleet.monitor.replay.playback import Playback
 
     Marked = dict[int, tuple[str, Style]]
     """Sign and style by cell of the bar."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.monitor.alerting.operator import OperatorActions
     from trnfleet.monitor.fleet_state import FleetState
-    from trnfleet.monitor.replay.playback import Playback
+    from trnfleet.monitor.replay.controls import Playback
 
 
 class UiContext(NamedTuple):

@@ -11,7 +11,7 @@ from support.record.fixtures import RECORDINGS
 from trnfleet.cli.commands import replay
 from trnfleet.cli.main import cli
 from trnfleet.cli.options import LogOptions
-from trnfleet.monitor.replay.playback import RATES
+from trnfleet.monitor.replay.controls import RATES
 from trnfleet.services import viewing
 from trnfleet.services.viewing import Viewing
 from trnfleet.tui import run

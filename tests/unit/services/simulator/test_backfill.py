@@ -14,8 +14,9 @@ from trnfleet.clock import NS_PER_S, ManualClock
 from trnfleet.config import validate
 from trnfleet.domain.fleet import FleetFile
 from trnfleet.monitor.monitor import Monitor
+from trnfleet.monitor.replay.controls import Mode
 from trnfleet.monitor.replay.past_monitor import SLICE_S
-from trnfleet.monitor.replay.playback import Mode, RecordingPlayback
+from trnfleet.monitor.replay.playback import RecordingPlayback
 from trnfleet.monitor.slices import finish
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.record.format.metadata import About

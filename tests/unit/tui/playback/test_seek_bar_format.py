@@ -9,8 +9,8 @@ from support.tui.seek import seek
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.severity import Severity
+from trnfleet.monitor.replay.controls import Mode
 from trnfleet.monitor.replay.marks import Mark
-from trnfleet.monitor.replay.playback import Mode
 from trnfleet.tui.playback.seek_bar_format import (
     HERE,
     KNOWN,
