@@ -34,7 +34,6 @@ LONG_FILES = {
     "tests/flow/recordings/test_convert.py": "every pair of formats, on the same files",
     "tests/tui/test_alerts.py": "one view through all of its keys, on one scene",
     "tests/tui/test_app.py": "the app through all of its keys, on one scene",
-    "tests/replay/test_playback.py": "one state machine, every transition",
 }
 """Files that are longer, each with the reason."""
 

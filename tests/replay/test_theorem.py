@@ -28,7 +28,6 @@ from trnfleet.wire.ports import Envelope
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
 INSTANCES = [
     ("uc1/us-0001/trn2u-0001-0", "trn2u.48xlarge"),
     ("uc1/us-0001/trn2u-0001-1", "trn2u.48xlarge"),
