@@ -32,8 +32,6 @@ LONG_FILES = {
     "trnfleet/monitor/alerting/rule_tests.py": "one interpreter of rule tests, series to verdict",
     "trnfleet/tui/app.py": "screens, keys and the tick, which have to agree",
     "tests/flow/recordings/test_convert.py": "every pair of formats, on the same files",
-    "tests/tui/test_alerts.py": "one view through all of its keys, on one scene",
-    "tests/tui/test_app.py": "the app through all of its keys, on one scene",
 }
 """Files that are longer, each with the reason."""
 

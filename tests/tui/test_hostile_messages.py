@@ -7,8 +7,8 @@ from random import Random
 import pytest
 from support.monitor.mutations import CLUSTER, hostile_feed, mutated, originals
 from support.monitor.rules import HOT, rules_of
+from support.tui.fleet_scene import hot_feed
 from support.tui.pilot import fleet_app, running
-from tui.test_app import fed
 
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.tui.views import VIEWS
@@ -20,7 +20,7 @@ PLACES = ("", f"{CLUSTER}/us-0001/trn2u-0001-0/chip05", "uc1/us-0001", "cr-evil"
 async def test_every_view_is_drawn_whatever_has_come(seed: int) -> None:
     """What was taken of mutated messages can be drawn, in lists and in details, and nothing raw reaches the screen."""
     random = Random(seed)  # noqa: S311  mutations, not secrets
-    feed, evil = fed(), hostile_feed()
+    feed, evil = hot_feed(), hostile_feed()
     feed.monitor.ingest.alerts = Alerts("demo", rules_of(HOT), adopts=True)
     app = fleet_app(feed)
     async with running(app, size=(120, 40)) as pilot:

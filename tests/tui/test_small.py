@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.monitor.rules import HOT, rules_of
+from support.tui.fleet_scene import hot_feed
 from support.tui.pilot import FleetPilot, fleet_app, running
 from textual.widget import Widget
-from tui.test_app import fed
 
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.tui.app import FleetApp
@@ -42,7 +42,7 @@ KEYS = (
 
 def full() -> Feed:
     """Return a fleet with something of everything: jobs, findings, an alert, an event, a reservation."""
-    feed = fed()
+    feed = hot_feed()
     feed.monitor.ingest.alerts = Alerts("demo", rules_of(HOT))
     feed.monitor.apply([feed.reservation("cr-1", "uc1/us-0001"), feed.event(severity="critical")])
     return feed

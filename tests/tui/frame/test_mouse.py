@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from support.tui.fleet_scene import hot_feed
 from support.tui.pilot import fleet_app, running
-from tui.test_app import fed
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.status import AlertStatus
@@ -32,7 +32,7 @@ async def click(pilot: FleetPilot, text: str, *, row: int | None = None) -> None
 
 async def test_every_tab_opens_its_view_or_says_that_there_is_none() -> None:
     """A click does what the key does, also for views that are not built yet."""
-    app = fleet_app(fed())
+    app = fleet_app(hot_feed())
     async with running(app, size=(80, 24)) as pilot:
         for tab in reversed(TABS):
             before = app.entry.title
@@ -46,7 +46,7 @@ async def test_every_tab_opens_its_view_or_says_that_there_is_none() -> None:
 
 
 async def test_the_header_leads_to_alerts_and_to_the_hottest_chip() -> None:
-    feed = fed()
+    feed = hot_feed()
     app = fleet_app(feed)
     hot = feed.monitor.findings.shown[0].path
     async with running(app, size=(120, 40)) as pilot:
@@ -59,7 +59,7 @@ async def test_the_header_leads_to_alerts_and_to_the_hottest_chip() -> None:
 
 async def test_breadcrumbs_lead_up_and_say_what_is_shown() -> None:
     """The chip view has one chip, whatever was asked for, and the path is the chip's; views that follow stay there."""
-    feed = fed()
+    feed = hot_feed()
     app = fleet_app(feed)
     async with running(app, size=(120, 40)) as pilot:
         app.go("uc1/us-0002", "Fleet")
@@ -78,7 +78,7 @@ async def test_breadcrumbs_lead_up_and_say_what_is_shown() -> None:
 
 async def test_a_job_leads_to_what_hurts_it() -> None:
     """Where nothing does, to where it begins."""
-    feed = fed()
+    feed = hot_feed()
     app = fleet_app(feed)
     async with running(app, size=(120, 40)) as pilot:
         await pilot.telemetry(feed)
@@ -100,7 +100,7 @@ async def test_a_job_leads_to_what_hurts_it() -> None:
 
 async def test_keys_in_the_status_line_and_spans_of_charts() -> None:
     """A click on a key is the key; on the line above a chart it is `v`."""
-    feed = fed()
+    feed = hot_feed()
     app = fleet_app(feed)
     async with running(app, size=(160, 60)) as pilot:
         await pilot.telemetry(feed)

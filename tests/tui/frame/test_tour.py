@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from support.tui.fleet_scene import hot_feed
 from support.tui.pilot import SIZES, fleet_app, running
 from tui.frame.test_mouse import click
-from tui.test_app import fed
 
 from trnfleet.tui import theme
 from trnfleet.tui.bars.news import NOTICE_S
@@ -21,7 +21,7 @@ CRUMBS = 3
 async def test_a_first_run_has_one_line_more_to_read_and_nothing_else_moves() -> None:
     screens: dict[bool, list[list[str]]] = {False: [], True: []}
     for is_first_run, shown in screens.items():
-        feed = fed()
+        feed = hot_feed()
         async with running(fleet_app(feed, is_first_run=is_first_run), size=SIZES[0]) as pilot:
             for size in SIZES:
                 await pilot.resize_terminal(*size)
@@ -36,7 +36,7 @@ async def test_a_first_run_has_one_line_more_to_read_and_nothing_else_moves() ->
 @pytest.mark.parametrize("keys", ["lml", "wjS", "w?j"])
 async def test_a_few_keys_end_it(keys: str) -> None:
     """Whatever takes them: the map, the app, a list or the help."""
-    feed = fed()
+    feed = hot_feed()
     async with running(fleet_app(feed, is_first_run=True)) as pilot:
         await pilot.telemetry(feed)
         assert len(keys) == TOUR_KEYS
@@ -51,7 +51,7 @@ async def test_a_few_keys_end_it(keys: str) -> None:
 
 async def test_a_minute_ends_it_and_news_come_first() -> None:
     """News are shown for as long as ever; the tour's minute goes on meanwhile."""
-    feed = fed()
+    feed = hot_feed()
     async with running(fleet_app(feed, is_first_run=True)) as pilot:
         await pilot.telemetry(feed)
         assert TOUR in pilot.text()
@@ -68,7 +68,7 @@ async def test_a_minute_ends_it_and_news_come_first() -> None:
 
 async def test_its_keys_can_be_clicked() -> None:
     """`w` gives the keys to the problems, where Enter is the next step; `?` opens the help."""
-    feed = fed()
+    feed = hot_feed()
     app = fleet_app(feed, is_first_run=True)
     async with running(app, size=(120, 40)) as pilot:
         await pilot.telemetry(feed)
@@ -81,7 +81,7 @@ async def test_its_keys_can_be_clicked() -> None:
 
 async def test_where_one_is_comes_first() -> None:
     """A place takes the room that it needs, at the cost of the last keys; all of it is in the colours of the theme."""
-    feed = fed()
+    feed = hot_feed()
     app = fleet_app(feed, is_first_run=True)
     async with running(app) as pilot:
         await pilot.telemetry(feed)
@@ -99,7 +99,7 @@ async def test_where_one_is_comes_first() -> None:
 @pytest.mark.parametrize("key", ["2", "enter"])
 async def test_another_view_ends_it(key: str) -> None:
     """Its keys are those of the first view."""
-    feed = fed()
+    feed = hot_feed()
     app = fleet_app(feed, is_first_run=True)
     async with running(app, size=(120, 40)) as pilot:
         await pilot.telemetry(feed)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from support.tui.alerts_scene import alerts_app, alerts_feed, chips_at
+from support.tui.handled import CHIP, INSTANCE
 from support.tui.pilot import fleet_app, running
-from tui.test_alerts import CHIP, INSTANCE, fed, made, rows
 
 from trnfleet.tui.actions.cursor_keys import AGAIN
 from trnfleet.tui.alerts.actions import READ_ONLY
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def burning() -> Feed:
-    feed = fed()
-    feed.set("temperature_c", 95.0, rows(feed, CHIP))
+    feed = alerts_feed()
+    feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
     feed.jobs = {"pretrain": ("uc1/us-0001",)}
     feed.describe()
     feed.tick()
@@ -50,7 +51,7 @@ def burning() -> Feed:
 async def test_z_silences_what_the_cursor_is_on(keys: tuple[str, ...], matchers: str, said: str) -> None:
     """The form has the matcher of that thing and says what it hides; the comment has the keys."""
     feed = burning()
-    app, publisher = made(feed)
+    app, publisher = alerts_app(feed)
     async with running(app, size=(120, 40)) as pilot:
         await pilot.telemetry(feed)
         app.go(INSTANCE if keys == ("2",) else CHIP, "Chip" if keys == ("4",) else "Hierarchy")
@@ -74,7 +75,7 @@ async def test_z_silences_what_the_cursor_is_on(keys: tuple[str, ...], matchers:
 async def test_a_acknowledges_what_the_cursor_is_on() -> None:
     """In a chip's view that is its alerts; the text typed first is the note, and what is in `for` is replaced by typing."""
     feed = burning()
-    app, publisher = made(feed)
+    app, publisher = alerts_app(feed)
     async with running(app, size=(80, 24)) as pilot:
         await pilot.telemetry(feed)
         app.go(CHIP)
@@ -93,7 +94,7 @@ async def test_a_acknowledges_what_the_cursor_is_on() -> None:
 async def test_where_nothing_can_be_written(key: str) -> None:
     """A screen that only reads says how it could write, in every view."""
     feed = burning()
-    app, _ = made(feed, can_write=False)
+    app, _ = alerts_app(feed, can_write=False)
     async with running(app, size=(120, 40)) as pilot:
         for view in "12479":
             await pilot.press(view, key)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from support.tui.alerts_scene import alerts_feed, chips_at
+from support.tui.handled import CHIP, INSTANCE
 from support.tui.pilot import fleet_app, running
 from textual import events
-from tui.test_alerts import CHIP, INSTANCE, fed, rows
 
 from trnfleet.tui.actions.cursor_keys import AGAIN
 from trnfleet.tui.help import HelpScreen, HelpText
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def burning() -> Feed:
-    feed = fed()
-    feed.set("temperature_c", 95.0, rows(feed, CHIP))
-    feed.set("throttle_pct", 20.0, rows(feed, f"{INSTANCE}/chip01"))
+    feed = alerts_feed()
+    feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
+    feed.set("throttle_pct", 20.0, chips_at(feed, f"{INSTANCE}/chip01"))
     feed.tick()
     return feed
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from support.tui.alerts_scene import alerts_app, alerts_feed, chips_at
 from support.tui.fake_playback import START_NS, FakePlayback
+from support.tui.handled import CHIP, INSTANCE
 from support.tui.pilot import SIZES, running
-from tui.test_alerts import CHIP, INSTANCE, fed, made, rows
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.tui.app import FleetApp
@@ -68,10 +69,10 @@ MEASURED = {
 
 
 def fleet() -> Feed:
-    feed = fed()
-    feed.set("throttle_pct", 20.0, rows(feed, CHIP))
-    feed.set("power_w", 480.0, rows(feed, CHIP))
-    feed.set("temperature_c", 80.0, rows(feed, INSTANCE))
+    feed = alerts_feed()
+    feed.set("throttle_pct", 20.0, chips_at(feed, CHIP))
+    feed.set("power_w", 480.0, chips_at(feed, CHIP))
+    feed.set("temperature_c", 80.0, chips_at(feed, INSTANCE))
     feed.jobs = {"pretrain": ("uc1/us-0001",)}
     feed.describe()
     feed.tick()
@@ -101,7 +102,7 @@ async def test_a_task_by_its_keys(names: tuple[str, ...], size: tuple[int, int])
     Tasks that only read follow one another, those last that leave an order or a filter.
     """
     feed = fleet()
-    app, _ = made(feed)
+    app, _ = alerts_app(feed)
     async with running(app, size=size) as pilot:
         for name in names:
             task = TASKS[name]

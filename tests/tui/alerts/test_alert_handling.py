@@ -1,0 +1,242 @@
+"""Acknowledging and silencing alerts in the Alerts view, and what it shows of what others wrote."""
+
+from __future__ import annotations
+
+import pytest
+from support.tui.alerts_scene import NASTY, Loopback, alerts_app, alerts_feed, alerts_view, chips_at
+from support.tui.handled import CHIP, INSTANCE
+from support.tui.pilot import SIZES, running
+
+from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.monitor.alerting.operator import OperatorActions
+from trnfleet.tui.alerts.actions import READ_ONLY
+from trnfleet.tui.alerts.view import NOTE_S
+from trnfleet.tui.app import FleetApp
+from trnfleet.wire.alerts import SilenceMessage
+from trnfleet.wire.messages import WatchMessage, encode_message
+from trnfleet.wire.ports import Envelope
+
+
+async def test_acknowledging_and_taking_it_back() -> None:
+    """A asks for how long, with two hours written; the alert leaves the active ones and says who has it; x gives it back."""
+    feed = alerts_feed()
+    feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
+    app, publisher = alerts_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.press("8")
+        await pilot.telemetry(feed)
+        await pilot.press("a")
+        form = alerts_view(app).actions.ack_form
+        assert form.values == {"for": "2h", "note": ""}
+        assert "Acknowledge overheated at " in pilot.text()
+        await pilot.press(*"fans", "enter")
+        await pilot.pause()
+        await pilot.telemetry(feed)
+        assert not form.is_open
+        assert len(publisher.sent) == 1
+        assert "acknowledged for 2h00: overheated at " in pilot.screen()[4]
+        await pilot.telemetry(feed, NOTE_S + 1)
+        assert "[active 0]" in pilot.text()
+        assert "1 acknowledged: t shows them." in pilot.text()
+        assert "1 ack" in pilot.screen()[0]
+        await pilot.press("t")
+        assert "acked ann, 1h59 left" in pilot.text()
+        assert "ann, acknowledged until 02:0" in pilot.text()
+        assert ": fans" in pilot.text()
+        await pilot.press("x")
+        await pilot.pause()
+        await pilot.telemetry(feed)
+        assert " ack" not in pilot.screen()[0]
+        await pilot.press("T")
+        assert "[active 1]" in pilot.text()
+
+
+async def test_the_form_says_what_is_wrong() -> None:
+    """A duration that is none, and a broker that does not take it, are told in the form, which stays; Esc leaves it."""
+    feed = alerts_feed()
+    feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
+    app, publisher = alerts_app(feed)
+    async with running(app, size=(80, 24)) as pilot:
+        await pilot.press("8")
+        await pilot.telemetry(feed)
+        await pilot.press("a", "tab", *"soon", "enter")
+        form = alerts_view(app).actions.ack_form
+        assert "'soon' is not a duration" in form.message
+        publisher.problem = "nothing was written: memory: no connection"
+        await pilot.press(*["backspace"] * 4, *"1h", "enter")
+        await pilot.pause()
+        assert "no connection" in form.message
+        await pilot.press("escape")
+        assert not form.is_open
+        assert alerts_view(app).list.has_focus
+        assert app.entry.title == "Alerts"
+        assert not publisher.sent
+
+
+async def test_a_silence_with_its_preview() -> None:
+    """Z offers matchers of the alert, shows while one types what they match, and requires a comment."""
+    feed = alerts_feed()
+    feed.set("temperature_c", 95.0, slice(0, 3))
+    feed.set("throttle_pct", 20.0, slice(0, 1))
+    app, publisher = alerts_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.press("8")
+        await pilot.telemetry(feed)
+        await pilot.press("z")
+        form = alerts_view(app).actions.silence_form
+        assert form.values["matchers"].startswith('alertname="overheated" chip="uc1/us-0001/')
+        assert "matches 1 firing alert (1 critical): overheated" in form.message
+        await pilot.press("enter")
+        assert "comment: it is required" in form.message
+        await pilot.press("shift+tab")
+        field = form.field("matchers")
+        assert field.has_focus
+        field.value = ""
+        await pilot.press(*'severity=~"crit.*"')
+        await pilot.pause()
+        assert "matches 3 firing alerts (3 critical): overheated" in form.message
+        await pilot.press(*" nonsense")
+        await pilot.pause()
+        assert "'nonsense'" in form.message
+        field.value = 'severity="critical"'
+        await pilot.press("tab", *"night work", "enter")
+        await pilot.pause()
+        await pilot.telemetry(feed)
+        assert len(publisher.sent) == 1
+        assert not form.is_open
+        assert "silenced for 4h00" in pilot.screen()[4]
+        assert "[active 1]" in pilot.text()
+        await pilot.press("t", "t")
+        line = next(line for line in pilot.screen() if " 3 alerts" in line)
+        assert "night work" in line
+        assert "ann" in line
+        assert 'severity="critical"' in line
+        await pilot.press("x")
+        await pilot.pause()
+        await pilot.telemetry(feed)
+        assert "No silences." in pilot.text()
+        assert feed.monitor.alerts.counts().critical == 3
+
+
+async def test_silences_of_alertmanager() -> None:
+    """The list says where a silence was made, and why one is not applied; the details name its owner."""
+    feed = alerts_feed()
+    app, _ = alerts_app(feed)
+    async with running(app, size=(220, 40)) as pilot:
+        await pilot.press("8")
+        await pilot.telemetry(feed)
+        now_ns = feed.monitor.moment().time_ns
+        message = SilenceMessage(
+            id="alertmanager-1",
+            matchers=('pod="x"',),
+            starts=format_rfc3339(now_ns),
+            until=format_rfc3339(now_ns + 3_600 * NS_PER_S),
+            who="bob",
+            source="alertmanager",
+            not_applied="no alert here has the label pod",
+        )
+        feed.monitor.alerts.silences.put_silence(message)
+        await pilot.press("t", "t")
+        await pilot.telemetry(feed)
+        assert "bob at alertmanager" in pilot.text()
+        assert "not applied: no alert here has the label pod" in pilot.text()
+
+
+@pytest.mark.parametrize("size", SIZES[:2])
+async def test_what_alertmanager_refuses(size: tuple[int, int]) -> None:
+    """The first line and the status line tell of it; the details of the alert and of the silence have the reason."""
+    feed = alerts_feed()
+    app, _ = alerts_app(feed)
+    feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
+    async with running(app, size=size) as pilot:
+        await pilot.press("8")
+        await pilot.telemetry(feed)
+        name = feed.monitor.alerts.active()[0].fingerprint
+        now_ns = feed.monitor.moment().time_ns
+        feed.monitor.alerts.silences.put_silence(
+            SilenceMessage(
+                id="s-1",
+                matchers=('alertname="throttled"',),
+                starts=format_rfc3339(now_ns),
+                until=format_rfc3339(now_ns + 3_600 * NS_PER_S),
+                who="bob",
+            )
+        )
+        refused = [
+            ("acknowledgement", name, "HTTP 400 'no'" + NASTY),
+            ("silence", "s-1", "HTTP 403 'not you'"),
+        ]
+        beat = WatchMessage.model_validate(
+            {
+                "client": "w", "state": "online", "boot": "b", "role": "watch", "leads": True, "errors": 2,
+                "receiver_errors": tuple(
+                    {"receiver": "alertmanager", "kind": kind, "id": subject, "reason": reason}
+                    for kind, subject, reason in refused
+                ),
+            }
+        )  # fmt: skip  # a message read as rows
+        feed.monitor.apply([Envelope("trnfleet/v1/demo/publisher/w", encode_message(beat), 1)])
+        await pilot.telemetry(feed)
+        assert "▲ 2 receiver errors; alert" in pilot.screen()[4]
+        assert "receiver errors 2" in pilot.screen()[-1]
+        assert "acknowledgement by alertmanager: HTTP 400" in pilot.text()
+        assert "\x1b]" not in pilot.text()
+        await pilot.press("t", "t")
+        await pilot.telemetry(feed)
+        assert "silence by alertmanager: HTTP 403" in pilot.text()
+        cleared = beat.model_copy(update={"errors": 0, "receiver_errors": ()})
+        feed.monitor.apply([Envelope("trnfleet/v1/demo/publisher/w", encode_message(cleared), 1)])
+        await pilot.telemetry(feed)
+        assert "by alertmanager" not in pilot.text()
+        assert "receiver errors" not in pilot.text()
+
+
+async def test_a_silence_of_a_storm_is_for_what_it_shares() -> None:
+    """On a collapsed line, the matchers are what all of its alerts have in common."""
+    feed = alerts_feed()
+    feed.set("temperature_c", 95.0, chips_at(feed, INSTANCE))
+    app, _ = alerts_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.press("8")
+        await pilot.telemetry(feed)
+        await pilot.press("z")
+        form = alerts_view(app).actions.silence_form
+        assert form.values["matchers"] == f'alertname="overheated" instance="{INSTANCE}"'
+        assert "matches 16 firing alerts (16 critical)" in form.message
+
+
+async def test_a_screen_that_only_reads() -> None:
+    """Without an operator that writes, the keys say so and how to change it."""
+    feed = alerts_feed()
+    feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
+    for app in (alerts_app(feed, can_write=False)[0], FleetApp(feed.monitor, clock=feed.clock)):
+        async with running(app, size=(80, 24)) as pilot:
+            await pilot.press("8")
+            await pilot.telemetry(feed)
+            for key in "azx":
+                await pilot.press(key)
+                assert READ_ONLY in pilot.text(), key
+                assert not alerts_view(app).actions.ack_form.is_open
+                await pilot.press("down", "home")
+                assert READ_ONLY not in pilot.text(), key
+
+
+async def test_texts_of_others_are_shown_plainly() -> None:
+    """Owners, notes and reasons are what somebody wrote: nothing of them is acted upon."""
+    feed = alerts_feed()
+    feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
+    app, _ = alerts_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.press("8")
+        await pilot.telemetry(feed)
+        operator = OperatorActions("demo", publisher=Loopback(feed.monitor), owner=NASTY)  # type: ignore[arg-type]
+        alert = feed.monitor.alerts.active()[0]
+        now_ns = feed.monitor.moment().time_ns
+        await operator.acknowledge(alert, now_ns=now_ns, lasts_s=60.0, note=NASTY)
+        await operator.silence(
+            ["severity=warning", f'job!="{NASTY[:4]}"'], now_ns=now_ns, lasts_s=60.0, why=NASTY
+        )
+        for _ in range(4):
+            await pilot.telemetry(feed)
+            assert all(line.isprintable() for line in pilot.screen())
+            await pilot.press("t")

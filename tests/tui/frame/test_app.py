@@ -1,0 +1,244 @@
+"""The app through its keys, on a monitor fed by hand: what holds in every view."""
+
+from __future__ import annotations
+
+import pytest
+from support.monitor.feed import Feed, standalone, ultraservers
+from support.tui.fleet_scene import fleet_view, hot_feed
+from support.tui.pilot import SIZES, fleet_app, running
+
+from trnfleet.tui.help import HelpScreen, HelpText
+from trnfleet.tui.widgets.bar import Bar
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_first_screen_has_real_content(size: tuple[int, int]) -> None:
+    """Header, map, problems and status are there and say what the monitor knows."""
+    feed = hot_feed()
+    app = fleet_app(feed)
+    async with running(app, size=size) as pilot:
+        await pilot.pause()
+        text = pilot.text()
+        summary = feed.monitor.summary()
+        assert f"{summary.nc_util_pct:.1f} %" in text
+        assert "192 chips" in text
+        assert "us-0001" in text
+        assert "hot, 95 degC" in text
+        assert "▲ 1" in text.splitlines()[0]
+        assert ("127.0.0.1:1883, MQTT 5" in text) is (size[0] > 80)
+        assert "llm-70b" in text
+        assert "[1 Fleet]" in text
+        assert all(len(line) <= size[0] for line in text.splitlines())
+
+
+async def test_figures_follow_the_monitor() -> None:
+    """New values reach the header once they have stood for a second, without a key, and are all of its mean after ten."""
+    feed = hot_feed()
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        feed.set("nc_util_pct", 12.5)
+        before = app.query_one("#header", Bar).text
+        await pilot.telemetry(feed)
+        await pilot.telemetry(feed)
+        assert app.query_one("#header", Bar).text != before
+        for _ in range(9):
+            await pilot.telemetry(feed)
+        assert "10 s mean" in app.query_one("#header", Bar).text
+        assert "12.5 %" in app.query_one("#header", Bar).text
+
+
+async def test_an_idle_app_paints_nothing() -> None:
+    """Without news no line is painted."""
+    feed = hot_feed()
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.tick(feed)
+        await pilot.tick(feed)
+        before = fleet_view(app).map.lines_painted, fleet_view(app).problems.lines_painted
+        await pilot.tick(feed)
+        assert (fleet_view(app).map.lines_painted, fleet_view(app).problems.lines_painted) == before
+
+
+async def test_places_are_kept_from_view_to_view() -> None:
+    """Number keys keep the place; Esc walks back through all of them."""
+    feed = hot_feed()
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.press("right")
+        place = app.place
+        await pilot.press("2")
+        assert (app.entry.title, app.page.place) == ("Hierarchy", place)
+        await pilot.press("4")
+        assert (app.entry.title, app.page.place) == ("Chip", place)
+        await pilot.press("1")
+        assert (app.entry.title, fleet_view(app).map.place) == ("Fleet", place)
+        titles = []
+        for _ in range(3):
+            await pilot.press("escape")
+            titles.append(app.entry.title)
+        assert titles == ["Chip", "Hierarchy", "Fleet"]
+
+
+async def test_help_lists_the_bindings() -> None:
+    """? shows keys of every view, Esc closes it."""
+    app = fleet_app(hot_feed())
+    async with running(app, size=(160, 60)) as pilot:
+        await pilot.press("question_mark")
+        assert isinstance(app.screen, HelpScreen)
+        assert app.screen.query_one(HelpText).size.width > 100
+        text = pilot.text()
+        for part in ("Next metric", "Zoom in", "Hierarchy", "Next chip", "Quit", "Ctrl-c"):
+            assert part in text
+        await pilot.press("escape")
+        assert not isinstance(app.screen, HelpScreen)
+
+
+@pytest.mark.parametrize("keys", [("q",), ("ctrl+c", "ctrl+c"), ("ctrl+q",)])
+async def test_quitting_is_a_success(keys: tuple[str, ...]) -> None:
+    """Q, and ctrl+c twice, end with 0."""
+    app = fleet_app(hot_feed())
+    async with running(app, size=(80, 24)) as pilot:
+        await pilot.press(*keys)
+    assert app.return_code == 0
+
+
+@pytest.mark.parametrize(("number", "code"), [(15, 143), (1, 129), (2, 0)])
+async def test_signals_set_the_exit_status(number: int, code: int) -> None:
+    """SIGTERM, SIGHUP and SIGINT end the app with the statuses that shells expect."""
+    app = fleet_app(hot_feed())
+    async with running(app, size=(80, 24)) as pilot:
+        app.end(number)
+        await pilot.pause()
+    assert app.return_code == code
+
+
+async def test_a_lost_connection_is_told_with_its_age() -> None:
+    """The banner counts the seconds and goes when the connection is back."""
+    feed = hot_feed()
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        link = feed.monitor.link
+        link.connected, link.changed_s, link.last_error = False, feed.clock.monotonic_s(), "broken pipe"
+        await feed.advance(12)
+        await pilot.tick(feed)
+        assert "no connection to mqtt://127.0.0.1:1883 for 12 s" in pilot.text()
+        assert "not connected" in app.query_one("#status", Bar).text
+        link.connected = True
+        feed.tick()
+        await pilot.tick(feed)
+        await pilot.pause()
+        assert "no connection" not in pilot.text()
+
+
+async def test_before_anything_has_come() -> None:
+    """An empty monitor says what it waits for; no key does any harm."""
+    feed = Feed(ultraservers(1))
+    app = fleet_app(feed)
+    async with running(app, size=(80, 24)) as pilot:
+        assert "waiting for the fleet" in pilot.text()
+        keys = (
+            "right",
+            "down",
+            "enter",
+            "plus",
+            "underscore",
+            "0",
+            "m",
+            "w",
+            "enter",
+            "escape",
+            "1",
+            "2",
+            "4",
+            "1",
+        )
+        await pilot.press(*keys)
+        await pilot.click("#map", offset=(3, 3))
+        await pilot.press("1")
+        feed.describe()
+        feed.tick()
+        await pilot.tick(feed)
+        await pilot.pause()
+        assert "64 chips" in pilot.text()
+        assert "us-0001" in pilot.text()
+
+
+async def test_the_fleet_may_change_while_one_looks() -> None:
+    """A place survives a new layout; one that is gone falls back to what is above it."""
+    feed = hot_feed(2, 0)
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        app.go("uc1/us-0002/trn2u-0002-3/chip09", "Fleet")
+        await pilot.pause()
+        bigger = Feed(ultraservers(12) + standalone(3))
+        bigger.publisher, bigger.monitor = feed.publisher, feed.monitor
+        bigger.clock = feed.clock
+        bigger.scatter()
+        bigger.describe()
+        bigger.tick()
+        await pilot.tick(feed)
+        assert "uc1/us-0002/trn2u-0002-3/chip09".startswith(fleet_view(app).map.place)
+        assert fleet_view(app).map.grid.groups == 13
+        gone = [path for path in bigger.layout.instances if "us-0002" in path]
+        feed.monitor.apply([each._replace(payload=b"") for each in bigger.announcements(gone)[1:]])
+        feed.monitor.compute()
+        await pilot.tick(feed)
+        assert fleet_view(app).map.place.startswith("uc1/")
+        assert "us-0002" not in fleet_view(app).map.place
+        await pilot.press("right", "down", "enter", "escape")
+
+
+async def test_a_resize_storm_raises_nothing() -> None:
+    """Any size from 20x5 to 300x100, at any zoom level, in every view."""
+    feed = hot_feed(9, 5)
+    app = fleet_app(feed)
+    async with running(app, size=(80, 24)) as pilot:
+        for number in range(60):
+            width, height = 20 + number * 97 % 281, 5 + number * 41 % 96
+            await pilot.resize_terminal(width, height)
+            if number % 5 == 0:
+                await pilot.press(["1", "underscore", "plus", "w", "m", "2", "4", "1"][number // 5 % 8])
+            assert pilot.text()
+        await pilot.press("1")
+        await pilot.resize_terminal(80, 24)
+        assert "chips" in pilot.text()
+
+
+async def test_remote_text_is_shown_plainly() -> None:
+    """Markup is no markup, and nothing that a terminal acts upon leaves the app."""
+    feed = hot_feed()
+    job, usual = feed.monitor.ingest.jobs["llm-70b"], feed.monitor.findings
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        for text in ("[@click=app.quit]x[/]", "[/nope]", "\x1b]0;x\x07", "a\u202eb", "\x9b31m"):
+            feed.monitor.link.broker = feed.monitor.link.last_error = text
+            hostile = job.model_copy(update={"job": text, "kind": text, "state": text, "on": (text,)})
+            feed.monitor.ingest.jobs[text] = hostile
+            finding = usual.shown[0]._replace(what=text)
+            feed.monitor.findings = usual._replace(shown=(finding,), total=1)
+            await pilot.tick(feed, 1.0)
+            shown = pilot.text()
+            assert all(line.isprintable() for line in shown.splitlines())
+            if text.isprintable():
+                assert text[:6] in shown
+            await pilot.press("w", "down", "enter", "escape", "2", "4", "1")
+            assert all(line.isprintable() for line in pilot.text().splitlines())
+            del feed.monitor.ingest.jobs[text]
+    assert app.return_code in {None, 0}
+
+
+async def test_a_crash_is_not_a_success() -> None:
+    """What goes wrong in the app shows in its return code."""
+    app = fleet_app(hot_feed())
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("broken on purpose")
+
+    async def run() -> None:
+        async with running(app, size=(80, 24)) as pilot:
+            app.call_later(fail)
+            await pilot.pause()
+
+    with pytest.raises(RuntimeError, match="on purpose"):
+        await run()
+    assert app.return_code == 1
