@@ -327,7 +327,7 @@ def _gaps(chart: Chart, grid: plot.Grid, bands: list[plot.Bands]) -> list[tuple[
     reasons[: max(0, grid.column_of(begins_s))] = _REASONS.index(Reason.BEFORE_START)
     return [
         (first, after, _REASONS[number])
-        for first, after, number in plot.runs_of(np.where(missing, reasons, _PRESENT))
+        for first, after, number in plot.row_runs(np.where(missing, reasons, _PRESENT)[np.newaxis])[0]
         if number != _PRESENT
     ]
 

@@ -142,19 +142,8 @@ def cells_of(dots: Dots) -> Ints:
     return bits
 
 
-def runs_of(values: NDArray[np.integer]) -> list[tuple[int, int, int]]:
-    """Return runs of equal values: first place, the place after the last, and the value."""
-    if not len(values):
-        return []
-    firsts = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist()]
-    return [
-        (first, after, int(values[first]))
-        for first, after in zip(firsts, [*firsts[1:], len(values)], strict=True)
-    ]
-
-
 def row_runs(values: Ints) -> list[list[tuple[int, int, int]]]:
-    """Return the runs of each row of values, as `runs_of` does."""
+    """Return runs of equal values in each row: first place, the place after the last, and the value."""
     firsts: list[list[int]] = [[0] for _ in values]
     rows, places = np.nonzero(values[:, 1:] != values[:, :-1])
     for row, place in zip(rows.tolist(), places.tolist(), strict=True):
