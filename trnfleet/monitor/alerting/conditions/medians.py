@@ -99,15 +99,14 @@ class InstanceShareRows(MedianShareRows):
 
     def values(self, readings: Readings, rows: Rows) -> Values:
         """Return the relation; NaN where there are too few peers."""
-        share = super().values(readings, rows)
         width = len(LANES[self.scope]) if self.scope in LANES else 1
         if width == 1 or not len(rows):
-            return share
+            return super().values(readings, rows)
         chips, place = np.unique(rows // width, return_inverse=True)
         lanes = chips[:, None] * width + np.arange(width)
-        of_lanes = super().values(readings, lanes.reshape(-1)).reshape(lanes.shape)
-        busy = np.max(np.where(np.isnan(of_lanes), 0.0, of_lanes), axis=1)[place]
-        return share / np.where(busy > 0, np.minimum(busy, 1.0), 1.0)
+        shares = super().values(readings, lanes.reshape(-1)).reshape(lanes.shape)
+        busy = np.max(np.where(np.isnan(shares), 0.0, shares), axis=1)[place]
+        return shares[place, rows % width] / np.where(busy > 0, np.minimum(busy, 1.0), 1.0)
 
     def candidates(self, readings: Readings) -> Slices[Rows]:
         """Return the rows whose value may be that far from the median, by their instance's least and largest value."""
