@@ -154,6 +154,17 @@ class Layout:
         return np.repeat(np.arange(len(self.instances), dtype=np.int32), np.diff(self.chip_start))
 
     @cached_property
+    def ultraserver_of_instance(self) -> NDArray[np.int64]:
+        """UltraServer (or standalone segment) of each instance."""
+        return np.repeat(np.arange(len(self.ultraservers)), np.diff(self.ultraserver_start))
+
+    @cached_property
+    def domain_of_instance(self) -> NDArray[np.int64]:
+        """NeuronLink domain of each instance: a number that is the same within an UltraServer, and its own for a standalone one."""
+        group = self.ultraserver_of_instance
+        return np.where(self.is_standalone[group], -1 - np.arange(len(group)), group)
+
+    @cached_property
     def chips_per_instance(self) -> int:
         """Chips of every instance where all have the same number, else 0."""
         sizes = np.diff(self.chip_start)
@@ -368,9 +379,7 @@ class Layout:
         if level is Level.CHIP:
             return Node(Level.INSTANCE, int(self.instance_of_chip[index]))
         if level is Level.INSTANCE:
-            return Node(
-                Level.ULTRASERVER, int(np.searchsorted(self.ultraserver_start, index, side="right")) - 1
-            )
+            return Node(Level.ULTRASERVER, int(self.ultraserver_of_instance[index]))
         if level is Level.ULTRASERVER:
             return Node(Level.CLUSTER, int(np.searchsorted(self.cluster_start, index, side="right")) - 1)
         return FLEET_NODE

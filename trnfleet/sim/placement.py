@@ -77,7 +77,7 @@ class Placement:
                     )
                 owner[instances.start : instances.stop] = number
         sizes = np.diff(layout.chip_start)
-        domain = _domains(layout)
+        domain = layout.domain_of_instance
         spans = np.zeros(len(fleet.jobs), np.bool_)
         chips, instance_chips = np.zeros(len(fleet.jobs), np.int64), np.ones(len(fleet.jobs), np.int64)
         replica_chips = np.zeros(len(fleet.jobs), np.int64)
@@ -316,10 +316,3 @@ def _spans(domain: NDArray[np.int64], sizes: NDArray[np.int64], replica_chips: i
     first = of_chip[::replica_chips]
     last = of_chip[np.minimum(np.arange(1, len(first) + 1) * replica_chips, len(of_chip)) - 1]
     return bool((first != last).any())
-
-
-def _domains(layout: Layout) -> NDArray[np.int64]:
-    """Return a number for each instance that is the same within an UltraServer and its own for a standalone one."""
-    group = np.repeat(np.arange(len(layout.ultraservers)), np.diff(layout.ultraserver_start))
-    alone = layout.is_standalone[group]
-    return np.where(alone, -1 - np.arange(len(group)), group)

@@ -56,19 +56,18 @@ NO_GROUPS = AlertGroups(_NONE, _FLAGS, _NONE, _NONE, _NONE, _NONE, np.zeros(0), 
 """The alerts of most rules at most instants."""
 
 
-def group(rule: Rule, track: Track, layout: Layout, ultraserver_of: NDArray[np.int64]) -> AlertGroups:
+def group(rule: Rule, track: Track, layout: Layout) -> AlertGroups:
     """Return the alerts that a rule's active targets make.
 
     Args:
         rule: The rule; its scope has addresses.
         track: Its active targets.
         layout: Where they are.
-        ultraserver_of: UltraServer of each instance.
     """
     rows = track.rows
     if not len(rows):
         return NO_GROUPS
-    ids = group_ids(rule, rows, layout, ultraserver_of)
+    ids = group_ids(rule, rows, layout)
     starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]])
     fires = track.firing
     sizes = np.diff(np.r_[starts, len(ids)])
@@ -103,9 +102,7 @@ def group(rule: Rule, track: Track, layout: Layout, ultraserver_of: NDArray[np.i
     return AlertGroups(*(column[enough] for column in groups))
 
 
-def group_ids(
-    rule: Rule, rows: NDArray[np.int64], layout: Layout, ultraserver_of: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def group_ids(rule: Rule, rows: NDArray[np.int64], layout: Layout) -> NDArray[np.int64]:
     """Return the group of each target, ascending with the rows."""
     kind, level = rule.grouping, LEVEL_OF[rule.scope]
     if kind is Group.FLEET:
@@ -117,7 +114,7 @@ def group_ids(
         ultraservers, instances = rows, layout.ultraserver_start[rows]
     else:
         instances = layout.instance_of_chip[chips].astype(np.int64) if level is Level.CHIP else rows
-        ultraservers = ultraserver_of[instances]
+        ultraservers = layout.ultraserver_of_instance[instances]
     if kind is Group.INSTANCE:
         return instances
     if kind is Group.CLUSTER:
@@ -231,12 +228,6 @@ def covered_chips(rule: Rule, track: Track, layout: Layout) -> NDArray[np.bool_]
             chips = layout.chip_range(Node(level, row))
             covered[chips.start : chips.stop] = True
     return covered
-
-
-def ultraserver_of(layout: Layout) -> NDArray[np.int64]:
-    """Return the UltraServer (or standalone segment) of each instance."""
-    starts = layout.ultraserver_start
-    return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
 
 
 def each_alone(track: Track) -> AlertGroups:

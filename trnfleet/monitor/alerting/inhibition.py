@@ -178,7 +178,7 @@ def _covered_groups(state: RuleState, flags: NDArray[np.bool_], readings: Readin
         inside = sizes[rows]
         instances = layout.ultraserver_start[rows] if level is Level.ULTRASERVER else rows
         first = layout.chip_start[instances]
-    ids = group_ids(state.rule, rows, layout, readings.ultraserver_of)
+    ids = group_ids(state.rule, rows, layout)
     if not inside.any():
         return {}
     starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]])

@@ -16,7 +16,6 @@ from trnfleet.domain.alerts.signals import LANES, LEVEL_OF, Scope
 from trnfleet.domain.hardware.topology import MOST_LANES
 from trnfleet.domain.metrics import BY_NAME, Metric
 from trnfleet.domain.metrics import Scope as MetricScope
-from trnfleet.monitor.alerting.grouping import ultraserver_of
 from trnfleet.monitor.slices import checkpoint
 from trnfleet.monitor.store import fields
 from trnfleet.monitor.store.events import Events
@@ -165,11 +164,6 @@ class Readings:
         """Bits of `links_up` that a healthy chip has set: for every chip, or one mask where all are alike."""
         uniform = self.layout.uniform_links_mask
         return self.layout.chip_links_mask if uniform is None else np.uint8(uniform)
-
-    @cached_property
-    def ultraserver_of(self) -> NDArray[np.int64]:
-        """UltraServer (or standalone segment) of each instance."""
-        return ultraserver_of(self.layout)
 
     def is_known(self, scope: Scope, rows: Rows) -> NDArray[np.bool_]:
         """Return of which targets anything live is known."""
@@ -346,7 +340,7 @@ class Readings:
             if not len(rows):
                 continue
             instance = layout.instance_of_chip[rows]
-            group = np.searchsorted(starts, instance, side="right") - 1
+            group = layout.ultraserver_of_instance[instance]
             # Where the other end lies depends on these alone.
             place = (layout.instance_type[instance], np.diff(starts)[group], instance - starts[group], rows - layout.chip_start[instance])  # fmt: skip
             _, first, alike = np.unique(np.stack(place), axis=1, return_index=True, return_inverse=True)

@@ -81,10 +81,7 @@ of its pace."""
 
 def _spans(store: Store, jobs: int) -> NDArray[np.bool_]:
     """Return whether each job runs on more than one UltraServer or standalone instance."""
-    layout, owner = store.layout, store.job_of
-    sizes = np.diff(layout.ultraserver_start)
-    group = np.repeat(np.arange(len(sizes)), sizes)
-    domain = np.where(layout.is_standalone[group], -1 - np.arange(len(group)), group)
+    domain, owner = store.layout.domain_of_instance, store.job_of
     placed = np.flatnonzero((owner >= 0) & (owner < jobs))
     first, last = np.full(jobs, np.iinfo(np.int64).max), np.full(jobs, np.iinfo(np.int64).min)
     np.minimum.at(first, owner[placed], domain[placed])

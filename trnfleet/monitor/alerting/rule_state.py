@@ -23,7 +23,6 @@ from trnfleet.monitor.alerting.grouping import (
     group_ids,
     row_name,
     target_of,
-    ultraserver_of,
 )
 
 if TYPE_CHECKING:
@@ -133,7 +132,7 @@ class RuleState:
         number = next((each for each, kept in self.alerts.items() if kept is alert), None)
         if number is None:
             return []
-        mine = np.flatnonzero(group_ids(rule, track.rows, layout, ultraserver_of(layout)) == number)
+        mine = np.flatnonzero(group_ids(rule, track.rows, layout) == number)
         firing = track.firing[mine]
         mine = np.concatenate([mine[firing], mine[~firing]])[:most]
         return [
@@ -179,7 +178,7 @@ class RuleState:
         self._step_track(readings, found, lambda rows: search.look(readings, rows))
         if len(self.track) > MANY:
             yield from readings.checkpoint()
-        return group(self.rule, self.track, readings.layout, readings.ultraserver_of)
+        return group(self.rule, self.track, readings.layout)
 
     def _step_names(self, condition: NamedCondition, table: NamedTable, readings: Readings) -> None:
         track = self.track

@@ -70,7 +70,7 @@ class Grid:
         """Lay a fleet out: one-chip instances share a tile."""
         instances = len(layout.instances)
         chips = np.diff(layout.chip_start)
-        owner = np.repeat(np.arange(len(layout.ultraservers)), np.diff(layout.ultraserver_start))
+        owner = layout.ultraserver_of_instance
         shapes = [kind.topology.shape for kind in layout.types if kind.chips > 1]
         tile = max((max(shape) for shape in shapes), default=SHARED_TILE)
         # Of one UltraServer, or segment of standalone instances, and one type.

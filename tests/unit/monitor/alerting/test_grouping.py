@@ -26,7 +26,6 @@ from trnfleet.monitor.alerting.grouping import (
     group_ids,
     row_name,
     target_of,
-    ultraserver_of,
 )
 
 LAYOUT = Layout.of(
@@ -68,7 +67,7 @@ def test_every_target_has_its_group(scope: Scope, kind: Group) -> None:
     """For each row: name and row are each other's inverse, and so are group and target; groups ascend with rows."""
     rows = np.arange(count_of(LAYOUT, scope))
     made = rule(scope, kind)
-    ids = group_ids(made, rows, LAYOUT, ultraserver_of(LAYOUT))
+    ids = group_ids(made, rows, LAYOUT)
 
     assert (np.diff(ids) >= 0).all()
     for row, number in zip(rows.tolist(), ids.tolist(), strict=True):
@@ -140,10 +139,10 @@ def test_groups_are_as_a_loop_makes_them(
     track.silent = np.array([each[3] for each in ordered], np.bool_)
     track.clear_ns = np.full(len(ordered), NEVER)
 
-    made_groups = group(made, track, LAYOUT, ultraserver_of(LAYOUT))
+    made_groups = group(made, track, LAYOUT)
 
     by_group: dict[int, list[int]] = {}
-    ids = group_ids(made, track.rows, LAYOUT, ultraserver_of(LAYOUT))
+    ids = group_ids(made, track.rows, LAYOUT)
     for place, number in enumerate(ids.tolist()):
         by_group.setdefault(number, []).append(place)
     assert made_groups.ids.tolist() == sorted(by_group)
@@ -206,7 +205,7 @@ def test_groups_that_are_not_as_they_were() -> None:
     rows = np.array([3, 5, 9])
     track = Track()
     track.step(0, rows, np.array([1.0, math.nan, 2.0]), lambda _: pytest.fail("nothing fires"), for_ns=9)
-    before = group(rule(Scope.CHIP, Group.NONE), track, LAYOUT, ultraserver_of(LAYOUT))
+    before = group(rule(Scope.CHIP, Group.NONE), track, LAYOUT)
 
     def but(**changes: Any) -> AlertGroups:
         return AlertGroups(**{**before._asdict(), **changes})
