@@ -321,7 +321,7 @@ class Engine:
             self._chips.instance_power_w(jobs),
             effects.inlet_delta_c,
             effects.cap_share,
-            self._hosts.instance_power_w(jobs),
+            None if self.fleet.rack_power_cap_w is None else self._hosts.instance_power_w(jobs),
             settled_w,
         )
         if not self._is_settled:

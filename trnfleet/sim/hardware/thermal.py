@@ -147,7 +147,6 @@ class Throttling:
         """Of each chip's power above the background over its cohort's mean."""
         self._find_extremes()
         self._chips = np.diff(layout.chip_start).astype(np.float64)
-        self._host_most_w = of_types([each.host_power_max_w.value for each in types])
         self._racks: Racks | None = None
         self._rack_cap_w = math.inf
         if fleet.rack_power_cap_w is not None:
@@ -156,7 +155,7 @@ class Throttling:
             self._rack_of_instance = self._racks.of_instance
             host_idle_w = of_types([each.host_power_idle_w.value for each in types])
             self._check_idle(self._racks, self._chips * self._background_w + host_idle_w)
-        self._host_w = self._host_most_w
+        self._host_w = of_types([each.host_power_max_w.value for each in types])
         self._lag_w = np.zeros(len(self._type))
         """Power of an instance's mean chip that its temperatures have come to: its power through the cooling's lag."""
         self._lag_c = np.full(len(self._type), self._inlet_c)
@@ -167,6 +166,8 @@ class Throttling:
         self._approach_of, self._last_approach = math.nan, np.zeros(0)
         self.pace = np.ones(len(self._type))
         """Share of peak that the slowest chip of each instance has."""
+        self._paced_for: tuple[float, NDArray[np.floating], NDArray[np.floating]] | None = None
+        """Length, inlets and caps of the window that `pace` was found for."""
         self._withholding: tuple[NDArray[np.float64], ...] | None = None
         self._throttled = NOTHING
 
@@ -276,7 +277,7 @@ class Throttling:
             demand_w = self._demand_w
             if settled_w is not None:
                 self._demand_w = np.clip(settled_w - self._background_w, 0.0, self._dynamic_w)
-            self.limit(math.inf, inlet_delta_c, cap_share)
+            self._find_pace(math.inf, inlet_delta_c, cap_share)
             self._lag_w = self._background_w + self._demand_w * self.pace
             self._lag_c = self._inlet_c + inlet_delta_c
             self._demand_w = demand_w
@@ -285,7 +286,7 @@ class Throttling:
             approach = self._approach(elapsed_s)
             self._lag_w = self._lag_w + (power_w - self._lag_w) * approach
             self._lag_c = self._lag_c + (self._inlet_c + inlet_delta_c - self._lag_c) * approach
-        self.limit(elapsed_s, inlet_delta_c, cap_share)
+        self._find_pace(elapsed_s, inlet_delta_c, cap_share)
 
     def limit(
         self, elapsed_s: float, inlet_delta_c: NDArray[np.floating], cap_share: NDArray[np.floating]
@@ -300,6 +301,19 @@ class Throttling:
             inlet_delta_c: As for `advance`.
             cap_share: As for `advance`.
         """
+        # Mostly it is a window like the last, for which `advance` did so.
+        if self._paced_for is not None:
+            paced_s, *paced = self._paced_for
+            if paced_s == elapsed_s and all(map(np.array_equal, paced, (inlet_delta_c, cap_share))):
+                return
+        self._find_pace(elapsed_s, inlet_delta_c, cap_share)
+
+    def _find_pace(
+        self, elapsed_s: float, inlet_delta_c: NDArray[np.floating], cap_share: NDArray[np.floating]
+    ) -> None:
+        """Set `pace` for a window, and with it `throttled`; arguments as for `limit`."""
+        # The caller changes its arrays in place.
+        self._paced_for = elapsed_s, inlet_delta_c.copy(), cap_share.copy()
         approach = self._approach(elapsed_s)
         left_w = self._lag_w - self._background_w
         inlet_c = self._lag_c + (self._inlet_c + inlet_delta_c - self._lag_c) * approach
@@ -362,8 +376,10 @@ class Throttling:
 
         A cap is each chip's own, and the one that draws most decides; a rack's limit is that of their sum.
         """
-        room_w = np.where(cap_share < 1.0, cap_share * self._most_w - self._background_w, np.inf)
-        allowed = _share(room_w, self._peak_w * self._most_factor)
+        allowed = np.ones(len(self._type))
+        if (cap_share < 1.0).any():
+            room_w = np.where(cap_share < 1.0, cap_share * self._most_w - self._background_w, np.inf)
+            allowed = _share(room_w, self._peak_w * self._most_factor)
         if self._racks is not None:
             still_w = self._racks.total(self._chips * self._background_w + self._host_w)
             of_rack = _share(
