@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from trnfleet.sim.placement import Cohorts
     from trnfleet.sim.rng import LaneReader, Rng
 
+    Noisy = tuple[NDArray[Any], NDArray[Any]]
+    """Base and field of `noisy` for the lanes of a chip of every cohort, or of all chips of an instance."""
+
 _NOISE: dict[str, tuple[Stream, type[np.uint8 | np.uint16]]] = {
     "nc_util_pct": (Stream.NC_UTIL, np.uint8),
     "engine_util_pct": (Stream.ENGINE_UTIL, np.uint8),
@@ -56,26 +59,26 @@ the size of 0.00 to 0.02 % that idle chips read (measured on inf2 and trn1, sysf
 
 
 class _Tables(NamedTuple):
-    """Codes of every cohort; shape (cohorts, ...)."""
+    """Codes of every cohort."""
 
-    varied: dict[str, tuple[NDArray[Any], NDArray[Any] | None]]
-    """What the noise of each metric needs, for the lanes of a chip: base and field of `noisy`, or the mean that a chip's factor
-    applies to."""
+    lanes: dict[str, Noisy]
+    means: dict[str, NDArray[np.float32]]
+    """Means that the chips' factors apply to; shape (cohorts,), as those that follow."""
     executions: NDArray[np.uint64]
     hbm_used: NDArray[np.uint16]
 
 
 _MOST_WIDE = 64
-"""Cohorts of a chunk up to which its rows are taken by whole instances, from tables that have the lanes of all their chips."""
+"""Cohorts of a chunk up to which its lanes are taken by whole instances, from tables that have those of all their chips."""
 
 
 class _Place(NamedTuple):
     """Where a chunk's rows are found in the tables."""
 
-    is_wide: bool
-    """Whether by instance, in the tables with the lanes of all chips of one, or by chip."""
-    rows: NDArray[np.intp]
-    """Place in the tables of each instance or chip."""
+    cohorts: NDArray[np.intp]
+    """Cohort of each chip, of each instance, or of the whole chunk, where it is the same for all chips of one."""
+    wide: NDArray[np.intp] | None
+    """Place of each instance in the tables with the lanes of all chips of one; None where lanes are taken by chip."""
 
 
 class ChipPhysics:
@@ -168,7 +171,7 @@ class ChipPhysics:
             at_s: Its time, simulated seconds since the start, by which what varies slowly goes.
         """
         tables = self._tables(jobs)
-        wide = self._widened(tables)
+        wide = self._widened(tables.lanes)
         first = self._own.start
         readers = {
             name: self._rng.lanes(stream, tick, self._noise_chips * BY_NAME[name].bytes_per_row, first)
@@ -181,40 +184,32 @@ class ChipPhysics:
         for chunk, place, (begin, end) in zip(
             self._chunks, self._places, itertools.pairwise(begins), strict=True
         ):
-            chosen, index = wide if place.is_wide else tables, place.rows
-            varied = self._vary(chunk)
-            for name, (base, field) in chosen.varied.items():
-                if field is None:
-                    self._scaled(chunk, name, index, base, varied)
-                else:
-                    self._noisy(chunk, name, index, base, field, readers[name])
-            self._hbm_used(chunk, index, chosen.hbm_used)
+            lanes, index = (tables.lanes, place.cohorts) if place.wide is None else (wide, place.wide)
+            for name, table in lanes.items():
+                self._noisy(chunk, name, index, table, readers[name])
+            varied, cohorts = self._vary(chunk), place.cohorts
+            for name, means in tables.means.items():
+                self._scaled(chunk, name, means[cohorts], varied)
+            self._hbm_used(chunk, tables.hbm_used[cohorts])
             if len(chunk.unlinked):
                 chunk.views["link_tx_bytes_per_s"][:, chunk.unlinked] = BY_NAME["link_tx_bytes_per_s"].top
             if begin < end:
                 _patch(chunk, patches, slice(begin, end))
             if chunk.gather is not None:
                 self._receive(chunk)
-            _by(index, chunk.views["exec_completed"])[:] = chosen.executions[index][:, None]
+            _by(cohorts, chunk.views["exec_completed"])[:] = tables.executions[cohorts][:, None]
             chunk.views["throttle_pct"][:] = 0
             self._heat(chunk, float(approach[chunk.type_index]), inlet_delta_c[chunk.instances])
         self._withhold(throttled)
         self._is_cold = False
 
-    def _widened(self, tables: _Tables) -> _Tables:
+    def _widened(self, lanes: dict[str, Noisy]) -> dict[str, Noisy]:
         """Return the tables of the cohorts that are taken by instance, with the lanes of all chips of one."""
         chosen, chips = self._wide, self._layout.most_chips
-        return _Tables(
-            {
-                name: (
-                    copies(base[chosen], chips),
-                    None if field is None else copies(field[chosen], chips),
-                )
-                for name, (base, field) in tables.varied.items()
-            },
-            tables.executions[chosen],
-            tables.hbm_used[chosen],
-        )
+        return {
+            name: (copies(base[chosen], chips), copies(field[chosen], chips))
+            for name, (base, field) in lanes.items()
+        }
 
     def _tables(self, jobs: JobTick) -> _Tables:
         hardware, row = self._hardware, self._cohorts.row
@@ -230,17 +225,19 @@ class ChipPhysics:
         axes = np.stack([of[axis] for axis in AXES], axis=1)
         axes *= hardware.axis_bytes_per_s
         engines = np.stack([of[name] for name in ("tensor", "vector", "scalar", "gpsimd")], axis=1)
-        tables = {
+        lanes = {
             "nc_util_pct": self._cores(*self._column("nc_util_pct", of["nc"][:, None] * 100.0)),
             "engine_util_pct": self._column("engine_util_pct", engines * 100.0),
-            "tflops": self._mean("tflops", flops[:, None] * 1e-12),
-            "hbm_read_bytes_per_s": self._mean("hbm_read_bytes_per_s", load.hbm_read[:, None]),
-            "hbm_write_bytes_per_s": self._mean("hbm_write_bytes_per_s", load.hbm_write[:, None]),
-            "power_util_pct": self._mean("power_util_pct", power_share[:, None] * 100.0),
             "link_tx_bytes_per_s": self._lanes(*self._column("link_tx_bytes_per_s", axes)),
         }
+        means = {
+            "tflops": self._mean("tflops", flops * 1e-12),
+            "hbm_read_bytes_per_s": self._mean("hbm_read_bytes_per_s", load.hbm_read),
+            "hbm_write_bytes_per_s": self._mean("hbm_write_bytes_per_s", load.hbm_write),
+            "power_util_pct": self._mean("power_util_pct", power_share * 100.0),
+        }
         used = to_codes(BY_NAME["hbm_used_bytes"], jobs.hbm_used[row] * hardware.hbm_bytes)
-        return _Tables(tables, jobs.executions[row], used.astype(np.uint16))
+        return _Tables(lanes, means, jobs.executions[row], used.astype(np.uint16))
 
     def _limits(self) -> dict[str, NDArray[np.int32]]:
         """Return the highest code of each metric with noise: shape (cohorts, lanes) or one for all."""
@@ -260,27 +257,27 @@ class ChipPhysics:
             for name, limit in limits.items()
         }
 
-    def _mean(self, name: str, values: NDArray[np.float64]) -> tuple[NDArray[np.float32], None]:
-        """Return the mean codes that the chips' factors apply to, as `_Tables.varied` has them."""
-        metric, highest = BY_NAME[name], self._highest[name]
+    def _mean(self, name: str, values: NDArray[np.float64]) -> NDArray[np.float32]:
+        """Return the mean codes that the chips' factors apply to."""
+        metric, highest = BY_NAME[name], self._highest[name][:, 0]
         exact = values * metric.steps_per_unit if metric.steps_per_unit else values / metric.scale
         most = highest if name == "power_util_pct" else highest / MOST_FACTOR
         # Half a code more, since what follows cuts off; idle power varies, too.
         more = 0.5 + (_IDLE_CODES if name == "power_util_pct" else 0.0)
-        return (np.minimum(exact, most) + more).astype(np.float32), None
+        return (np.minimum(exact, most) + more).astype(np.float32)
 
-    def _column(self, name: str, values: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _column(self, name: str, values: NDArray[np.float64]) -> Noisy:
         """Return base and field of the noise of a metric's lanes."""
         metric = BY_NAME[name]
         base, field = noisy(to_codes(metric, values, np.int32), self._highest[name], _NOISE[name][1])
         return base.astype(metric.dtype), field.astype(metric.dtype)
 
-    def _cores(self, base: NDArray[Any], mask: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _cores(self, base: NDArray[Any], mask: NDArray[Any]) -> Noisy:
         """Return the values of all cores from those of one."""
         missing = np.asarray(BY_NAME["nc_util_pct"].top, base.dtype)
         return np.where(self._no_core, missing, base), np.where(self._no_core, np.uint8(0), mask)
 
-    def _lanes(self, base: NDArray[Any], mask: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _lanes(self, base: NDArray[Any], mask: NDArray[Any]) -> Noisy:
         """Return the values of link lanes from those of the axes that they follow."""
         sources = np.zeros((2, len(base), UNLINKED + 1), base.dtype)
         for source, values in zip(sources, (base, mask), strict=True):
@@ -294,12 +291,11 @@ class ChipPhysics:
         chunk: Chunk,
         name: str,
         index: NDArray[np.intp],
-        base: NDArray[Any],
-        field: NDArray[Any],
+        table: Noisy,
         reader: LaneReader,
     ) -> None:
         """Write a base and noise into a column's rows."""
-        view = chunk.views[name]
+        view, (base, field) = chunk.views[name], table
         rows, width = view.shape
         noise = reader.take(rows, _NOISE[name][1])[:, :width]
         fields, scratch = (part[: rows * width].reshape(rows, width) for part in self._scratch[view.dtype])
@@ -319,31 +315,25 @@ class ChipPhysics:
         """Return a chunk's rows of the arrays that have those of own chips only."""
         return slice(chunk.rows.start - self._rows.start, chunk.rows.stop - self._rows.start)
 
-    def _scaled(
-        self, chunk: Chunk, name: str, index: NDArray[np.intp], mean: NDArray[np.float32], varied: Varied
-    ) -> None:
+    def _scaled(self, chunk: Chunk, name: str, means: NDArray[np.float32], varied: Varied) -> None:
         """Write what the chips' factors make of their cohorts' means into a column's rows."""
         view = chunk.views[name]
-        rows, chips = view.shape
-        codes = self._floats[2][: rows * chips].reshape(view.shape)
-        own = _by(index, codes)
-        np.take(mean[:, : own.shape[1]], index, axis=0, out=own, mode="clip")
+        codes = self._floats[2][: view.size].reshape(view.shape)
         factor = varied.factor(name)
         if name == "power_util_pct":
             factor += self.variation.power[self._own_rows(chunk)].reshape(view.shape)
-            codes *= factor
+        np.multiply(_by(means, factor), means[:, None], out=_by(means, codes))
+        if name == "power_util_pct":
             codes -= np.float32(_IDLE_CODES)
             np.minimum(codes, np.float32(100 * BY_NAME[name].steps_per_unit), out=codes)
-        else:
-            codes *= factor
         np.copyto(view, codes, casting="unsafe")
 
-    def _hbm_used(self, chunk: Chunk, index: NDArray[np.intp], used: NDArray[np.uint16]) -> None:
+    def _hbm_used(self, chunk: Chunk, used: NDArray[np.uint16]) -> None:
         """Write HBM in use: the job's, and what each chip uses more."""
         view = chunk.views["hbm_used_bytes"]
         np.copyto(view, self.variation.used_steps[self._own_rows(chunk)].reshape(view.shape))
-        own = _by(index, view)
-        np.add(own, used[index][:, None], out=own)
+        own = _by(used, view)
+        np.add(own, used[:, None], out=own)
 
     def _receive(self, chunk: Chunk) -> None:
         """Give each end of a link what the other end sends."""
@@ -390,24 +380,25 @@ class ChipPhysics:
                 self._throttle[rows] = np.maximum(self._throttle[rows], codes)
 
 
-def _by(index: NDArray[np.intp], view: NDArray[Any]) -> NDArray[Any]:
-    """Return a chunk's rows of instances with a row for each place of an index: instances or chips."""
-    return view.reshape(len(index), -1)
+def _by(parts: NDArray[Any], view: NDArray[Any]) -> NDArray[Any]:
+    """Return a chunk's rows of instances with a row for each of its parts: chips, instances or all of it."""
+    return view.reshape(len(parts), -1)
 
 
 def _places(chunks: list[Chunk], of_chip: NDArray[np.int32]) -> tuple[NDArray[np.intp], list[_Place]]:
-    """Return the cohorts that are taken by instance, and where each chunk's rows are found."""
-    cohorts = [of_chip[chunk.rows].reshape(-1, chunk.chips) for chunk in chunks]
-    is_wide = [
-        len(np.unique(each[:, 0])) <= _MOST_WIDE and bool((each == each[:, :1]).all()) for each in cohorts
+    """Return the cohorts whose lanes are taken by instance, and where each chunk's rows are found."""
+    cohorts = [of_chip[chunk.rows].reshape(-1, chunk.chips).astype(np.intp) for chunk in chunks]
+    of_instances = [
+        each[:, 0] if len(np.unique(each[:, 0])) <= _MOST_WIDE and bool((each == each[:, :1]).all()) else None
+        for each in cohorts
     ]
-    none = [np.zeros(0, np.int32)]
-    wide = np.unique(np.concatenate([*none, *itertools.compress((each[:, 0] for each in cohorts), is_wide)]))
-    return wide.astype(np.intp), [
-        _Place(True, np.searchsorted(wide, each[:, 0]))
-        if by_instance
-        else _Place(False, each.reshape(-1).astype(np.intp))
-        for each, by_instance in zip(cohorts, is_wide, strict=True)
+    by_instance = [each for each in of_instances if each is not None]
+    wide = np.unique(np.concatenate([np.zeros(0, np.intp), *by_instance]))
+    return wide, [
+        _Place(each.reshape(-1), None)
+        if own is None
+        else _Place(own[:1] if (own == own[0]).all() else own, np.searchsorted(wide, own))
+        for each, own in zip(cohorts, of_instances, strict=True)
     ]
 
 
