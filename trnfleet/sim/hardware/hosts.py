@@ -89,7 +89,6 @@ class HostPhysics:
             own: Instances whose rows are written; all by default.
         """
         own = range(len(layout.instances)) if own is None else own
-        self._types = layout.types
         self._own = slice(own.start, own.stop)
         self._columns = {metric.name: columns[metric.name][self._own] for metric in INSTANCE_METRICS}
         self._rng = rng
@@ -98,12 +97,13 @@ class HostPhysics:
         self._before = self._after = self._fixed
         self._cohorts = cohorts
         kind = cohorts.hosts.type_index
-        self._memory_bytes = np.array([float(each.host_memory_bytes) for each in self._types])[kind]
-        self._efa_peak = np.array([each.efa_bytes_per_s.value for each in self._types])[kind]
-        idle_w = np.array([each.host_power_idle_w.value for each in self._types])[kind]
-        self._idle_w = idle_w
-        most_w = np.array([each.host_power_max_w.value for each in self._types])[kind]
-        self._most_w = most_w
+        self._memory_bytes = np.array([float(each.host_memory_bytes) for each in layout.types])[kind]
+        self._efa_peak = np.array([each.efa_bytes_per_s.value for each in layout.types])[kind]
+        self._idle_w = np.array([each.host_power_idle_w.value for each in layout.types])[kind]
+        self._most_w = np.array([each.host_power_max_w.value for each in layout.types])[kind]
+        peaks = (self._memory_bytes, self._efa_peak, self._idle_w, self._most_w)
+        self._own_peaks = [self._of_own(each) for each in peaks]
+        """The same of each own host."""
 
     def instance_power_w(self, jobs: JobTick) -> NDArray[np.float64]:
         """Return the power of each host of the fleet without its chips, W, without noise."""
@@ -115,6 +115,10 @@ class HostPhysics:
         """Return the mean of the rows of work of each set of hosts."""
         return self._cohorts.hosts.mean(rows[self._cohorts.row])
 
+    def _of_own(self, of_sets: NDArray[np.float64]) -> NDArray[np.float32]:
+        """Return what each own host has of the values of the sets of hosts."""
+        return of_sets.astype(np.float32)[self._cohorts.hosts.of_instance[self._own]]
+
     def fill(self, tick: int, jobs: JobTick, at_s: float) -> None:
         """Write a tick's instance columns.
 
@@ -123,8 +127,7 @@ class HostPhysics:
             jobs: Work of the jobs.
             at_s: The tick's time, simulated seconds since the start, by which what varies slowly goes.
         """
-        cohort = self._cohorts.hosts.of_instance[self._own]
-        if not len(cohort):
+        if self._own.start == self._own.stop:
             return
         vcpu = self._mean(jobs.average[:, QUANTITIES["vcpu"]])
         efa = np.minimum(self._mean(jobs.average[:, QUANTITIES["efa"]]), EFA_CEILING) * self._efa_peak
@@ -139,35 +142,31 @@ class HostPhysics:
         self._move_to(at_s)
 
         def varied(name: str, mean: NDArray[np.float64]) -> NDArray[np.float32]:
-            values = mean.astype(np.float32)[cohort]
+            values = self._of_own(mean)
             values *= self._factor(name, noise)
             return values
 
-        def of_cohorts(values: NDArray[np.float64]) -> NDArray[np.float32]:
-            return values.astype(np.float32)[cohort]
-
+        memory_bytes, efa_peak, idle_w, most_w = self._own_peaks
         vcpu_pct = varied("vcpu_util_pct", vcpu * 100.0 + IDLE_VCPU_PCT)
         vcpu_pct -= np.float32(IDLE_VCPU_PCT)
         np.clip(vcpu_pct, np.float32(0.0), np.float32(100.0), out=vcpu_pct)
         self._write("vcpu_util_pct", vcpu_pct)
-        idle_w, most_w = of_cohorts(self._idle_w), of_cohorts(self._most_w)
         watts = vcpu_pct
         watts *= (most_w - idle_w) * np.float32(0.01)
         watts += idle_w
         watts += self._slow("host_power_w") * np.float32(POWER_SPREAD_W)
         self._write("host_power_w", np.clip(watts, idle_w, most_w, out=watts))
         used = varied("host_memory_used_bytes", memory)
-        self._write("host_memory_used_bytes", np.minimum(used, of_cohorts(self._memory_bytes), out=used))
-        efa_peak = of_cohorts(self._efa_peak)
+        self._write("host_memory_used_bytes", np.minimum(used, memory_bytes, out=used))
         for name in ("efa_tx_bytes_per_s", "efa_rx_bytes_per_s"):
             self._write(name, np.minimum(varied(name, efa), efa_peak))
         median_s = varied("exec_latency_p50_s", latency_s)
         tail = np.maximum(self._factor("exec_latency_p99_s", noise), np.float32(_LEAST_TAIL))
         own = TAIL if jobs.latency_tail is None else self._mean(jobs.latency_tail)
-        tail *= of_cohorts(np.where(is_idle, TAIL, own))
+        tail *= self._of_own(np.where(is_idle, TAIL, own))
         tail += np.float32(1.0)
         tail *= median_s
-        missing = is_idle[cohort]
+        missing = is_idle[self._cohorts.hosts.of_instance[self._own]]
         self._write("exec_latency_p50_s", median_s, missing)
         self._write("exec_latency_p99_s", tail, missing)
 
