@@ -226,7 +226,7 @@ class Engine:
             number,
             elapsed_s,
             jobs,
-            self._effects.patches(),
+            self._effects.patches,
             self._effects.instances.inlet_delta_c,
             self._throttling.throttled,
             end_s,

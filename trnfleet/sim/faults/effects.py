@@ -1,6 +1,6 @@
 """Effects of open incidents on jobs, instances, links and counters.
 
-`update` sums up all that is open; `mark` and `count` write it into a tick's columns, `patches` into its links. A new effect
+`update` sums up all that is open; `mark` and `count` write it into a tick's columns, `patches` is that of the links. A new effect
 needs a member of `domain.faults.Effect` and a row in one of the two tables below. Of heat and power nothing is known here:
 which inlet is warm and which rack is capped is an input of `hardware.thermal`.
 """
@@ -18,7 +18,7 @@ from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS
 from trnfleet.sim.faults.incident import is_on_hardware
 from trnfleet.sim.faults.replicas import Replicas
 from trnfleet.sim.hardware.columns import LANES
-from trnfleet.sim.hardware.links import LinkPatches, Patches, balanced_pace
+from trnfleet.sim.hardware.links import balanced_pace, find_patches
 from trnfleet.sim.jobs.slowdown import Halt, Slowdowns
 from trnfleet.sim.rng import Stream, share_of
 
@@ -119,7 +119,8 @@ class FaultEffects:
         self.slowdowns = Slowdowns.healthy(self._job_count, placement.replicas)
         """Speed left to each job and replica; another object after every `update`."""
         self._open: Sequence[Incident] = ()
-        self._links = LinkPatches(layout, ())
+        self.patches = find_patches(layout, ())
+        """Lanes of NeuronLinks whose traffic differs from their cohort's."""
         self._counting: list[Incident] = []
         self._replaced: list[int] = []
         self._marked: NDArray[np.int64] = np.zeros(0, np.int64)
@@ -149,7 +150,7 @@ class FaultEffects:
             slowdowns.load[job] *= factor
         slowdowns.replica, slowdowns.replica_halt = self._replicas.pace, self._replicas.halt
         links = [link for incident in self._open if incident.is_open for link in incident.links]
-        self._links = LinkPatches(self._layout, links)
+        self.patches = find_patches(self._layout, links)
         self._is_marked = False
 
     def are_down(self, jobs: Iterable[int], incidents: Iterable[Incident]) -> bool:
@@ -235,10 +236,6 @@ class FaultEffects:
             events += count.per_s * length_s * share
         # What rounding leaves just below a whole number is one.
         return math.floor(events + 1e-6)
-
-    def patches(self) -> Patches:
-        """Return the lanes of NeuronLinks whose traffic differs from their cohort's."""
-        return self._links.patches()
 
     def _slow(self, slowdowns: Slowdowns, incident: Incident, job: int, pace: JobPace) -> None:
         """Slow or halt one of an incident's jobs: a synchronous job as a whole, of a serving job the replicas concerned."""

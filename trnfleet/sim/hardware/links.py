@@ -116,38 +116,24 @@ class Patches(NamedTuple):
     """Wire code that the lane cannot exceed."""
 
 
-class LinkPatches:
-    """Finds the lanes that slow links change."""
-
-    def __init__(self, layout: Layout, links: Sequence[SlowLink]) -> None:
-        """Note which lanes the links touch, and how often."""
-        self._links = links
-        touched = [
-            (lane, number, own)
-            for number, link in enumerate(links)
-            for own, lanes in ((1, link.lanes), (0, link.companions))
-            for lane in lanes
-        ]
-        self._lanes = np.array(sorted({lane for lane, _, _ in touched}), np.int64)
-        place = {lane: number for number, lane in enumerate(self._lanes.tolist())}
-        self._contributions = np.array(
-            [(place[lane], number, own) for lane, number, own in touched], np.int64
-        ).reshape(-1, 3)
-        self._peak = np.array([_peak(layout, link) for link in links])
-
-    def patches(self) -> Patches:
-        """Return the lanes whose traffic differs from their cohort's."""
-        factor = np.ones(len(self._lanes))
-        limit = np.full(len(self._lanes), np.inf)
-        if len(self._contributions):
-            carried = np.array([link.carried for link in self._links])
-            place, link, is_own = self._contributions.T
-            share = carried[link]
-            np.multiply.at(factor, place, np.where(is_own == 1, share, 2.0 - share))
-            peak = self._peak / BY_NAME["link_tx_bytes_per_s"].scale * LINK_CEILING
-            left = np.array([each.capacity for each in self._links])
-            np.minimum.at(limit, place, np.floor(peak[link] * np.where(is_own == 1, left[link], 1.0)))
-        return Patches(self._lanes, factor, limit)
+def find_patches(layout: Layout, links: Sequence[SlowLink]) -> Patches:
+    """Return the lanes whose traffic slow links change."""
+    touched = [
+        (lane, number, own)
+        for number, link in enumerate(links)
+        for own, lanes in ((1, link.lanes), (0, link.companions))
+        for lane in lanes
+    ]
+    lane, link, is_own = np.array(touched, np.int64).reshape(-1, 3).T
+    lanes, place = np.unique(lane, return_inverse=True)
+    factor, limit = np.ones(len(lanes)), np.full(len(lanes), np.inf)
+    share = np.array([each.carried for each in links], np.float64)[link]
+    np.multiply.at(factor, place, np.where(is_own == 1, share, 2.0 - share))
+    peak = np.array([_peak(layout, each) for each in links], np.float64)
+    peak = peak / BY_NAME["link_tx_bytes_per_s"].scale * LINK_CEILING
+    left = np.array([each.capacity for each in links], np.float64)[link]
+    np.minimum.at(limit, place, np.floor(peak[link] * np.where(is_own == 1, left, 1.0)))
+    return Patches(lanes, factor, limit)
 
 
 def _ends(layout: Layout, kind: InstanceType, chip: int, lane: int) -> tuple[list[LinkEnd], list[LinkEnd]]:

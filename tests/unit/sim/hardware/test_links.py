@@ -8,7 +8,7 @@ from support.sim.small_fleet import IDLE, SERVE, TRAIN, SmallFleet
 
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.sim.hardware.columns import LANES
-from trnfleet.sim.hardware.links import LinkPatches, SlowLink, balanced_pace
+from trnfleet.sim.hardware.links import SlowLink, balanced_pace, find_patches
 from trnfleet.sim.jobs.activity import LINK_CEILING
 from trnfleet.sim.placement import IDLE as NO_JOB
 
@@ -77,7 +77,7 @@ def test_a_slow_link_and_the_way_round_take_equally_long(capacity: float) -> Non
 def test_what_a_link_cannot_carry_goes_round_its_ring() -> None:
     """Its own lanes lose what the other lanes of the ring gain; no other lane is touched."""
     slow = link(CHIP, EAST, 0.25)
-    lanes = found(LinkPatches(TROUBLE.layout, [slow]).patches())
+    lanes = found(find_patches(TROUBLE.layout, [slow]))
     assert sorted(lanes) == sorted([*slow.lanes, *slow.companions])
     share = slow.carried
     assert 0.0 < share < 1.0
@@ -89,12 +89,12 @@ def test_no_lane_exceeds_its_links_bandwidth() -> None:
     """A torus link peaks at 128 GB/s a direction and a Z link at 64 (the SDK's figures, halved); a slow one at its part."""
     for direction, peak in ((EAST, 128e9), (Z_NEXT, 64e9)):
         slow = link(CHIP, direction, 0.25)
-        lanes = found(LinkPatches(TROUBLE.layout, [slow]).patches())
+        lanes = found(find_patches(TROUBLE.layout, [slow]))
         whole = peak * LINK_CEILING / PEAK
         assert all(lanes[lane][1] == np.floor(0.25 * whole) for lane in slow.lanes)
         assert all(lanes[lane][1] == np.floor(whole) for lane in slow.companions)
     down = link(CHIP, EAST, 0.0)
-    lanes = found(LinkPatches(TROUBLE.layout, [down]).patches())
+    lanes = found(find_patches(TROUBLE.layout, [down]))
     assert all(lanes[lane] == (0.0, 0.0) for lane in down.lanes)
 
 
@@ -103,7 +103,7 @@ def test_two_slow_links_of_one_ring_combine() -> None:
     first, second = link(CHIP, EAST, 0.1), link(f"{TRAIN}/trn2u-0001-2/chip06", EAST, 0.1)
     left = first.carried
     assert 0.1 < left == second.carried < 0.9
-    lanes = found(LinkPatches(TROUBLE.layout, [first, second]).patches())
+    lanes = found(find_patches(TROUBLE.layout, [first, second]))
     # Each of them would carry some of what the other does not.
     assert all(lanes[lane][0] == left * (2.0 - left) for lane in (*first.lanes, *second.lanes))
     others = set(lanes) - {*first.lanes, *second.lanes}
@@ -113,12 +113,12 @@ def test_two_slow_links_of_one_ring_combine() -> None:
 def test_a_link_that_is_down_sends_nothing_round_its_ring() -> None:
     """What goes over it fails, or goes over EFA: no other lane changes."""
     lost = link(CHIP, EAST, 0.0)
-    lanes = found(LinkPatches(TROUBLE.layout, [lost]).patches())
+    lanes = found(find_patches(TROUBLE.layout, [lost]))
     assert set(lanes) == set(lost.lanes)
     assert {factor for factor, _ in lanes.values()} == {0.0}
 
 
 def test_a_fleet_without_slow_links_has_no_patches() -> None:
     """Nothing is touched."""
-    patches = LinkPatches(TROUBLE.layout, []).patches()
+    patches = find_patches(TROUBLE.layout, [])
     assert [len(part) for part in patches] == [0, 0, 0]
