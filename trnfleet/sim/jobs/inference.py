@@ -186,11 +186,9 @@ class InferenceJobs:
         self._sequences = np.zeros(replicas)
         self._made = np.zeros(replicas)
         self._left_s = np.zeros(replicas)
-        self._is_down = np.zeros(replicas, np.bool_)
         lived = rng.uniform(Stream.JOB_START, 2, replicas) * _LIVED_PASSES
         self._executions = np.where(self._is_new[self.job], 0.0, lived) if replicas else lived
         self._recent = np.zeros((2, len(jobs)))
-        self._came = np.zeros(replicas)
         self._is_alive = False
         self._next_slot: int | None = None
 
@@ -230,11 +228,12 @@ class InferenceJobs:
         router = speed if start is None else speed * (self._left_s <= 0.0)
         work, simulated_s = None, 0.0
         for slot, length_s, has_arrivals in self._slots(elapsed_s, middle_s):
-            if has_arrivals:
+            came = np.zeros(len(self.job))
+            if has_arrivals and len(came):
                 at_s = (slot + 0.5) * SLOT_S
                 load = self.loads.at(at_s, time_of_day_s + (at_s - middle_s), SLOT_S)
-                self._route(slot, load * rate, router)
-            part = self._serve(length_s, rates)
+                came = self._route(slot, load * rate, router)
+            part = self._serve(length_s, rates, came)
             work = part if work is None else _Slot(*(a + b for a, b in zip(work, part, strict=True)))
             simulated_s += length_s
         assert work is not None  # noqa: S101  for the type checker; every window has a slot
@@ -292,7 +291,7 @@ class InferenceJobs:
         """
         count = len(self.job)
         speed = np.ones(count) if pace is None else pace
-        if halt is None or not (halt.any() or self._is_down.any() or self._left_s.any()):
+        if halt is None or not (halt.any() or self._left_s.any()):
             return speed, None, None, None, None
         is_down = halt >= Halt.DOWN
         self._left_s[is_down] = self._startup_s[is_down]
@@ -304,7 +303,6 @@ class InferenceJobs:
         after_s = self._startup_s - self._left_s
         # Activity grows with time, so work with its square.
         start_work_s = (after_s * after_s - before_s * before_s) / (2.0 * self._startup_s)
-        self._is_down = is_down
         hang = (halt == Halt.HANG).astype(np.float64)
         start, start_work = start_s / elapsed_s, start_work_s / elapsed_s
         return speed, hang, start, start_work, np.where(is_down, 0.0, 1.0 - start + start_work)
@@ -314,24 +312,23 @@ class InferenceJobs:
         for state in (self._waiting, self._prefilled_s, self._sequences, self._made):
             state[chosen] = 0.0
 
-    def _route(self, slot: int, rate: Row, router: Row) -> None:
-        """Let the requests of a slot come.
+    def _route(self, slot: int, rate: Row, router: Row) -> Row:
+        """Return how many requests come to each replica in a slot, and let them wait there.
 
         Args:
             slot: Its number.
             rate: Requests a second of each job.
             router: Share of its capacity with which each replica is there for the router.
         """
-        if not len(self.job):
-            return
         weights = self._arrivals.weights(slot) * router
         total = np.add.reduceat(weights, self._begin)
         mean = (rate / np.where(total > 0, total, 1.0))[self.job] * weights
         if not self._is_alive:
             self._begin_life(mean)
-        self._came = self._arrivals.count(slot, mean * SLOT_S)
-        self._waiting += self._came
+        came = self._arrivals.count(slot, mean * SLOT_S)
+        self._waiting += came
         np.minimum(self._waiting, self._most_waiting, out=self._waiting)
+        return came
 
     def _begin_life(self, rate: Row) -> None:
         """Give the replicas of jobs in the middle of their lives the sequences that they usually have."""
@@ -346,13 +343,12 @@ class InferenceJobs:
         made = self._rng.uniform(Stream.REPLICA_START, 1, len(self.job))
         self._made = np.where(self._sequences > 0, np.floor(made * self._answer), 0.0)
 
-    def _serve(self, length_s: float, speed: Row) -> _Slot:
-        """Work for some seconds: first through the prompts for which the batch has room, then decode."""
+    def _serve(self, length_s: float, speed: Row, came: Row) -> _Slot:
+        """Work for some seconds, at whose begin some requests have come: first through the prompts for which the batch has room, then decode."""
         budget_s = speed * length_s
         prefill_s, answer = self._prefill_s, self._answer
         # As seen by a request that comes at any time: those of the slot are not in front of each other.
-        queued_s = np.maximum(self._waiting - self._came, 0.0) * prefill_s - self._prefilled_s
-        self._came = np.zeros(len(self._came))
+        queued_s = np.maximum(self._waiting - came, 0.0) * prefill_s - self._prefilled_s
         # What a replica completes within the slot makes room, too.
         room = np.floor(np.maximum(self._max_batch + self._carry * length_s - self._sequences, 0.0))
         blocked = np.maximum(self._waiting - room, 0.0)
