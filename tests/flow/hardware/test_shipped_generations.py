@@ -189,5 +189,5 @@ async def test_the_first_types_keep_their_bytes() -> None:
         assert {column.width for column in each.columns if column.name.startswith("link_")} <= {
             len(DIRECTIONS)
         }
-    assert {each.columns for each in kept if each.columns} <= {STANDARD_COLUMNS}
+    assert {column for each in kept for column in each.columns} <= set(STANDARD_COLUMNS)
     assert {each.columns for each in old} == {STANDARD_COLUMNS}
