@@ -42,15 +42,19 @@ VIEWS = (
 """In the order of their keys; the app begins with the first."""
 
 TOPOLOGY, JOBS, POWER = "Topology", "Jobs", "Power"
-TABS = (
-    Tab("1", FLEET, "Fleet"),
-    Tab("2", HIERARCHY, "Tree"),
-    Tab("3", TOPOLOGY, "Topo", is_built=False),
-    Tab("4", CHIP, "Chip"),
-    Tab("5", JOBS, "Jobs", has_count=True, is_built=False),
-    Tab("6", POWER, "Power", is_built=False),
-    Tab("7", RESERVATIONS, "Resv", has_count=True),
-    Tab("8", ALERTS, "Alert", has_count=True),
-    Tab("9", EVENTS, "Event"),
+_BUILT = {view.title for view in VIEWS}
+TABS = tuple(
+    tab._replace(is_built=tab.title in _BUILT)
+    for tab in (
+        Tab("1", FLEET, "Fleet"),
+        Tab("2", HIERARCHY, "Tree"),
+        Tab("3", TOPOLOGY, "Topo"),
+        Tab("4", CHIP, "Chip"),
+        Tab("5", JOBS, "Jobs", has_count=True),
+        Tab("6", POWER, "Power"),
+        Tab("7", RESERVATIONS, "Resv", has_count=True),
+        Tab("8", ALERTS, "Alert", has_count=True),
+        Tab("9", EVENTS, "Event"),
+    )
 )
 """The tabs of all views, also of those that are not built yet, whose keys say so."""
