@@ -90,7 +90,12 @@ def validate(data: Mapping[str, Any], model: type[ModelT], where: str) -> ModelT
     try:
         return model.model_validate(_tuples(data))
     except ValidationError as error:
-        problems = error.errors(include_url=False)
+        problems = [
+            problem
+            for problem in error.errors(include_url=False)
+            # A list is also called too short when its entries are invalid.
+            if problem["type"] != "too_short" or len(problem["input"]) == problem["ctx"]["actual_length"]
+        ]
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         owner = _owner(data, problems[0]["loc"])
         raise ConfigError(f"{where}: {owner}{_explain(problems[0], model)}{more}") from error
@@ -112,12 +117,25 @@ def _explain(problem: ErrorDetails, model: type[BaseModel]) -> str:
         return f"unknown key {place!r}: {nearest(str(problem['loc'][-1]), known)}"
     if problem["type"] == "missing":
         return f"key {place!r} is missing"
+    if problem["type"] == "union_tag_not_found":
+        return f"key '{place}.{_bare(problem['ctx']['discriminator'])}' is missing"
+    if problem["type"] == "union_tag_invalid":
+        context = problem["ctx"]
+        tags = map(_bare, context["expected_tags"].split(", "))
+        return (
+            f"{place}.{_bare(context['discriminator'])} = {context['tag']!r}: {nearest(context['tag'], tags)}"
+        )
     message = problem["msg"].removeprefix("Value error, ")
     if not place:
         return message
     given = problem["input"]
     value = given.isoformat() if isinstance(given, date | time) else repr(given)
     return f"{place} = {value if len(value) <= 80 else value[:77] + '...'}: {message}"
+
+
+def _bare(quoted: str) -> str:
+    """Return a name without the quotes that pydantic puts around it."""
+    return quoted.strip("'")
 
 
 def _owner(data: Mapping[str, Any], place: tuple[int | str, ...]) -> str:

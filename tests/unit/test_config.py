@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import tomllib
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import pytest
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from trnfleet import config
 from trnfleet.domain.fleet import FleetFile
@@ -21,12 +21,24 @@ class Inner(BaseModel):
     size: int = 1
 
 
+class Hammer(BaseModel):
+    kind: Literal["hammer"]
+
+
+class Saw(BaseModel):
+    kind: Literal["saw"]
+    teeth: int = 9
+
+
 class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     name: str
     kind: Literal["a", "b"] = "a"
     parts: tuple[Inner, ...] = ()
+    tools: Annotated[
+        tuple[Annotated[Hammer | Saw, Field(discriminator="kind")], ...], Field(min_length=1)
+    ] = (Hammer(kind="hammer"),)
 
 
 def write(folder: Path, text: str | bytes) -> Path:
@@ -54,6 +66,9 @@ def test_good_file(tmp_path: Path) -> None:
         ('name = "x"\n[[parts]]\nname = 7', "f.toml: parts.0.name = 7:"),
         ("name = 5", "name = 5:"),
         ('name = "x"\nkind = "c"', "kind = 'c':"),
+        ('name = "x"\ntools = []', "tools = (): "),
+        ('name = "x"\n[[tools]]\nkind = "hamer"', "tools.0.kind = 'hamer': did you mean 'hammer'?"),
+        ('name = "x"\n[[tools]]\nteeth = 3', "key 'tools.0.kind' is missing"),
         ("name = ", "not valid TOML"),
         (b"name = '\xff'", "not valid TOML"),
     ],
@@ -66,6 +81,12 @@ def test_bad_files(tmp_path: Path, text: str | bytes, said: str) -> None:
     assert str(caught.value).startswith(f"{file}: ")
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_an_invalid_entry_of_a_list_is_one_error(tmp_path: Path) -> None:
+    """The list is not counted as too short besides."""
+    with pytest.raises(ConfigError, match=r"tools\.0\.saw\.teeth = 'nine': [^(]*$"):
+        config.load_model(write(tmp_path, 'name = "x"\n[[tools]]\nkind = "saw"\nteeth = "nine"'), Model)
 
 
 def test_names_and_paths(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_lnc_of_a_fleet_file() -> None:
         ({"type": "inf2.48xlrge", "count": 1}, r"did you mean 'inf2.48xlarge'\?"),
         ({"type": "trn2.48xlarge", "count": 1, "lnc": "1"}, r"lnc = '1': choose 1 or 2"),
         ({"type": "trn2.48xlarge", "count": 1, "lnc": True}, r"lnc = True: choose 1 or 2"),
-        ({"type": "inf1.xlarge", "count": 1}, r"does not know inf1; it knows inf2, trn1, trn2, trn3 \("),
+        ({"type": "inf1.xlarge", "count": 1}, r"does not know inf1; it knows inf2, trn1, trn2, trn3$"),
         ({"type": "trn3.48xlarge", "count": 1}, r"did you mean 'trn3p.48xlarge'\?"),
     ],
 )
