@@ -9,7 +9,7 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from trnfleet.domain import address
 from trnfleet.domain.address import Level
@@ -26,6 +26,7 @@ from trnfleet.domain.hardware.comparators import ACCELERATED_TYPES
 from trnfleet.domain.jobs import FineTuning, Inference, Job, Peak, Reserved, Traced, Training
 from trnfleet.domain.layout import Layout, Node
 from trnfleet.domain.power import PUE
+from trnfleet.domain.quantities import counted
 from trnfleet.domain.reservations.market import BlockEntry, Market
 from trnfleet.domain.schema import Model, Moment, Positive, Segment, Share
 from trnfleet.errors import nearest
@@ -33,7 +34,7 @@ from trnfleet.errors import nearest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from trnfleet.domain.hardware.catalogue import InstanceType, UltraServerType
+    from trnfleet.domain.hardware.catalogue import UltraServerType
 
 __all__ = (
     "Cluster", "FineTuning", "FleetFile", "Inference", "Instances", "Job", "Link", "Model", "Peak",
@@ -59,52 +60,61 @@ def _known(name: str) -> str:
 FaultName = Annotated[str, AfterValidator(_known)]
 
 
-def _whole(value: Any) -> Any:
-    if value is not None and type(value) is not int:
-        raise ValueError("choose 1 or 2")
-    return value
+def _instance_type(name: str) -> str:
+    if name not in INSTANCE_TYPES:
+        raise ValueError(_unknown("instance", name, INSTANCE_TYPES))
+    return name
 
 
-Lnc = Annotated[int | None, BeforeValidator(_whole)]
+def _ultraserver_type(name: str) -> str:
+    if name not in ULTRASERVER_TYPES:
+        raise ValueError(_unknown("UltraServer", name, ULTRASERVER_TYPES))
+    return name
 
 
-class UltraServers(Model):
-    """A run of UltraServers of one cluster, numbered from `first`."""
+def _lnc_of_chip(lnc: Any, info: ValidationInfo) -> Any:
+    name = info.data.get("type", "")
+    kind = ULTRASERVER_TYPES[name].instance if name in ULTRASERVER_TYPES else INSTANCE_TYPES.get(name)
+    # A run without a valid type is refused for that.
+    if lnc is not None and kind is not None and (type(lnc) is not int or lnc not in kind.chip.lnc_choices):
+        raise ValueError(
+            f"a {kind.chip.title} of {kind.name} has {counted(kind.chip.neuroncores, 'NeuronCore')}; "
+            f"choose {' or '.join(map(str, kind.chip.lnc_choices))}"
+        )
+    return lnc
+
+
+class _Run(Model):
+    """Fields of every kind of run."""
 
     count: Annotated[int, Field(ge=1)]
-    type: str = TRN2_ULTRASERVER.name
+    type: str
     first: Annotated[int, Field(ge=0, le=999_999_999)] = 1
     digits: Annotated[int, Field(ge=1, le=9)] = 4
     """Digits of the number in the name: 4 gives `us-0001` with instances `trn2u-0001-0` to `-3`."""
-    lnc: Lnc = None
-    """Physical NeuronCores that the runtime makes one logical core of: 1 or 2; by default the chip's own."""
+    lnc: Annotated[int | None, BeforeValidator(_lnc_of_chip)] = None
+    """Physical NeuronCores that the runtime makes one logical core of, one of its chip's `lnc_choices`; by default the
+    chip's own."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if self.type not in ULTRASERVER_TYPES:
-            raise ValueError(_unknown("UltraServer", self.type, ULTRASERVER_TYPES))
-        _check_lnc(self.lnc, ULTRASERVER_TYPES[self.type].instance)
-        _check_digits(self.first, self.count, self.digits)
+        """Addresses are sorted as text, so numbers of one run must have the same number of digits."""
+        last = self.first + self.count - 1
+        if last >= 10**self.digits:
+            raise ValueError(f"digits = {self.digits} is too few for number {last}: make it {len(str(last))}")
         return self
 
 
-class Instances(Model):
+class UltraServers(_Run):
+    """A run of UltraServers of one cluster, numbered from `first`."""
+
+    type: Annotated[str, AfterValidator(_ultraserver_type)] = TRN2_ULTRASERVER.name
+
+
+class Instances(_Run):
     """A run of standalone instances of one cluster, numbered from `first`."""
 
-    type: str
-    count: Annotated[int, Field(ge=1)]
-    first: Annotated[int, Field(ge=0, le=999_999_999)] = 1
-    digits: Annotated[int, Field(ge=1, le=9)] = 4
-    lnc: Lnc = None
-    """As of UltraServers."""
-
-    @model_validator(mode="after")
-    def _known(self) -> Self:
-        if self.type not in INSTANCE_TYPES:
-            raise ValueError(_unknown("instance", self.type, INSTANCE_TYPES))
-        _check_lnc(self.lnc, INSTANCE_TYPES[self.type])
-        _check_digits(self.first, self.count, self.digits)
-        return self
+    type: Annotated[str, AfterValidator(_instance_type)]
 
 
 class Cluster(Model):
@@ -327,6 +337,9 @@ def _unknown(what: str, name: str, choices: Iterable[str]) -> str:
             f"{name} is in the catalogue for comparison only (trnfleet fleet compare): a fleet has Trainium and Inferentia, "
             f"{', '.join(sorted(choices))}"
         )
+    for kind in ULTRASERVER_TYPES.values():
+        if name in kind.aliases and kind.name in choices:
+            return f"unknown {what} type {name!r}: did you mean {kind.name!r}?"
     generation, known = _generation(name), sorted({_generation(choice) for choice in choices} - {""})
     if generation and known and generation not in known:
         return (
@@ -341,25 +354,9 @@ def _generation(name: str) -> str:
     return found[1] if found else ""
 
 
-def _check_lnc(lnc: int | None, kind: InstanceType) -> None:
-    choices = kind.chip.lnc_choices
-    if lnc is not None and lnc not in choices:
-        allowed = " or ".join(map(str, choices))
-        raise ValueError(
-            f"lnc = {lnc}: a {kind.chip.title} of {kind.name} has {kind.chip.neuroncores} NeuronCores; choose {allowed}"
-        )
-
-
 def _digits(kind: UltraServerType) -> int:
     """Return the digits of an instance's place, the same for all: addresses are sorted as text."""
     return len(str(kind.instances - 1))
-
-
-def _check_digits(first: int, count: int, digits: int) -> None:
-    """Addresses are sorted as text, so numbers of one run must have the same number of digits."""
-    last = first + count - 1
-    if last >= 10**digits:
-        raise ValueError(f"digits = {digits} is too few for number {last}: make it {len(str(last))}")
 
 
 def _unique(what: str, names: list[str]) -> None:

@@ -160,8 +160,13 @@ def test_lnc_of_a_fleet_file() -> None:
         ({"type": "trn2.48xlarge", "count": 1, "lnc": 4}, r"lnc = 4: a Trainium2 .*choose 1 or 2"),
         ({"type": "p5en.48xlarge", "count": 1}, r"for comparison only \(trnfleet fleet compare\)"),
         ({"type": "inf2.48xlrge", "count": 1}, r"did you mean 'inf2.48xlarge'\?"),
-        ({"type": "trn2.48xlarge", "count": 1, "lnc": "1"}, r"lnc = '1': choose 1 or 2"),
-        ({"type": "trn2.48xlarge", "count": 1, "lnc": True}, r"lnc = True: choose 1 or 2"),
+        ({"type": "trn2.48xlarge", "count": 1, "lnc": "1"}, r"lnc = '1': a Trainium2 .*choose 1 or 2"),
+        ({"type": "trn1.32xlarge", "count": 1, "lnc": "1"}, r"lnc = '1': a Trainium1 .*choose 1$"),
+        ({"type": "trn2.48xlarge", "count": 1, "lnc": True}, r"lnc = True: a Trainium2 .*choose 1 or 2"),
+        (
+            {"type": "trn2.48xlrge", "count": 1, "lnc": 3},
+            r"type = 'trn2.48xlrge'.*did you mean 'trn2.48xlarge'",
+        ),
         ({"type": "inf1.xlarge", "count": 1}, r"does not know inf1; it knows inf2, trn1, trn2, trn3$"),
         ({"type": "trn3.48xlarge", "count": 1}, r"did you mean 'trn3p.48xlarge'\?"),
     ],
@@ -169,6 +174,12 @@ def test_lnc_of_a_fleet_file() -> None:
 def test_wrong_hardware_is_refused_with_what_is_right(run: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         fleet(instances=[run])
+
+
+def test_an_ultraserver_by_its_alias_is_refused_with_its_type() -> None:
+    """What `trnfleet fleet compare` calls `trn3` is Gen2."""
+    with pytest.raises(ConfigError, match=r"unknown UltraServer type 'trn3': did you mean 'u-trn3x144'\?"):
+        fleet(ultraservers=[{"type": "trn3", "count": 1}])
 
 
 def test_other_accelerators_are_catalogue_only() -> None:
