@@ -60,6 +60,8 @@ _OF_EVENT: Mapping[str, str] = MappingProxyType(
 _LINK_BITS = frozenset({"link_intraserver", "link_interserver"})
 SLOWING = frozenset({SILENCE, LINK, POWER_COOLING, NETWORK})
 """Subsystems whose trouble slows the job that runs there: a synchronous job goes at the pace of its slowest part."""
+STOPPING = SLOWING - {POWER_COOLING}
+"""Those of them whose trouble can also end it, or leave it without instances; heat and power limits do not."""
 
 
 def subsystem_of(rule: Rule) -> str:

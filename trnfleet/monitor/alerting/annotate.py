@@ -9,6 +9,7 @@ from trnfleet.clock import NS_PER_S
 from trnfleet.domain.address import Level, level_of
 from trnfleet.domain.alerts.alert import address_of, common_place
 from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
+from trnfleet.domain.alerts.subsystems import STEP_TIME
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.grouping import row_name
 
@@ -125,7 +126,8 @@ def _job_at(readings: Readings, place: str) -> str:
 def find_cause(alert: Alert, job: JobMessage, layout: Layout, events: Events, alerts: Iterable[Alert]) -> str:
     """Return the place and the name of what came first among a job's instances, around the time at which its alert began.
 
-    An event about a chip of the job wins over an alert; empty where nothing is known. An alert's figure is not among the words: it goes
+    An event about a chip of the job wins over an alert, and unless the job is only slow, one that is worse over one of before: a power
+    limit does not end a job, the lost link after it does. Empty where nothing is known. An alert's figure is not among the words: it goes
     on changing, and a second one of another moment would contradict it.
     """
     from_ns, until_ns = alert.since_ns - BEFORE_NS, alert.since_ns + AFTER_NS
@@ -139,8 +141,17 @@ def find_cause(alert: Alert, job: JobMessage, layout: Layout, events: Events, al
         and from_ns <= event.ts_ns <= until_ns
     ]
     if events_there:
+        is_slow = alert.subsystem == STEP_TIME
         # Of one instant the deepest address is the most precise.
-        first = min(events_there, key=lambda event: (event.ts_ns, -level_of(event.path), event.number))
+        first = min(
+            events_there,
+            key=lambda event: (
+                0 if is_slow else event.severity.rank,
+                event.ts_ns,
+                -level_of(event.path),
+                event.number,
+            ),
+        )
         return f"{first.path} ({first.name})"
     places = [each for each in (layout.find_instances(target) for target in job.on) if each]
     best: tuple[int, int, Alert] | None = None

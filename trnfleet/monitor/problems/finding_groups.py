@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.address import Level, level_of
-from trnfleet.domain.alerts.subsystems import LINK, POWER_COOLING, SLOWING
+from trnfleet.domain.alerts.subsystems import LINK, POWER_COOLING, STOPPING
 from trnfleet.domain.quantities import counted
 from trnfleet.monitor.problems import places
 from trnfleet.monitor.problems.problem import Place
@@ -176,7 +176,7 @@ def _culprit(
     there = []
     for each in found:
         node = layout.find(each.place.address) if each.place.address else None
-        if node is None or not each.members or subsystem_of(each.members[0]) not in SLOWING:
+        if node is None or not each.members or subsystem_of(each.members[0]) not in STOPPING:
             continue
         instances = layout.instance_range(node)
         if any(run.start < instances.stop and instances.start < run.stop for run in runs):

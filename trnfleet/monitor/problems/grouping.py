@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from trnfleet.domain.address import STANDALONE, Level, level_of
 from trnfleet.domain.alerts.alert import address_of, cause_address, is_below
 from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
-from trnfleet.domain.alerts.subsystems import LINK, POWER_COOLING, PROGRESS, SILENCE, SLOWING
+from trnfleet.domain.alerts.subsystems import JOB, LINK, POWER_COOLING, PROGRESS, SILENCE, SLOWING, STOPPING
 from trnfleet.domain.layout import Node
 from trnfleet.monitor.problems import places
 from trnfleet.monitor.problems.problem import Place
@@ -156,6 +156,7 @@ class _Grouping:
 
     def _culprit(self, alert: Alert, starts: list[tuple[int, int]]) -> int | None:
         """Return the alert about hardware that a job's alert is due to; None where nothing is known to be."""
+        blamed = STOPPING if alert.subsystem == JOB else SLOWING
         cause = cause_address(alert) if alert.cause else ""
         there = list(self._at(self._named.jobs.get(alert.target, ()), starts))
         at_cause = [
@@ -167,17 +168,17 @@ class _Grouping:
             )
         ]
         if at_cause:
-            return min(at_cause, key=self._blame)
-        # Its cause is over or not known: what slows down every job there is to blame.
-        slowing = [number for number in there if self._alerts[number].subsystem in SLOWING]
-        return min(slowing, key=self._blame, default=None)
+            return min(at_cause, key=lambda number: self._blame(number, blamed))
+        # Its cause is over or not known: what slows down or stops every job there is to blame.
+        likely = [number for number in there if self._alerts[number].subsystem in blamed]
+        return min(likely, key=lambda number: self._blame(number, blamed), default=None)
 
-    def _blame(self, number: int) -> tuple[bool, bool, int, int, int]:
-        """Return the order in which alerts are taken for a cause."""
+    def _blame(self, number: int, blamed: frozenset[str] = SLOWING) -> tuple[bool, bool, int, int, int]:
+        """Return the order in which alerts are taken for a cause, those of some subsystems first."""
         alert = self._alerts[number]
         return (
             bool(alert.inhibited_by),
-            alert.subsystem not in SLOWING,
+            alert.subsystem not in blamed,
             alert.severity.rank,
             -int(level_of(address_of(alert))),
             alert.fired_ns or 0,

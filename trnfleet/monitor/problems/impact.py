@@ -41,7 +41,7 @@ class JobsAt(NamedTuple):
 def impacts(
     alerts: Iterable[Alert], subsystem: str, place: Place, layout: Layout, running: JobsAt
 ) -> tuple[JobImpact, ...]:
-    """Return the jobs that a problem hurts: those whose alerts name it, and those that are slow or down where it is.
+    """Return the jobs that a problem hurts: those whose alerts name it, and those that it can slow down or stop where it is.
 
     Args:
         alerts: Those of the problem.
@@ -68,7 +68,8 @@ def impacts(
         for name in _names_at(place, layout, running):
             job = running.jobs[name]
             slowdown = slowdown_pct(job, running)
-            if name not in found and (job.state in JOBS_DOWN or slowdown is not None):
+            is_down = job.state in JOBS_DOWN and subsystem in subsystems.STOPPING
+            if name not in found and (is_down or slowdown is not None):
                 found[name] = JobImpact(name, job.state, slowdown)
     return tuple(sorted(found.values(), key=_order))
 

@@ -9,6 +9,7 @@ from support.monitor.rules import rule_of, rules_of
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.alerts.status import AlertState, AlertStatus
+from trnfleet.domain.severity import Severity
 from trnfleet.monitor.slices import LayoutChanged
 from trnfleet.monitor.store.store import Freshness
 
@@ -172,6 +173,19 @@ def test_the_cause_of_a_job() -> None:
     assert (alert.text, alert.job, alert.place) == ("hung", "train", US)
     assert alert.cause == f"{HOST}/chip04 (xid)"
     assert bench.alerts.history[-1].summary.startswith("train is hung")
+
+
+def test_what_slows_a_job_down_is_not_the_cause_of_its_end() -> None:
+    """A power limit of before does not end a job; the lost link does, though its event comes later."""
+    bench = AlertBench(ultraservers(2), (HUNG,))
+    bench.job("train", US)
+    bench.tick()
+    bench.tell("power_cap", HOST, job="train", severity=Severity.WARNING)
+    bench.tick()
+    bench.tell("link_down", f"{HOST}/chip04", job="train")
+    bench.job("train", US, state="failed")
+    bench.tick()
+    assert bench.only().cause == f"{HOST}/chip04 (link_down)"
 
 
 def test_a_cause_has_no_figure_of_another_moment() -> None:

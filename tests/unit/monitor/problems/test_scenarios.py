@@ -86,7 +86,7 @@ async def test_each_link_is_one_problem_and_a_split_is_one() -> None:
 
 
 async def test_game_day_has_one_problem_a_cause() -> None:
-    (straggler, two, silent, crash), _ = await problems_at("game-day", 10.0, 60, 130, 260, 400)
+    (straggler, two, silent, crash, ended), _ = await problems_at("game-day", 10.0, 60, 130, 260, 400, 570)
     assert [place for place, _, _ in about_hardware(straggler)] == ["trn2u-0001-3/chip10"]
     assert {place for place, _, _ in about_hardware(two)} == {
         "trn2u-0001-0/chip02:east ↔ chip03:west",
@@ -98,3 +98,11 @@ async def test_game_day_has_one_problem_a_cause() -> None:
     assert impacts["trn2-0001/chip02"] == "hits finetune-8b failed"
     assert impacts["us-0001 rack B"].startswith("hits pretrain-70b step +")
     assert crash.all[0].place.address == "uc1/standalone/trn2-0001/chip02"
+    # The power limit of a minute and a half before has slowed it down; the lost Z link has ended it.
+    lost, *others = (brief(each) for each in ended.all)
+    assert lost == (
+        "trn2u-0001-1/chip08:z_next ↔ trn2u-0001-2/chip08:z_prev",
+        "NeuronLinks down: 1",
+        "hits pretrain-70b failed",
+    )
+    assert not any("pretrain-70b" in impact for _, _, impact in others)

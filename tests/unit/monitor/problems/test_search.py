@@ -74,6 +74,23 @@ def test_a_slow_job_is_at_its_cause() -> None:
     assert joined.all[0].alerts[0].alert is straggler
 
 
+def test_a_job_that_failed_is_not_the_fault_of_a_power_limit() -> None:
+    """What slows a job down does not end it: the lost link does, and before its alert fires the chip that the job's alert names."""
+    chip = "uc1/us-0001/trn2u-0001-1/chip08"
+    capped = firing("cooling-or-power-event", "uc1/us-0001", chips=32, ago_s=300.0)
+    failed = firing("job-failed", "pretrain", cause=f"{chip} (execution_failed)")
+    errors = firing("exec-errors", "uc1/us-0001/trn2u-0001-1", chip, worst=chip)
+    link = firing("link-down", "uc1/us-0001/trn2u-0001-1", worst=f"{chip}:z_next")
+    feed = fleet()
+    feed.states = {"pretrain": "failed"}
+    feed.describe()
+    for alerts, place in (([errors], "trn2u-0001-1/chip08"), ([link], "trn2u-0001-1/chip08:z_next ↔")):
+        first, other = found(feed, capped, failed, *alerts).all
+        assert texts.place_text(first.place).startswith(place)
+        assert [each.job for each in first.jobs] == ["pretrain"]
+        assert (other.severity, other.jobs) == (Severity.WARNING, ())
+
+
 def test_subsystems_at_one_place_are_problems_of_their_own() -> None:
     """A memory error in a hot rack is not hidden by the heat."""
     hot = firing("overheated", "uc1/us-0001", rack="rack-b", chips=32)
