@@ -10,8 +10,8 @@ from trnfleet.domain.fleet import Inference
 from trnfleet.domain.hardware.catalogue import TRAINIUM2
 from trnfleet.errors import ConfigError
 from trnfleet.sim.jobs.activity import QUANTITIES
-from trnfleet.sim.jobs.inference import InferenceJobs
-from trnfleet.sim.jobs.requests import poisson
+from trnfleet.sim.jobs.serving.inference import InferenceJobs
+from trnfleet.sim.jobs.serving.requests import poisson
 from trnfleet.sim.jobs.slowdown import Halt
 from trnfleet.sim.rng import Rng, Stream
 

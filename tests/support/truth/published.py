@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from support.truth.tables import LLAMA_3_JOULES_A_TOKEN, mtbf_h
 from trnfleet.domain.hardware.catalogue import TRAINIUM2
 from trnfleet.domain.jobs import Inference
-from trnfleet.sim.jobs.serving_times import serving_times
+from trnfleet.sim.jobs.serving.times import serving_times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ import pytest
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, TRAINIUM2
 from trnfleet.domain.jobs import Inference
 from trnfleet.domain.models import PROFILES
-from trnfleet.sim.jobs.serving_times import serving_times
+from trnfleet.sim.jobs.serving.times import serving_times
 
 PAGE = (Path(__file__).parents[3] / "docs" / "fleets.md").read_text()
 TUTORIAL: dict[str, Any] = {"input_tokens": 10_000, "output_tokens": 1_500, "max_batch": 1}

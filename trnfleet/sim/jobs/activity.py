@@ -90,7 +90,7 @@ _TABLE = {
         nc=0.98, tensor=0.97, vector=0.45, scalar=0.42, gpsimd=0.15, hbm_read=0.35, hbm_write=0.10,
         rows=0.40, columns=0.25, z=0.10, efa=0.002, vcpu=0.30,
     ),
-    # Bound by HBM: its read share follows from the model's size and the time per token (see `inference`).
+    # Bound by HBM: its read share follows from the model's size and the time per token (see `serving`).
     Phase.DECODE: Activity(
         nc=0.92, tensor=0.42, vector=0.35, scalar=0.30, gpsimd=0.20, hbm_read=0.0, hbm_write=0.01,
         rows=0.14, columns=0.0875, z=0.035, efa=0.002, vcpu=0.18,

@@ -18,10 +18,10 @@ from trnfleet.domain.metrics import JOB_FIGURES
 from trnfleet.domain.severity import Severity
 from trnfleet.sim.jobs.activity import EVALUATION_FLOPS_SHARE, QUANTITIES, STEP, TRAINING, Phase
 from trnfleet.sim.jobs.fabric import Fabrics
-from trnfleet.sim.jobs.inference import InferenceJobs, inference_of
 from trnfleet.sim.jobs.lifecycle import JobLifecycle
 from trnfleet.sim.jobs.parallelism import sites_of
-from trnfleet.sim.jobs.replica_rows import JobShares, ReplicaRows
+from trnfleet.sim.jobs.serving.inference import InferenceJobs, inference_of
+from trnfleet.sim.jobs.serving.replica_rows import JobShares, ReplicaRows
 from trnfleet.sim.jobs.slowdown import Halt
 from trnfleet.sim.jobs.traces import trace_of
 from trnfleet.sim.jobs.training import EXECUTIONS_PER_STEP, TrainingJobs, training_of
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.fleet import FleetFile
-    from trnfleet.sim.jobs.inference import ReplicaWork, ServingFigures
     from trnfleet.sim.jobs.lifecycle import WindowSplit
-    from trnfleet.sim.jobs.serving_times import ServingTimes
+    from trnfleet.sim.jobs.serving.inference import ReplicaWork, ServingFigures
+    from trnfleet.sim.jobs.serving.times import ServingTimes
     from trnfleet.sim.jobs.slowdown import Slowdowns
     from trnfleet.sim.jobs.traces import Trace
     from trnfleet.sim.jobs.training import TrainingPace, TrainingWork

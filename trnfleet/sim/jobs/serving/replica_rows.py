@@ -11,7 +11,7 @@ from trnfleet.sim.jobs.activity import QUANTITIES, Phase
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trnfleet.sim.jobs.inference import ReplicaWork
+    from trnfleet.sim.jobs.serving.inference import ReplicaWork
 
     Row = NDArray[np.float64]
 

@@ -1,8 +1,6 @@
-"""Inference jobs by request: a router, and for each replica its queue, its prefill, and the sequences that it decodes.
+"""Inference jobs by request: a router, the lives of the replicas, and the figures of the jobs.
 
-Owns the state of every replica. Time goes on in slots, at whose beginnings requests come. A replica works through the prompts
-that wait, then decodes with what time is left: one pass advances all sequences of its batch. Without sequences it is idle.
-A window of up to `MAX_SLOTS` is simulated slot by slot; a longer one by that many of its slots.
+Time goes on in slots, at whose beginnings requests come to the replicas; what these do with them is in `batches`.
 """
 
 from __future__ import annotations
@@ -14,13 +12,14 @@ import numpy as np
 
 from trnfleet.domain.jobs import Inference
 from trnfleet.errors import ConfigError
-from trnfleet.sim.jobs.requests import SLOT_S, Arrivals, Load, poisson
-from trnfleet.sim.jobs.serving_times import serving_times, share_without_sequences
+from trnfleet.sim.jobs.serving.batches import Batches, SlotWork
+from trnfleet.sim.jobs.serving.requests import SLOT_S, Arrivals, Load, Slots
+from trnfleet.sim.jobs.serving.times import serving_times, share_without_sequences
 from trnfleet.sim.jobs.slowdown import Halt
 from trnfleet.sim.rng import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -30,17 +29,10 @@ if TYPE_CHECKING:
 
     Row = NDArray[np.float64]
 
-MAX_SLOTS = 64
-"""Slots of a window that are simulated; those of a longer window stand for the others."""
-MAX_WAIT_S = 30.0
-"""Requests that may wait at a replica, in seconds in which it can carry them; the router sheds what comes on top of it:
-assumed, as the time after which clients give up."""
 RECENT_S = 30.0
 """Time constant of the mean that the time per token is, as it has none while a replica works through prompts."""
 _LIVED_PASSES = 2**24
 """Passes that a replica may have behind it at the start: assumed."""
-_EDGE = 1e-6
-"""Relative rounding of slots and counts."""
 
 
 class ReplicaWork(NamedTuple):
@@ -88,24 +80,6 @@ class ServingFigures(NamedTuple):
     """Share of the replicas' speed that is left."""
 
 
-class _Slot(NamedTuple):
-    """Work of a slot, in a healthy replica's seconds."""
-
-    prefill_s: Row
-    decode_s: Row
-    passes: Row
-    prefills: Row
-    tokens: Row
-    read_bytes: Row
-    """Read by all chips for decode."""
-    sequence_s: Row
-    """Seconds of sequences in the batch."""
-    waited_s: Row
-    """Seconds of sequences, with those in which prompts had the chips."""
-    queued_s: Row
-    """Work that waits, times the slot's seconds."""
-
-
 class InferenceJobs:
     """All replicas of all inference jobs, job after job."""
 
@@ -151,23 +125,14 @@ class InferenceJobs:
         self._begin = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.count)])[:-1]
         self._arrivals = Arrivals(len(self.job), rng)
         self._carries = np.array([each.requests_per_s for each in self.times])
+        self._batches = Batches(self.times, self.job)
         self._chips = sizes[self.job].astype(np.float64)
-
-        def of_replicas(name: str) -> Row:
-            return np.array([float(getattr(each, name)) for each in self.times])[self.job]
-
-        self._prefill_s, self._weights_s = of_replicas("prefill_s"), of_replicas("weights_s")
-        self._sequence_s, self._compute_s = of_replicas("sequence_s"), of_replicas("compute_s")
-        self._overhead_s, self._accepted = of_replicas("overhead_s"), of_replicas("accepted")
-        self._answer, self._max_batch = of_replicas("answer_tokens"), of_replicas("max_batch")
-        self._weights_bytes, self._sequence_bytes = (
-            of_replicas("weights_bytes"),
-            of_replicas("sequence_bytes"),
+        prompt, flops = (
+            np.array([getattr(each, name) for each in self.times])[self.job]
+            for name in ("prompt_tokens", "flops_per_token")
         )
-        self._prompt_per_s = of_replicas("prompt_tokens") / self._prefill_s
-        self._flops_per_token = of_replicas("flops_per_token") / self._chips
-        self._carry = self._carries[self.job]
-        self._most_waiting = np.maximum(np.ceil(MAX_WAIT_S * self._carry), 2.0)
+        self._prompt_per_s = prompt / self._batches.prefill_s
+        self._flops_per_token = flops / self._chips
         room = np.array([kind.hbm_bytes.value for kind in chip_types], np.float64) * sizes
         cache = np.array([each.cache_bytes for each in self.times])
         self._kv_share = (cache / room)[self.job] if len(jobs) else np.zeros(0)
@@ -181,16 +146,12 @@ class InferenceJobs:
         self._is_new = np.array([job.starts_at_s is not None for job in jobs], np.bool_)
 
         replicas = len(self.job)
-        self._waiting = np.zeros(replicas)
-        self._prefilled_s = np.zeros(replicas)
-        self._sequences = np.zeros(replicas)
-        self._made = np.zeros(replicas)
         self._left_s = np.zeros(replicas)
         lived = rng.uniform(Stream.JOB_START, 2, replicas) * _LIVED_PASSES
         self._executions = np.where(self._is_new[self.job], 0.0, lived) if replicas else lived
         self._recent = np.zeros((2, len(jobs)))
         self._is_alive = False
-        self._next_slot: int | None = None
+        self._slots = Slots()
 
     def advance(
         self,
@@ -220,25 +181,25 @@ class InferenceJobs:
         runs = np.ones(jobs) if run_s is None else run_s / elapsed_s
         speed, hang, start, start_work, there = self._live(pace, halt, elapsed_s)
         if is_kept is not None and not is_kept.all():
-            self._clear(~is_kept[self.job])
+            self._batches.clear(~is_kept[self.job])
         rate = self._carries * self.count * runs * (1.0 if offered is None else offered)
         of_job = None if (runs == 1.0).all() else runs[self.job]
         rates = speed if start is None else speed * (1.0 - start)
         rates = rates if of_job is None else rates * of_job
         router = speed if start is None else speed * (self._left_s <= 0.0)
         work, simulated_s = None, 0.0
-        for slot, length_s, has_arrivals in self._slots(elapsed_s, middle_s):
+        for slot, length_s, has_arrivals in self._slots.of(elapsed_s, middle_s):
             came = np.zeros(len(self.job))
             if has_arrivals and len(came):
                 at_s = (slot + 0.5) * SLOT_S
                 load = self.loads.at(at_s, time_of_day_s + (at_s - middle_s), SLOT_S)
                 came = self._route(slot, load * rate, router)
-            part = self._serve(length_s, rates, came)
-            work = part if work is None else _Slot(*(a + b for a, b in zip(work, part, strict=True)))
+            part = self._batches.serve(length_s, rates, came)
+            work = part if work is None else SlotWork(*(a + b for a, b in zip(work, part, strict=True)))
             simulated_s += length_s
         assert work is not None  # noqa: S101  for the type checker; every window has a slot
         if simulated_s != 1.0:
-            work = _Slot(*(each / simulated_s for each in work))
+            work = SlotWork(*(each / simulated_s for each in work))
         self._executions += (work.passes + work.prefills) * elapsed_s
         done = ReplicaWork(
             prefill=_over(work.prefill_s, speed),
@@ -247,11 +208,11 @@ class InferenceJobs:
             start=_part(start, of_job),
             start_work=_part(start_work, of_job),
             pace=speed,
-            batch_share=work.sequence_s / self._max_batch,
+            batch_share=work.sequence_s / self._batches.most,
             hbm_read_bytes_per_s=work.read_bytes / self._chips,
             flops=(work.tokens + work.prefill_s * self._prompt_per_s) * self._flops_per_token,
             there=there,
-            hbm_used=self._base_share + self._kv_share * np.minimum(self._sequences, self._max_batch),
+            hbm_used=self._base_share + self._kv_share * self._batches.size,
             latency_s=self._latency_s(work, speed),
         )
         return done, self._figures(work, router, speed, elapsed_s)
@@ -259,28 +220,6 @@ class InferenceJobs:
     def executions(self) -> NDArray[np.uint64]:
         """Return how many executions each replica has completed: passes and prefills."""
         return np.floor(self._executions).astype(np.uint64)
-
-    def _slots(self, elapsed_s: float, middle_s: float) -> Iterator[tuple[int, float, bool]]:
-        """Yield the slots of a window, or those that stand for it: number, seconds, and whether their requests come now."""
-        begin_s, end_s = middle_s - elapsed_s / 2.0, middle_s + elapsed_s / 2.0
-        if self._next_slot is None:
-            self._next_slot = math.ceil(begin_s / SLOT_S - _EDGE)
-        if elapsed_s > MAX_SLOTS * SLOT_S:
-            for place in range(MAX_SLOTS):
-                yield math.floor((begin_s + (place + 0.5) * elapsed_s / MAX_SLOTS) / SLOT_S), SLOT_S, True
-            self._next_slot = math.ceil(end_s / SLOT_S - _EDGE)
-            return
-        if not begin_s < end_s:
-            yield math.floor(begin_s / SLOT_S + _EDGE), elapsed_s, False
-            return
-        at_s = begin_s
-        while at_s < end_s:
-            slot = math.floor(at_s / SLOT_S + _EDGE)
-            until_s = (slot + 1) * SLOT_S
-            until_s = end_s if until_s > end_s - _EDGE else until_s
-            yield slot, until_s - at_s, slot >= self._next_slot
-            self._next_slot = max(self._next_slot, slot + 1)
-            at_s = until_s
 
     def _live(
         self, pace: Row | None, halt: NDArray[np.int8] | None, elapsed_s: float
@@ -295,7 +234,7 @@ class InferenceJobs:
             return speed, None, None, None, None
         is_down = halt >= Halt.DOWN
         self._left_s[is_down] = self._startup_s[is_down]
-        self._clear(is_down)
+        self._batches.clear(is_down)
         speed = np.where(halt == Halt.NONE, speed, 0.0)
         start_s = np.where(halt == Halt.NONE, np.minimum(self._left_s, elapsed_s), 0.0)
         before_s = self._startup_s - self._left_s
@@ -307,13 +246,8 @@ class InferenceJobs:
         start, start_work = start_s / elapsed_s, start_work_s / elapsed_s
         return speed, hang, start, start_work, np.where(is_down, 0.0, 1.0 - start + start_work)
 
-    def _clear(self, chosen: NDArray[np.bool_]) -> None:
-        """Forget the requests of some replicas, whose processes are gone."""
-        for state in (self._waiting, self._prefilled_s, self._sequences, self._made):
-            state[chosen] = 0.0
-
     def _route(self, slot: int, rate: Row, router: Row) -> Row:
-        """Return how many requests come to each replica in a slot, and let them wait there.
+        """Return how many requests come to each replica in a slot.
 
         Args:
             slot: Its number.
@@ -325,10 +259,7 @@ class InferenceJobs:
         mean = (rate / np.where(total > 0, total, 1.0))[self.job] * weights
         if not self._is_alive:
             self._begin_life(mean)
-        came = self._arrivals.count(slot, mean * SLOT_S)
-        self._waiting += came
-        np.minimum(self._waiting, self._most_waiting, out=self._waiting)
-        return came
+        return self._arrivals.count(slot, mean * SLOT_S)
 
     def _begin_life(self, rate: Row) -> None:
         """Give the replicas of jobs in the middle of their lives the sequences that they usually have."""
@@ -336,72 +267,16 @@ class InferenceJobs:
         first = np.maximum.reduceat(rate, self._begin)
         batch = np.array([each.batch_at(float(mean)) for each, mean in zip(self.times, first, strict=True)])
         batch[self._is_new] = 0.0
-        words = self._rng.words(Stream.REPLICA_START, 0, len(self.job))
-        self._sequences = np.where(
-            rate > 0, np.minimum(poisson(batch[self.job], words), self._max_batch), 0.0
-        )
-        made = self._rng.uniform(Stream.REPLICA_START, 1, len(self.job))
-        self._made = np.where(self._sequences > 0, np.floor(made * self._answer), 0.0)
+        self._batches.begin(np.where(rate > 0, batch[self.job], 0.0), self._rng)
 
-    def _serve(self, length_s: float, speed: Row, came: Row) -> _Slot:
-        """Work for some seconds, at whose begin some requests have come: first through the prompts for which the batch has room, then decode."""
-        budget_s = speed * length_s
-        prefill_s, answer = self._prefill_s, self._answer
-        # As seen by a request that comes at any time: those of the slot are not in front of each other.
-        queued_s = np.maximum(self._waiting - came, 0.0) * prefill_s - self._prefilled_s
-        # What a replica completes within the slot makes room, too.
-        room = np.floor(np.maximum(self._max_batch + self._carry * length_s - self._sequences, 0.0))
-        blocked = np.maximum(self._waiting - room, 0.0)
-        prompts_s = np.minimum(self._waiting, room) * prefill_s - self._prefilled_s
-        spent_s = np.minimum(np.maximum(prompts_s, 0.0), budget_s)
-        done_s = self._prefilled_s + spent_s
-        prefills = np.floor(done_s / prefill_s + _EDGE)
-        self._prefilled_s = np.maximum(done_s - prefills * prefill_s, 0.0)
-        waited_s = np.minimum(self._sequences, self._max_batch) * spent_s
-        self._waiting -= prefills
-        self._sequences += prefills
-
-        batch = np.minimum(self._sequences, self._max_batch)
-        memory_s = self._weights_s + self._sequence_s * batch
-        pass_s = np.maximum(memory_s, self._compute_s * batch) + self._overhead_s
-        a_pass = batch * self._accepted
-        passes = (budget_s - spent_s) / pass_s
-        left = self._sequences * answer - self._made
-        tokens = np.minimum(passes * a_pass, left)
-        passes = tokens / np.maximum(a_pass, 1.0)
-        decode_s = passes * pass_s
-        made = self._made + tokens
-        answers = np.floor(made / answer + _EDGE)
-        self._sequences -= answers
-        self._made = np.maximum(made - answers * answer, 0.0)
-        sequence_s = batch * decode_s
-        waited_s += sequence_s
-        queued_s += self._waiting * prefill_s - self._prefilled_s
-        if blocked.any():
-            # Each waits for a place in the batch.
-            queued_s += 2.0 * blocked * answer * pass_s / np.maximum(a_pass, 1.0)
-        # And for the rest of the prompt that is worked on.
-        queued_s = np.maximum(queued_s, 0.0) * (0.5 * length_s) + spent_s * (0.5 * prefill_s)
-        return _Slot(
-            spent_s,
-            decode_s,
-            passes,
-            prefills,
-            tokens,
-            passes * (self._weights_bytes + batch * self._sequence_bytes),
-            sequence_s,
-            waited_s,
-            queued_s,
-        )
-
-    def _latency_s(self, work: _Slot, speed: Row) -> Row:
+    def _latency_s(self, work: SlotWork, speed: Row) -> Row:
         latency = np.full(len(speed), np.nan)
         np.divide(work.decode_s, work.passes, out=latency, where=work.passes > 0)
         alone = np.flatnonzero((work.passes <= 0) & (work.prefill_s > 0))
-        latency[alone] = self._prefill_s[alone]
+        latency[alone] = self._batches.prefill_s[alone]
         return _over(latency, speed)
 
-    def _figures(self, work: _Slot, router: Row, speed: Row, elapsed_s: float) -> ServingFigures:
+    def _figures(self, work: SlotWork, router: Row, speed: Row, elapsed_s: float) -> ServingFigures:
         """Return the figures of the jobs."""
         if not len(self.job):
             return ServingFigures(*(np.zeros(0) for _ in ServingFigures._fields))
@@ -412,19 +287,19 @@ class InferenceJobs:
 
         there = total(router)
         # A request goes to a replica by its speed, and waits the longer the slower it is: the two cancel out.
-        first_s = total(np.where(router > 0, self._prefill_s + work.queued_s, 0.0))
+        first_s = total(np.where(router > 0, self._batches.prefill_s + work.queued_s, 0.0))
         replicas_there = np.where(there > 0, there, np.nan)
         recent = self._recent * math.exp(-elapsed_s / RECENT_S)
         recent += np.stack([total(_over(work.waited_s, speed)), total(work.tokens)]) * elapsed_s
         self._recent = recent
-        batch = total(np.minimum(self._sequences, self._max_batch)) / self.count
+        batch = total(self._batches.size) / self.count
         return ServingFigures(
             tokens_per_s=total(work.tokens),
             ttft_s=first_s / replicas_there,
             tpot_s=np.where(recent[1] > 1e-3, recent[0] / np.maximum(recent[1], 1e-3), np.nan),
             batch=batch,
             kv_share=batch * self._kv_share[self._begin],
-            capacity=total(router) / self.count,
+            capacity=there / self.count,
         )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from trnfleet.sim.rng import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -24,17 +24,55 @@ if TYPE_CHECKING:
 
 SLOT_S = 1.0
 """Requests come at the beginnings of slots of this length, which are counted from the start."""
+MAX_SLOTS = 64
+"""Slots of a window that are simulated; those of a longer window stand for the others."""
 MINUTE_NOISE, MINUTE_KNOT_S = 0.04, 60.0
 """Slow noise of a job's load, relative: assumed."""
 IMBALANCE, IMBALANCE_KNOT_S = 0.10, 300.0
 """What the router gives to a replica differs from its part of the capacity by up to this, relative: assumed. Routers that keep
 a session or a prefix on its replica are less even."""
+_EDGE = 1e-6
+"""Relative rounding of slots."""
 _DAY_S = 86_400.0
 _STEPS = 16
 """Means in the table for each unit."""
 _MOST = 16
 """Largest mean in the table; above it counts are rounded from a normal distribution's."""
 _DRAWS = 1_024
+
+
+class Slots:
+    """The slots of consecutive windows."""
+
+    def __init__(self) -> None:
+        self._next: int | None = None
+
+    def of(self, elapsed_s: float, middle_s: float) -> Iterator[tuple[int, float, bool]]:
+        """Yield the slots of a window, or those that stand for it: number, seconds, and whether their requests come now.
+
+        Args:
+            elapsed_s: Length of the window.
+            middle_s: Its middle, simulated seconds since the start.
+        """
+        begin_s, end_s = middle_s - elapsed_s / 2.0, middle_s + elapsed_s / 2.0
+        if self._next is None:
+            self._next = math.ceil(begin_s / SLOT_S - _EDGE)
+        if elapsed_s > MAX_SLOTS * SLOT_S:
+            for place in range(MAX_SLOTS):
+                yield math.floor((begin_s + (place + 0.5) * elapsed_s / MAX_SLOTS) / SLOT_S), SLOT_S, True
+            self._next = math.ceil(end_s / SLOT_S - _EDGE)
+            return
+        if not begin_s < end_s:
+            yield math.floor(begin_s / SLOT_S + _EDGE), elapsed_s, False
+            return
+        at_s = begin_s
+        while at_s < end_s:
+            slot = math.floor(at_s / SLOT_S + _EDGE)
+            until_s = (slot + 1) * SLOT_S
+            until_s = end_s if until_s > end_s - _EDGE else until_s
+            yield slot, until_s - at_s, slot >= self._next
+            self._next = max(self._next, slot + 1)
+            at_s = until_s
 
 
 class Load:
