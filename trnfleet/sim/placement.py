@@ -145,9 +145,9 @@ class Cohorts:
     def of(layout: Layout, placement: Placement) -> Cohorts:
         """Group chips and instances."""
         owner = placement.job_of_instance
-        used = _used_lanes(layout, _talks_to(layout, placement))
-        used &= _inside_replicas(layout, placement)
         row = _rows(layout, placement)
+        used = _used_lanes(layout, _talks_to(layout, placement, row))
+        used &= _inside_replicas(layout, placement)
         is_first = np.append(True, np.diff(row) != 0)
         is_first[layout.chip_start[:-1]] = True
         begin = np.flatnonzero(is_first)
@@ -218,15 +218,18 @@ def _hosts(
     )
 
 
-def _talks_to(layout: Layout, placement: Placement) -> NDArray[np.int64]:
+def _talks_to(layout: Layout, placement: Placement, row: NDArray[np.int32]) -> NDArray[np.int64]:
     """Return a number for each instance that is the same where their chips talk to each other, or `IDLE`.
 
     Replicas of a job do not; on a shared instance they go by the first one.
+
+    Args:
+        layout: The fleet.
+        placement: Its jobs.
+        row: Row of each chip in a `JobTick`.
     """
-    jobs = len(placement.chips)
-    row = _rows(layout, placement)[layout.chip_start[:-1]].astype(np.int64)
-    serves = row > jobs
-    return np.where(serves, row, placement.job_of_instance)
+    first = row[layout.chip_start[:-1]].astype(np.int64)
+    return np.where(first > len(placement.chips), first, placement.job_of_instance)
 
 
 def _inside_replicas(layout: Layout, placement: Placement) -> NDArray[np.uint8]:

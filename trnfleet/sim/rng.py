@@ -118,10 +118,7 @@ class Rng:
             knot_s: Distance of the knots.
             count: Ordinals, such as jobs, each with a noise of its own.
         """
-        place = max(self._from_s, at_s) / knot_s
-        knot = math.floor(place)
-        rest = place - knot
-        blend = rest * rest * (3.0 - 2.0 * rest)
+        knot, blend = knot_of(max(self._from_s, at_s), knot_s)
         before = self.uniform(stream, knot, count)
         after = self.uniform(stream, knot + 1, count)
         return (before + (after - before) * blend) * 2.0 - 1.0
@@ -142,6 +139,19 @@ class Rng:
     def _generator(self, stream: Stream, index: int, block: int, part: int = 0) -> np.random.Philox:
         counter = np.array([block, int(stream), index & _WORD, part], np.uint64)
         return np.random.Philox(key=self._key, counter=counter)
+
+
+def knot_of(at_s: float, knot_s: float) -> tuple[int, float]:
+    """Return the last knot before a time, and how far the time is from it to the next: 0 to 1, joined smoothly.
+
+    Args:
+        at_s: Simulated seconds since the start.
+        knot_s: Distance of the knots, of which number 0 is at the start.
+    """
+    place = at_s / knot_s
+    knot = math.floor(place)
+    rest = place - knot
+    return knot, rest * rest * (3.0 - 2.0 * rest)
 
 
 def next_word(word: NDArray[np.uint64], key: NDArray[np.int64]) -> NDArray[np.uint64]:

@@ -14,7 +14,7 @@ import numpy as np
 from trnfleet.domain.metrics import BY_NAME, INSTANCE_METRICS
 from trnfleet.sim.jobs.activity import EFA_CEILING, QUANTITIES
 from trnfleet.sim.jobs.window import TAIL
-from trnfleet.sim.rng import Stream
+from trnfleet.sim.rng import Stream, knot_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -172,15 +172,12 @@ class HostPhysics:
 
     def _move_to(self, at_s: float) -> None:
         """Set the knots between which a time lies, and how far it is from one to the other."""
-        place = at_s / KNOT_S
-        knot = math.floor(place)
+        knot, blend = knot_of(at_s, KNOT_S)
         if knot != self._knot:
             self._knot = knot
             self._before, self._after = (
                 self._lanes(self._words(Stream.HOST_KNOT, number)) for number in (knot, knot + 1)
             )
-        rest = place - knot
-        blend = rest * rest * (3.0 - 2.0 * rest)
         # The squares add up to 1, so that the deviation is the same between knots as at them.
         self._weights = np.float32(math.sqrt(1.0 - blend)), np.float32(math.sqrt(blend))
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trnfleet.sim.hardware.columns import noise_chips
-from trnfleet.sim.rng import Stream
+from trnfleet.sim.rng import Stream, knot_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -96,10 +96,7 @@ class Variation:
             at_s: Its time, simulated seconds since the start.
             elapsed_s: Length of its window, over which what varies is averaged.
         """
-        place = at_s / KNOT_S
-        knot = math.floor(place)
-        rest = place - knot
-        blend = rest * rest * (3.0 - 2.0 * rest)
+        knot, blend = knot_of(at_s, KNOT_S)
         slow = SLOW_SD * min(1.0, math.sqrt(KNOT_S / elapsed_s))
         # The squares of the weights add up to 1, so that the deviation is the same between knots as at them.
         step = slow / (_BYTE_SD * math.sqrt(2.0))

@@ -307,8 +307,6 @@ class Workloads:
             phase = Phase.DECODE if job.like == "inference" else Phase.COMPUTE
             time[number, phase] = busy[number]
             time[number, Phase.IDLE] = span.run_s[number] / elapsed_s - busy[number]
-        for number, job, _ in self._traced:
-            phase = Phase.DECODE if job.like == "inference" else Phase.COMPUTE
             # The recording's utilisation is what the cores show.
             nc = self._activity[self._kind[number], phase, QUANTITIES["nc"]]
             work[number, phase] = busy[number] / nc
