@@ -10,14 +10,14 @@ from trnfleet.cli.fleet_text import claims_json
 from trnfleet.domain.fleet import lnc_by_instance
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, ULTRASERVER_TYPES
 from trnfleet.domain.hardware.topology import TopologyKind
-from trnfleet.domain.whatif import disagreements, of_fleet
+from trnfleet.domain.hardware.whatif import disagreements, of_fleet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trnfleet.domain.fleet import FleetFile
+    from trnfleet.domain.hardware.whatif import Hardware
     from trnfleet.domain.layout import Layout
-    from trnfleet.domain.whatif import Hardware
 
 
 def hardware_of(name: str, title: str, layout: Layout, members: Sequence[int] | None = None) -> Hardware:

@@ -6,15 +6,16 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from trnfleet.cli.tables import table_lines
+from trnfleet.domain.hardware.claims import claims_about
+from trnfleet.domain.hardware.whatif import disagreements, estimate
 from trnfleet.domain.quantities import counted
-from trnfleet.domain.whatif import claims_about, disagreements, estimate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from trnfleet.domain.hardware.catalogue import Claim, Figure
     from trnfleet.domain.hardware.claims import PublishedClaim
-    from trnfleet.domain.whatif import Hardware, Training
+    from trnfleet.domain.hardware.whatif import Hardware, Training
 
 _SI = ("", "k", "M", "G", "T", "P", "E", "Z")
 _IEC = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")

@@ -11,8 +11,8 @@ from trnfleet.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     from trnfleet.domain.fleet import FleetFile
+    from trnfleet.domain.hardware.whatif import Dtype, Hardware
     from trnfleet.domain.layout import Layout
-    from trnfleet.domain.whatif import Dtype, Hardware
 
 
 @click.group("fleet")
@@ -35,7 +35,7 @@ def describe(file: str, as_json: bool) -> None:
     from trnfleet.cli.fleet_facts import facts_of, hardware_of
     from trnfleet.cli.fleet_text import described
     from trnfleet.config import find_file
-    from trnfleet.domain.whatif import disagreements, hardware_called
+    from trnfleet.domain.hardware.whatif import disagreements, hardware_called
 
     try:
         find_file("fleets", file)
@@ -108,7 +108,7 @@ def compare(
     from trnfleet.cli.fleet_text import compared
     from trnfleet.cli.options import given_on_command_line
     from trnfleet.cli.streams import stdout_columns
-    from trnfleet.domain.whatif import parse_training
+    from trnfleet.domain.hardware.whatif import parse_training
 
     if train is None and (alone := {"mfu", "dtype"} & given_on_command_line(ctx)):
         raise click.UsageError(
@@ -132,7 +132,7 @@ def _subject(name: str) -> Hardware:
     """
     from trnfleet.cli.fleet_facts import hardware_of
     from trnfleet.config import shipped_names
-    from trnfleet.domain.whatif import hardware_called, hardware_names
+    from trnfleet.domain.hardware.whatif import hardware_called, hardware_names
 
     hardware = hardware_called(name)
     if hardware is not None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from trnfleet.domain.hardware.catalogue import totals
 from trnfleet.domain.hardware.comparators import ACCELERATED_TYPES
-from trnfleet.domain.hardware.instances import ULTRASERVER_TYPES
+from trnfleet.domain.hardware.whatif import Training, estimate, hardware_called
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from trnfleet.domain.hardware.catalogue import Totals
+    from trnfleet.domain.hardware.whatif import Hardware
 
 TOLERANCE = 0.10
 """Part of a claim by which the catalogue may differ from it and agree: claims are rounded to one digit."""
@@ -60,53 +60,34 @@ class PublishedClaim(NamedTuple):
         return "disagrees: lower" if self.value < self.low else "disagrees: higher"
 
 
-def _trn1() -> Totals:
-    return totals({"trn1.32xlarge": 1})
+def _hardware(name: str) -> Hardware:
+    found = hardware_called(name)
+    if found is None:
+        raise KeyError(name)
+    return found
 
 
-def _trn2() -> Totals:
-    return totals({"trn2.48xlarge": 1})
+def _over(hardware: str, other: str, figure: str, per: str = "") -> Callable[[], float]:
+    """Return the ratio of a figure of two kinds of hardware, or of that figure for a unit of another."""
+
+    def figure_of(name: str) -> float:
+        found = _hardware(name)
+        return found.ratio(figure, per) if per else found.figures[figure]
+
+    return lambda: figure_of(hardware) / figure_of(other)
 
 
-def _ultraserver(name: str) -> Totals:
-    kind = ULTRASERVER_TYPES[name]
-    return totals({kind.instance.name: kind.instances}, {name: 1})
+_trn2_over_trn1 = partial(_over, "trn2.48xlarge", "trn1.32xlarge")
+_gen1_over_trn2 = partial(_over, "u-trn3x64", "u-trn2x64")
+_gen2_over_trn2 = partial(_over, "u-trn3x144", "u-trn2x64")
 
 
-def _ratio(of: Callable[[], Totals], over: Callable[[], Totals], figure: str, per: str = "") -> float:
-    def figure_of(sums: Totals) -> float:
-        value = float(getattr(sums, figure))
-        return value / float(getattr(sums, per)) if per else value
-
-    return figure_of(of()) / figure_of(over())
-
-
-def _per_dollar(figure: str, other: str) -> float:
-    trn2, gpu = _trn2(), ACCELERATED_TYPES[other]
-    own = float(getattr(trn2, figure)) / trn2.price_usd_per_h
-    return own / (gpu.gpus * float(getattr(gpu.gpu, figure).value) / gpu.price_usd_per_h.value)
-
-
-def _days(parameters: float, flops: float) -> float:
-    """Return how long a model takes to train on hardware with that peak, at the assumptions of the claim's note."""
-    return 6.0 * parameters * 20.0 * parameters / (0.4 * flops) / 86_400
+def _trn2_100k() -> Hardware:
+    return _hardware("trn2.48xlarge").scaled(100_000)
 
 
 _TRN2_TRN1 = frozenset({"Trainium2", "Trainium1"})
 _TRN3_TRN2 = frozenset({"Trainium3", "Trainium2"})
-
-
-def _trn2_over_trn1(figure: str, per: str = "") -> Callable[[], float]:
-    return lambda: _ratio(_trn2, _trn1, figure, per)
-
-
-def _trn3_over_trn2(generation: str, figure: str, per: str = "") -> Callable[[], float]:
-    return lambda: _ratio(lambda: _ultraserver(generation), lambda: _ultraserver("u-trn2x64"), figure, per)
-
-
-def _over_p5(figure: str, other: str) -> Callable[[], float]:
-    return lambda: _per_dollar(figure, other)
-
 
 _P5 = tuple(
     PublishedClaim(
@@ -118,7 +99,7 @@ _P5 = tuple(
         "x",
         f"dense {what} for a dollar",
         _BLOG,
-        _over_p5(figure, name),
+        _over("trn2.48xlarge", name, figure, "price_usd_per_h"),
         "peaks at list prices of different days, not a workload"
         + ("; price assumed" if name == "p5en.48xlarge" else ""),
     )
@@ -153,33 +134,39 @@ PUBLISHED_CLAIMS: tuple[PublishedClaim, ...] = (
     ),
     PublishedClaim(
         "100,000 chips of Trainium2", "65 EFLOP/s", frozenset({"Trainium2"}), 65, 65, "EFLOP/s", "dense BF16",
-        _REINVENT_2023, lambda: _trn2().bf16_dense_flops / 16 * 100_000 / 1e18,
+        _REINVENT_2023, lambda: _trn2_100k().figures["bf16_dense_flops"] / 1e18,
     ),
     PublishedClaim(
         "100,000 chips of Trainium2", "a model of 300B parameters in weeks, not months", frozenset({"Trainium2"}), 7, 28, "days",
-        "dense BF16", _REINVENT_2023, lambda: _days(300e9, _trn2().bf16_dense_flops / 16 * 100_000),
+        "dense BF16", _REINVENT_2023, lambda: estimate(Training(300e9, 20 * 300e9, mfu=0.4), _trn2_100k()).elapsed_s / 86_400,
         "20 tokens a parameter and an MFU of 0.4 are assumed",
     ),
     PublishedClaim(
         "Trn3 UltraServer Gen2 over Trn2 UltraServer", "4.4 x the compute", _TRN3_TRN2, 4.4, 4.4, "x", "dense FP8",
-        _TRN3, _trn3_over_trn2("u-trn3x144", "fp8_dense_flops"),
+        _TRN3, _gen2_over_trn2("fp8_dense_flops"),
     ),
     PublishedClaim(
         "Trn3 UltraServer Gen2 over Trn2 UltraServer", "almost 4 x the memory bandwidth", _TRN3_TRN2, 4, 4, "x", "HBM bandwidth",
-        _TRN3, _trn3_over_trn2("u-trn3x144", "hbm_bytes_per_s"),
+        _TRN3, _gen2_over_trn2("hbm_bytes_per_s"),
     ),
     PublishedClaim(
         "Trn3 UltraServer Gen2 over Trn2 UltraServer", "4 x the performance per watt", _TRN3_TRN2, 4, 4, "x", "dense FP8 for a watt of the chips",
-        _TRN3, _trn3_over_trn2("u-trn3x144", "fp8_dense_flops", "chip_power_max_w"), _WATTS,
+        _TRN3, _gen2_over_trn2("fp8_dense_flops", "chip_power_max_w"), _WATTS,
     ),
     PublishedClaim(
         "Trainium3 over Trainium2", "2 x the performance", _TRN3_TRN2, 2, 2, "x", "dense FP8 of 64 chips",
-        _REINVENT_2024, _trn3_over_trn2("u-trn3x64", "fp8_dense_flops"),
+        _REINVENT_2024, _gen1_over_trn2("fp8_dense_flops"),
     ),
     PublishedClaim(
         "Trainium3 over Trainium2", "40 % better energy efficiency", _TRN3_TRN2, 1.4, 1.4, "x", "dense FP8 for a watt of the chips",
-        _REINVENT_2024, _trn3_over_trn2("u-trn3x64", "fp8_dense_flops", "chip_power_max_w"), _WATTS,
+        _REINVENT_2024, _gen1_over_trn2("fp8_dense_flops", "chip_power_max_w"), _WATTS,
     ),
     *_P5,
 )  # fmt: skip  # a table reads as rows
 """Claims of one generation over another, and of absolute figures, with their sources."""
+
+
+def claims_about(subjects: Iterable[Hardware]) -> list[PublishedClaim]:
+    """Return the claims that compare chips of the subjects with each other."""
+    present = {title for subject in subjects for title in subject.chip_titles}
+    return [claim for claim in PUBLISHED_CLAIMS if claim.about <= present]

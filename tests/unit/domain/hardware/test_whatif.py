@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from trnfleet.domain.whatif import (
+from trnfleet.domain.hardware.claims import claims_about
+from trnfleet.domain.hardware.whatif import (
     Training,
-    claims_about,
     disagreements,
     estimate,
     hardware_called,
     hardware_names,
+    of_fleet,
     parse_training,
 )
 from trnfleet.errors import ConfigError
@@ -79,3 +80,15 @@ def test_claims_are_those_about_the_hardware_that_is_compared() -> None:
     assert {claim.subject for claim in claims_about([trn1, trn2])} >= {"trn2.48xlarge over trn1.32xlarge"}
     assert not any("Trn3" in claim.subject for claim in claims_about([trn1, trn2]))
     assert len(disagreements([trn2, trn2])) == len(trn2.claims)
+
+
+def test_a_fleet_that_is_one_ultraserver_has_its_published_totals() -> None:
+    """So a job on one UltraServer, and the UltraServer, have the same figures beside each other."""
+    ultraserver = hardware_called("u-trn2x64")
+    assert ultraserver is not None
+    part = of_fleet("demo:pretrain-70b", "", {"trn2u.48xlarge": 4}, {"u-trn2x64": 1})
+    assert dict(part.published) == dict(ultraserver.published)
+    assert of_fleet("one", "", {"trn2.48xlarge": 1}).published["fp8_dense_flops"] == 20.8e15
+    assert not of_fleet("two", "", {"trn2.48xlarge": 2}).published
+    assert not of_fleet("more", "", {"trn2u.48xlarge": 4, "trn2.48xlarge": 1}, {"u-trn2x64": 1}).published
+    assert not of_fleet("none", "", {"trn2u.48xlarge": 4}).published

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, ULTRASERVER_TYPES, Totals, totals
-from trnfleet.domain.hardware.claims import PUBLISHED_CLAIMS
 from trnfleet.domain.hardware.comparators import ACCELERATED_TYPES
 from trnfleet.errors import ConfigError
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from trnfleet.domain.hardware.catalogue import InstanceType, UltraServerType
-    from trnfleet.domain.hardware.claims import PublishedClaim
     from trnfleet.domain.hardware.comparators import AcceleratedType
     from trnfleet.domain.hardware.kinds import Claim, Figure
 
@@ -124,8 +122,7 @@ def hardware_called(name: str) -> Hardware | None:
 
 def of_ultraserver(kind: UltraServerType) -> Hardware:
     """Return an UltraServer."""
-    counts = {kind.instance.name: kind.instances}
-    return _of_types(kind.name, kind.title or kind.name, counts, {kind.name: 1}, kind.published)
+    return of_fleet(kind.name, kind.title or kind.name, {kind.instance.name: kind.instances}, {kind.name: 1})
 
 
 def of_fleet(
@@ -139,13 +136,25 @@ def of_fleet(
         instances: Number of instances by type.
         ultraservers: Number of whole UltraServers by type among them.
     """
-    return _of_types(name, title, instances, ultraservers or {}, {})
-
-
-def claims_about(subjects: Iterable[Hardware]) -> list[PublishedClaim]:
-    """Return the claims that compare chips of the subjects with each other."""
-    present = {title for subject in subjects for title in subject.chip_titles}
-    return [claim for claim in PUBLISHED_CLAIMS if claim.about <= present]
+    ultraservers = ultraservers or {}
+    kinds = [INSTANCE_TYPES[each] for each in instances]
+    chips = {kind.chip.title: kind.chip for kind in kinds}
+    assumed = {
+        "power_max_w": _assumed({title: chip.power_max_w for title, chip in chips.items()}),
+        "price_usd_per_h": _assumed({kind.name: kind.price_usd_per_h for kind in kinds}),
+    }
+    claims = [claim for each in ultraservers for claim in ULTRASERVER_TYPES[each].claims]
+    claims += [claim for chip in chips.values() for claim in chip.claims]
+    return Hardware(
+        name=name,
+        title=title,
+        chips=sum(INSTANCE_TYPES[each].chips * count for each, count in instances.items()),
+        chip_titles=tuple(chips),
+        figures=_figures(totals(instances, ultraservers), _links(kinds, instances)),
+        assumed={figure: source for figure, source in assumed.items() if source},
+        published=_published(instances, ultraservers),
+        claims=tuple(claims),
+    )
 
 
 def disagreements(subjects: Iterable[Hardware]) -> list[Claim]:
@@ -192,37 +201,15 @@ def _families() -> dict[str, str]:
 
 
 def _of_instance(kind: InstanceType) -> Hardware:
-    return _of_types(kind.name, kind.name, {kind.name: 1}, {}, kind.published)
+    return of_fleet(kind.name, kind.name, {kind.name: 1})
 
 
-def _of_types(
-    name: str,
-    title: str,
-    instances: Mapping[str, int],
-    ultraservers: Mapping[str, int],
-    published: Mapping[str, float],
-) -> Hardware:
-    kinds = [INSTANCE_TYPES[each] for each, count in instances.items() if count]
-    chips = {kind.chip.name: kind.chip for kind in kinds}
-    prices = {kind.name: kind.price_usd_per_h for kind in kinds}
-    sources = {
-        "power_max_w": "; ".join(
-            dict.fromkeys(f"{chip.title} {chip.power_max_w.source}" for chip in chips.values())
-        ),
-        "price_usd_per_h": _assumed(prices),
-    }
-    claims = [claim for each in ultraservers for claim in ULTRASERVER_TYPES[each].claims]
-    claims += [claim for chip in chips.values() for claim in chip.claims]
-    return Hardware(
-        name=name,
-        title=title,
-        chips=sum(INSTANCE_TYPES[each].chips * count for each, count in instances.items()),
-        chip_titles=tuple(chip.title for chip in chips.values()),
-        figures=_figures(totals(instances, ultraservers), _links(kinds, instances)),
-        assumed={figure: source for figure, source in sources.items() if source},
-        published=published,
-        claims=tuple(claims),
-    )
+def _published(instances: Mapping[str, int], ultraservers: Mapping[str, int]) -> Mapping[str, float]:
+    """Return the totals that AWS publishes, of hardware that is one UltraServer or one instance."""
+    for kind in [ULTRASERVER_TYPES[name] for name in ultraservers]:
+        if dict(instances) == {kind.instance.name: kind.instances}:
+            return kind.published
+    return INSTANCE_TYPES[next(iter(instances))].published if sum(instances.values()) == 1 else {}
 
 
 def _figures(sums: Totals, link_bytes_per_s: float) -> dict[str, float]:
@@ -252,9 +239,9 @@ def _links(kinds: Sequence[InstanceType], instances: Mapping[str, int]) -> float
     )
 
 
-def _assumed(prices: Mapping[str, Figure]) -> str:
+def _assumed(figures: Mapping[str, Figure]) -> str:
     return "; ".join(
-        f"{name}: {figure.source}" for name, figure in prices.items() if figure.evidence == "assumed"
+        f"{name}: {figure.source}" for name, figure in figures.items() if figure.evidence == "assumed"
     )
 
 
@@ -273,12 +260,15 @@ def _of_accelerated(kind: AcceleratedType) -> Hardware:
         host_power_max_w=kind.host_power_max_w.value,
         price_usd_per_h=kind.price_usd_per_h.value,
     )
+    assumed = {
+        "power_max_w": _assumed({f"host of {kind.name}": kind.host_power_max_w}),
+        "price_usd_per_h": _assumed({kind.name: kind.price_usd_per_h}),
+    }
     return Hardware(
         name=kind.name,
         title=kind.name,
         chips=count,
         chip_titles=(gpu.title,),
         figures=_figures(sums, count * gpu.link_bytes_per_s.value / 2),
-        assumed={"power_max_w": f"{kind.name} {kind.host_power_max_w.source}"}
-        | ({"price_usd_per_h": source} if (source := _assumed({kind.name: kind.price_usd_per_h})) else {}),
+        assumed={figure: source for figure, source in assumed.items() if source},
     )
