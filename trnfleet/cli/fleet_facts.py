@@ -8,7 +8,7 @@ import numpy as np
 
 from trnfleet.cli.fleet_text import claims_json
 from trnfleet.domain.fleet import lnc_by_instance
-from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, ULTRASERVER_TYPES
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, ULTRASERVER_TYPES, totals
 from trnfleet.domain.hardware.topology import TopologyKind
 from trnfleet.domain.hardware.whatif import disagreements, of_fleet
 
@@ -36,11 +36,12 @@ def facts_of(fleet: FleetFile, layout: Layout, jobs: Mapping[str, int]) -> dict[
     """
     everything = range(len(layout.instances))
     by_type, whole = _counts(layout, everything), _whole(layout, everything)
+    hardware = of_fleet(fleet.name, fleet.title, by_type, whole)
     kinds = [(INSTANCE_TYPES[name], count) for name, count in by_type.items()]
     chips: dict[str, int] = {}
     for kind, count in kinds:
         chips[kind.chip.title] = chips.get(kind.chip.title, 0) + kind.chips * count
-    totals = layout.totals()
+    sums = totals(by_type, whole)
     inside = {kind.topology.kind for kind, _ in kinds}
     between = {kind.between.kind for kind, _ in kinds if kind.between is not None}
     return {
@@ -50,28 +51,28 @@ def facts_of(fleet: FleetFile, layout: Layout, jobs: Mapping[str, int]) -> dict[
         "ultraserver_types": whole,
         "instances": len(layout.instances),
         "instance_types": by_type,
-        "chips": totals.chips,
+        "chips": sums.chips,
         "chip_types": chips,
-        "neuroncores": totals.neuroncores,
+        "neuroncores": sums.neuroncores,
         "logical_neuroncores": _logical_cores(fleet, layout, by_type),
-        "hbm_bytes": totals.hbm_bytes,
+        "hbm_bytes": sums.hbm_bytes,
         "hbm_stacks": sum(kind.chip.hbm_stacks * kind.chips * count for kind, count in kinds),
-        "hbm_bytes_per_s": totals.hbm_bytes_per_s,
-        "fp8_dense_flops": totals.fp8_dense_flops,
-        "bf16_dense_flops": totals.bf16_dense_flops,
-        "sparse_flops": totals.sparse_flops,
-        "fp32_flops": totals.fp32_flops,
-        "torus_links": totals.torus_links,
-        "z_links": totals.z_links,
+        "hbm_bytes_per_s": sums.hbm_bytes_per_s,
+        "fp8_dense_flops": sums.fp8_dense_flops,
+        "bf16_dense_flops": sums.bf16_dense_flops,
+        "sparse_flops": sums.sparse_flops,
+        "fp32_flops": sums.fp32_flops,
+        "torus_links": sums.torus_links,
+        "z_links": sums.z_links,
         "switch_ports": _switch_ports(by_type, whole),
         "has_only_tori": inside <= {TopologyKind.TORUS, TopologyKind.NONE} and between <= {TopologyKind.RING},
-        "vcpus": totals.vcpus,
-        "host_memory_bytes": totals.host_memory_bytes,
-        "efa_bytes_per_s": totals.efa_bytes_per_s,
+        "vcpus": sums.vcpus,
+        "host_memory_bytes": sums.host_memory_bytes,
+        "efa_bytes_per_s": sums.efa_bytes_per_s,
         "has_efa": any(kind.has_efa for kind, _ in kinds),
-        "chip_power_max_w": totals.chip_power_max_w,
-        "published": _published(layout, by_type, whole),
-        "sources_differ": claims_json(disagreements([hardware_of(fleet.name, fleet.title, layout)])),
+        "chip_power_max_w": sums.chip_power_max_w,
+        "published": dict(hardware.published),
+        "sources_differ": claims_json(disagreements([hardware])),
         "jobs": {name: {"instances": count} for name, count in jobs.items()},
     }
 
@@ -121,14 +122,3 @@ def _switch_ports(by_type: Mapping[str, int], whole: Mapping[str, int]) -> int:
         for name, count in whole.items()
         if ULTRASERVER_TYPES[name].topology.kind is TopologyKind.SWITCHED
     )
-
-
-def _published(layout: Layout, by_type: Mapping[str, int], whole: Mapping[str, int]) -> dict[str, float]:
-    """Return the totals that AWS publishes, of a fleet that is one UltraServer or one instance."""
-    if len(layout.instances) == 1:
-        return dict(INSTANCE_TYPES[next(iter(by_type))].published)
-    if sum(whole.values()) == 1:
-        kind = ULTRASERVER_TYPES[next(iter(whole))]
-        if len(layout.instances) == kind.instances:
-            return dict(kind.published)
-    return {}

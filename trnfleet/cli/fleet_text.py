@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from trnfleet.cli.tables import table_lines
 from trnfleet.domain.hardware.claims import claims_about
 from trnfleet.domain.hardware.whatif import disagreements, estimate
-from trnfleet.domain.quantities import counted
+from trnfleet.domain.quantities import IEC, SI, counted, scaled_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from trnfleet.domain.hardware.catalogue import Claim, Figure
+    from trnfleet.domain.hardware.catalogue import Claim
     from trnfleet.domain.hardware.claims import PublishedClaim
     from trnfleet.domain.hardware.whatif import Hardware, Training
 
-_SI = ("", "k", "M", "G", "T", "P", "E", "Z")
-_IEC = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _MOST_JOBS = 8
 _DAY_S = 86_400.0
 
@@ -28,6 +27,15 @@ PEAKS = (
     ("sparse", "sparse_flops"),
     ("FP32", "fp32_flops"),
 )
+_RATIOS = (
+    ("dense FP8 / W", "fp8_dense_flops", "power_max_w", "FLOP/s"),
+    ("dense BF16 / W", "bf16_dense_flops", "power_max_w", "FLOP/s"),
+    ("dense FP8 / USD", "fp8_dense_flops", "price_usd_per_h", "FLOP"),
+    ("dense BF16 / USD", "bf16_dense_flops", "price_usd_per_h", "FLOP"),
+    ("HBM read / USD", "hbm_bytes_per_s", "price_usd_per_h", "B"),
+)
+"""Label, figure, what it is divided by, and the unit of the text, in which a price is for an hour's work."""
+_PER = {"power_max_w": "w", "price_usd_per_h": "usd_per_h"}
 
 
 def amount(value: float, unit: str, *, is_size: bool = False) -> str:
@@ -38,13 +46,9 @@ def amount(value: float, unit: str, *, is_size: bool = False) -> str:
         unit: Without a prefix.
         is_size: Whether it is memory, whose prefixes are binary.
     """
-    prefixes, step = (_IEC, 1024.0) if is_size else (_SI, 1000.0)
-    place = 0
-    while value >= step * 0.99995 and place < len(prefixes) - 1:
-        value /= step
-        place += 1
-    text = f"{value:,.2f}" if value < 10 or (is_size and value < 100) else f"{value:,.1f}0"
-    return f"{text.removesuffix('0')} {prefixes[place]}{unit}"
+    scaled, prefix = scaled_by(value, IEC, 1024.0) if is_size else scaled_by(value, SI, 1000.0)
+    text = f"{scaled:,.2f}" if scaled < 10 or (is_size and scaled < 100) else f"{scaled:,.1f}0"
+    return f"{text.removesuffix('0')} {prefix}{unit}"
 
 
 def published_or(value: float, published: float | None) -> float:
@@ -52,13 +56,12 @@ def published_or(value: float, published: float | None) -> float:
     return value if published is None or abs(published - value) > 0.01 * value else published
 
 
-def described(facts: dict[str, Any], title: str, claims: Iterable[Claim]) -> str:
+def described(facts: dict[str, Any], title: str) -> str:
     """Return a fleet's hierarchy and totals as text.
 
     Args:
         facts: As `--json` prints them.
         title: The fleet's title.
-        claims: Quantities of its hardware about which sources disagree.
     """
     published = facts["published"]
 
@@ -85,7 +88,7 @@ def described(facts: dict[str, Any], title: str, claims: Iterable[Claim]) -> str
     ]  # fmt: skip  # a table reads as rows
     head = f"{facts['fleet']}: {title}" if title else str(facts["fleet"])
     lines = [head, *(f"  {name:<14}{value}" for name, value in rows)]
-    return "\n".join([*lines, *_claims(claims, "  ")])
+    return "\n".join([*lines, *_sources(facts["sources_differ"], "  ")])
 
 
 def compared(subjects: Sequence[Hardware], training: Training | None, columns: int | None = None) -> str:
@@ -109,13 +112,7 @@ def compared(subjects: Sequence[Hardware], training: Training | None, columns: i
         ("price an hour", "price_usd_per_h", "USD"),
     ):
         rows.append([label, *(_figure(each, name, unit) for each in subjects)])
-    for label, name, per, unit in (
-        ("dense FP8 / W", "fp8_dense_flops", "power_max_w", "FLOP/s"),
-        ("dense BF16 / W", "bf16_dense_flops", "power_max_w", "FLOP/s"),
-        ("dense FP8 / USD", "fp8_dense_flops", "price_usd_per_h", "FLOP"),
-        ("dense BF16 / USD", "bf16_dense_flops", "price_usd_per_h", "FLOP"),
-        ("HBM read / USD", "hbm_bytes_per_s", "price_usd_per_h", "B"),
-    ):
+    for label, name, per, unit in _RATIOS:
         rows.append([label, *(_ratio(each, name, per, unit) for each in subjects)])
     lines = table_lines(rows)
     if training is not None:
@@ -126,7 +123,7 @@ def compared(subjects: Sequence[Hardware], training: Training | None, columns: i
     claims = claims_about(subjects)
     if claims:
         lines += ["", "What is claimed, and what this catalogue gives:", *_published(claims, columns)]
-    return "\n".join([*lines, *_claims(disagreements(subjects), "")])
+    return "\n".join([*lines, *_sources(claims_json(disagreements(subjects)), "")])
 
 
 def as_json(subjects: Sequence[Hardware], training: Training | None) -> dict[str, Any]:
@@ -161,8 +158,8 @@ def claims_json(claims: Iterable[Claim]) -> list[dict[str, Any]]:
     return [
         {
             "subject": claim.subject,
-            "used": _source(claim.used),
-            "others": [_source(other) for other in claim.others],
+            "used": asdict(claim.used),
+            "others": [asdict(other) for other in claim.others],
         }
         for claim in claims
     ]
@@ -175,26 +172,13 @@ def _subject(hardware: Hardware, training: Training | None) -> dict[str, Any]:
         "chips": hardware.chips,
         "chip_types": list(hardware.chip_titles),
         **hardware.figures,
-        **{
-            f"{name}_per_{unit}": hardware.ratio(name, per)
-            for name in ("fp8_dense_flops", "bf16_dense_flops")
-            for unit, per in (("w", "power_max_w"), ("usd_per_h", "price_usd_per_h"))
-        },
+        **{f"{name}_per_{_PER[per]}": hardware.ratio(name, per) for _, name, per, _ in _RATIOS},
         "assumed": dict(hardware.assumed),
         "published": dict(hardware.published),
     }
     if training is not None:
         facts["training"] = estimate(training, hardware)._asdict()
     return facts
-
-
-def _source(figure: Figure) -> dict[str, Any]:
-    return {
-        "value": figure.value,
-        "unit": figure.unit,
-        "source": figure.source,
-        "evidence": figure.evidence,
-    }
 
 
 def _with_kinds(number: int, kinds: dict[str, int]) -> str:
@@ -327,16 +311,16 @@ def _wrapped(text: str, first: str, later: str, columns: int) -> list[str]:
     return textwrap.wrap(text, max(columns, 20), initial_indent=first, subsequent_indent=later)
 
 
-def _claims(claims: Iterable[Claim], indent: str) -> list[str]:
+def _sources(claims: Iterable[dict[str, Any]], indent: str) -> list[str]:
+    """Return the lines of quantities about which sources disagree."""
     lines = []
     for claim in claims:
-        lines.append(f"{indent}  {claim.subject}: {_said(claim.used)}, which is used here")
-        lines.extend(f"{indent}    against {_said(other)}" for other in claim.others)
+        lines.append(f"{indent}  {claim['subject']}: {_said(claim['used'])}, which is used here")
+        lines.extend(f"{indent}    against {_said(other)}" for other in claim["others"])
     return ["", f"{indent}Where sources differ:", *lines] if lines else []
 
 
-def _said(figure: Figure) -> str:
+def _said(figure: dict[str, Any]) -> str:
+    value, unit = figure["value"], figure["unit"]
     units = {"FLOP/s": "FLOP/s", "bytes/s": "B/s"}
-    if figure.unit in units:
-        return f"{amount(figure.value, units[figure.unit])} ({figure.source})"
-    return f"{figure.value:g} {figure.unit} ({figure.source})"
+    return f"{amount(value, units[unit]) if unit in units else f'{value:g} {unit}'} ({figure['source']})"

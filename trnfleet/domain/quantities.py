@@ -7,8 +7,8 @@ import math
 
 NOT_AVAILABLE = "n/a"
 
-_SI = ("", "k", "M", "G", "T", "P", "E")
-_IEC = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+SI = ("", "k", "M", "G", "T", "P", "E", "Z")
+IEC = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 _SHORT_UNITS = {
     "bytes/s": "B/s",
@@ -21,6 +21,17 @@ _SHORT_UNITS = {
 """Units as they stand behind a number; others stand as they are."""
 
 
+def scaled_by(value: float, prefixes: tuple[str, ...], step: float) -> tuple[float, str]:
+    """Return a value in the unit of the prefix that fits its size, and that prefix: one of `SI` or `IEC`."""
+    magnitude = abs(value)
+    for prefix in prefixes[:-1]:
+        # What would round up to four digits already belongs to the next prefix.
+        if magnitude < step * 0.9995:
+            return math.copysign(magnitude, value), prefix
+        magnitude /= step
+    return math.copysign(magnitude, value), prefixes[-1]
+
+
 def with_unit(value: float | None, unit: str) -> str:
     """Return a value with its unit and about three significant digits, such as `4.31 TB/s`, `412 W`, `87.5 %`."""
     if value is None or math.isnan(value):
@@ -30,16 +41,16 @@ def with_unit(value: float | None, unit: str) -> str:
     if unit == "degC":
         return f"{value:.1f} °C"
     if unit == "bytes":
-        scaled, prefix = _scaled(value, _IEC, 1024.0)
+        scaled, prefix = scaled_by(value, IEC, 1024.0)
         return f"{_digits(scaled)} {prefix}B"
     if unit == "TFLOP/s":
-        scaled, prefix = _scaled(value * 1e12, _SI, 1000.0)
+        scaled, prefix = scaled_by(value * 1e12, SI, 1000.0)
         return f"{_digits(scaled)} {prefix}FLOP/s"
     if unit == "TFLOP/s/W":
         return f"{value:.2f} TFLOPS/W"
     if unit in {"events", ""}:
         return f"{value:,.0f}"
-    scaled, prefix = _scaled(value, _SI, 1000.0)
+    scaled, prefix = scaled_by(value, SI, 1000.0)
     return f"{_digits(scaled)} {prefix}{_SHORT_UNITS.get(unit, unit)}"
 
 
@@ -50,17 +61,17 @@ def bare(value: float | None, unit: str) -> str:
     if unit in {"%", "degC"}:
         return f"{value:.1f}"
     if unit == "bytes":
-        scaled, prefix = _scaled(value, _IEC, 1024.0)
+        scaled, prefix = scaled_by(value, IEC, 1024.0)
         return _digits(scaled) + prefix
     if unit == "TFLOP/s":
-        scaled, prefix = _scaled(value * 1e12, _SI, 1000.0)
+        scaled, prefix = scaled_by(value * 1e12, SI, 1000.0)
         return _digits(scaled) + prefix
     if unit == "TFLOP/s/W":
         return f"{value:.2f}"
     if unit == "events":
-        scaled, prefix = _scaled(value, _SI, 1000.0)
+        scaled, prefix = scaled_by(value, SI, 1000.0)
         return f"{value:.0f}" if not prefix else _digits(scaled) + prefix
-    scaled, prefix = _scaled(value, _SI, 1000.0)
+    scaled, prefix = scaled_by(value, SI, 1000.0)
     return _digits(scaled) + prefix
 
 
@@ -72,7 +83,7 @@ def in_three(value: float, unit: str) -> str:
         return f"{value:.0f}"
     if unit == "TFLOP/s/W":
         return f"{value:.1f}" if value >= 0.995 else f"{value:.2f}"[1:]
-    scaled, prefix = _scaled(value, _IEC, 1024.0) if unit == "bytes" else _scaled(value, _SI, 1000.0)
+    scaled, prefix = scaled_by(value, IEC, 1024.0) if unit == "bytes" else scaled_by(value, SI, 1000.0)
     if not prefix:
         return f"{scaled:.0f}"
     # 990 of one prefix and 1.0 of the next take as much room; tenths only fit below ten.
@@ -136,16 +147,6 @@ def count(number: int) -> str:
 def counted(number: int, noun: str) -> str:
     """Return a number of things: `1 chip`, `1,000 chips`."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
-
-
-def _scaled(value: float, prefixes: tuple[str, ...], step: float) -> tuple[float, str]:
-    magnitude = abs(value)
-    for prefix in prefixes[:-1]:
-        # What would round up to four digits already belongs to the next prefix.
-        if magnitude < step * 0.9995:
-            return math.copysign(magnitude, value), prefix
-        magnitude /= step
-    return math.copysign(magnitude, value), prefixes[-1]
 
 
 def _digits(value: float) -> str:

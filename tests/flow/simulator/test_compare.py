@@ -89,6 +89,7 @@ def test_a_job_and_other_hardware_train_a_model(tmp_path: Path) -> None:
         "p5en.48xlarge",
     ]
     assert {each["chips"] for each in found["subjects"]} == {64}
+    trn1_facts = found["subjects"][1]
     trn2, trn1, _ = (each["training"] for each in found["subjects"])
     assert trn1["elapsed_s"] / trn2["elapsed_s"] == pytest.approx(667 / 190)
     assert trn2["elapsed_s"] == pytest.approx(found["training"]["flops"] / (64 * 667e12 * 0.5))
@@ -102,6 +103,8 @@ def test_a_job_and_other_hardware_train_a_model(tmp_path: Path) -> None:
         "as p5e.48xlarge",
     ):
         assert part in text
+    assert "HBM read / USD" in text
+    assert trn1_facts["hbm_bytes_per_s_per_usd_per_h"] == pytest.approx(820e9 * 16 / 15.49)
     own = run("fleet", "compare", fleet_of(tmp_path, "ultraservers = [{ count = 2 }]"), "trn3")
     assert own.returncode == 0
     assert "128 Trainium2" in own.stdout
@@ -114,6 +117,7 @@ def test_a_job_and_other_hardware_train_a_model(tmp_path: Path) -> None:
         (["p5em.48xlarge"], "did you mean 'p5e"),
         (["demo:pretrain-80b"], "did you mean 'pretrain-70b'"),
         (["demo:"], "demo: no job '': choose from "),
+        (["trn2:pretrain-70b"], "'trn2' is hardware, which has no jobs: leave out :pretrain-70b"),
         (["none.toml"], "no such file"),
         (["trn2", "--train", "300B"], "write PARAMETERS:TOKENS"),
         (["trn2", "--train", "1:1", "--mfu", "0"], "--mfu"),

@@ -32,10 +32,10 @@ def describe(file: str, as_json: bool) -> None:
     Example:
       trnfleet fleet describe demo --json
     """
-    from trnfleet.cli.fleet_facts import facts_of, hardware_of
+    from trnfleet.cli.fleet_facts import facts_of
     from trnfleet.cli.fleet_text import described
     from trnfleet.config import find_file
-    from trnfleet.domain.hardware.whatif import disagreements, hardware_called
+    from trnfleet.domain.hardware.whatif import hardware_called
 
     try:
         find_file("fleets", file)
@@ -46,8 +46,7 @@ def describe(file: str, as_json: bool) -> None:
     fleet, layout = _load(file)
     jobs = {name: sum(map(len, parts)) for name, parts in _jobs(file, fleet, layout).items()}
     facts = facts_of(fleet, layout, jobs)
-    claims = disagreements([hardware_of(fleet.name, fleet.title, layout)])
-    click.echo(json.dumps(facts, indent=2) if as_json else described(facts, fleet.title, claims))
+    click.echo(json.dumps(facts, indent=2) if as_json else described(facts, fleet.title))
 
 
 @command.command("list")
@@ -130,17 +129,27 @@ def _subject(name: str) -> Hardware:
     Raises:
         ConfigError: there is no such fleet, job or hardware.
     """
-    from trnfleet.cli.fleet_facts import hardware_of
-    from trnfleet.config import shipped_names
     from trnfleet.domain.hardware.whatif import hardware_called, hardware_names
 
     hardware = hardware_called(name)
     if hardware is not None:
         return hardware
+    # Not above: hardware alone needs neither NumPy nor a model of files.
+    from trnfleet.cli.fleet_facts import hardware_of
+    from trnfleet.config import find_file, shipped_names
+
     file, colon, job = name.partition(":")
-    if not (file.endswith(".toml") or "/" in file) and file not in shipped_names("fleets"):
+    try:
+        find_file("fleets", file)
+    except ConfigError:
+        if file.endswith(".toml") or "/" in file:
+            raise
+        if hardware_called(file) is not None:
+            raise ConfigError(f"{file!r} is hardware, which has no jobs: leave out :{job}") from None
         known = {*hardware_names(), *shipped_names("fleets")}
-        raise ConfigError(f"no fleet or hardware is called {file!r}: {nearest(file.lower(), known)}")
+        raise ConfigError(
+            f"no fleet or hardware is called {file!r}: {nearest(file.lower(), known)}"
+        ) from None
     fleet, layout = _load(file)
     if not colon:
         return hardware_of(fleet.name, fleet.title, layout)

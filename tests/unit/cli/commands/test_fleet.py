@@ -1,11 +1,16 @@
-"""The claims that `trnfleet fleet compare` prints, on terminals of several widths."""
+"""The claims that `trnfleet fleet compare` prints, on terminals of several widths, and the files that it finds."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
 
 from trnfleet.cli.commands.fleet import command
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def claims_on(monkeypatch: pytest.MonkeyPatch, columns: int | None) -> list[str]:
@@ -40,3 +45,15 @@ def test_a_source_that_has_no_room_is_below_its_claim(monkeypatch: pytest.Monkey
     assert head.endswith("by")
     assert "4 x the speed" in first
     assert below == "    AWS blog at the launch of Trn2, 2024-12"
+
+
+@pytest.mark.parametrize("does", ["describe", "compare"])
+def test_a_fleet_file_needs_no_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str) -> None:
+    """It is a file of the folder before it is a name."""
+    (tmp_path / "own").write_text(
+        'name = "one"\nclusters = [{ name = "uc1", ultraservers = [{ count = 1 }] }]\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(command, [does, "own"])
+    assert result.exit_code == 0, result.exception
+    assert "83.2 PFLOP/s" in result.output
