@@ -74,8 +74,8 @@ def test_ultraservers_side_by_side_against_the_published_totals() -> None:
     assert verdicts["4.4 x the compute"]
     assert not verdicts["40 % better energy efficiency"]
     assert {each["subject"] for each in found["sources_differ"]} >= {
-        "sparse FP8 peak of a chip",
-        "links between chips",
+        "sparse FP8 peak of Trainium2",
+        "links between chips of a Trn3 UltraServer Gen1",
     }
 
 

@@ -94,12 +94,12 @@ TRAINIUM2 = ChipType(
     device_types=("trainium2",),
     claims=(
         Claim(
-            "sparse FP8 peak of a chip",
+            "sparse FP8 peak of Trainium2",
             Figure(2_563 * TERA, "FLOP/s", TRN2_PAGE),
             (Figure(5_200 * TERA, "FLOP/s", "launch blog, 2024-12: 4 x dense"),),
         ),
         Claim(
-            "NeuronLink of a chip, both ways",
+            "NeuronLink of Trainium2, both ways",
             Figure(1_280 * GIGA, "bytes/s", TRN2_PAGE + ": 1,024 within the instance and 256 between"),
             (
                 Figure(2_000 * GIGA, "bytes/s", "launch keynote, 2024-12"),
@@ -107,7 +107,7 @@ TRAINIUM2 = ChipType(
             ),
         ),
         Claim(
-            "HBM bandwidth of a chip",
+            "HBM bandwidth of Trainium2",
             Figure(2.9 * TERA, "bytes/s", TRN2_PAGE),
             (Figure(3.0 * TERA, "bytes/s", NKI),),
         ),
@@ -170,7 +170,7 @@ TRAINIUM3 = ChipType(
     device_types=("trainium3",),
     claims=(
         Claim(
-            "NeuronLink of a chip, both ways",
+            "NeuronLink of Trainium3, both ways",
             Figure(2_560 * GIGA, "bytes/s", TRN3_PAGE),
             (
                 Figure(2_048 * GIGA, "bytes/s", "the table of " + TRN3_ARCH),
@@ -178,7 +178,7 @@ TRAINIUM3 = ChipType(
             ),
         ),
         Claim(
-            "HBM bandwidth of a chip",
+            "HBM bandwidth of Trainium3",
             Figure(4.9 * TERA, "bytes/s", TRN3_PAGE),
             (Figure(4.7 * TERA, "bytes/s", NKI),),
         ),

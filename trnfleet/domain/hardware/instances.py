@@ -58,7 +58,13 @@ def _trn1(
         topology=topology,
         vcpus=vcpus,
         host_memory_bytes=host_gib * GIB,
-        efa_bytes_per_s=Figure(network_gbps / 8 * GIGA, "bytes/s", TRN1_ARCH),
+        efa_bytes_per_s=Figure(
+            network_gbps / 8 * GIGA,
+            "bytes/s",
+            TRN1_ARCH
+            if topology.members > 1
+            else f"EC2's table of instance types, up to that; {TRN1_ARCH}: up to 25 Gb/s",
+        ),
         host_power_idle_w=Figure(800 * max(share, 0.1), "W", NO_WATTAGE, "assumed"),
         host_power_max_w=Figure(1_500 * max(share, 0.1), "W", NO_WATTAGE, "assumed"),
         price_usd_per_h=price,
@@ -202,12 +208,12 @@ TRN2_ULTRASERVER = UltraServerType(
     published=_published(83.2, 42.8, 164, 11.6, 6_144, 185.6),
     claims=(
         Claim(
-            "sparse FP8 peak of an UltraServer",
+            "sparse FP8 peak of a Trn2 UltraServer",
             Figure(64 * 2_563 * TERA, "FLOP/s", "64 chips: " + TRN2_PAGE, "derived"),
             (Figure(332.8e15, "FLOP/s", "launch, 2024-12: 4 x dense"),),
         ),
         Claim(
-            "EFA of an UltraServer, each way",
+            "EFA of a Trn2 UltraServer, each way",
             Figure(
                 12_800 / 8 * GIGA, "bytes/s", "4 instances of 3.2 Tb/s; AWS's product page of Trn2", "derived"
             ),
@@ -230,7 +236,7 @@ TRN3_ULTRASERVER_GEN1 = UltraServerType(
     published=_published(161.088, 42.944, 0, 11.712, 9_216, 313.6),
     claims=(
         Claim(
-            "links between chips",
+            "links between chips of a Trn3 UltraServer Gen1",
             Figure(
                 6,
                 "links a chip, a torus of 4 x 4 x 4 without switches",
@@ -240,7 +246,7 @@ TRN3_ULTRASERVER_GEN1 = UltraServerType(
             (Figure(1, "network of all chips through NeuronSwitch-v1", TRN3_ARCH),),
         ),
         Claim(
-            "dense FP8 peak of an UltraServer",
+            "dense FP8 peak of a Trn3 UltraServer Gen1",
             Figure(161.088e15, "FLOP/s", TRN3_ARCH),
             (Figure(332.8e15, "FLOP/s", _TRN3_BEFORE_LAUNCH),),
         ),
@@ -256,12 +262,12 @@ TRN3_ULTRASERVER_GEN2 = UltraServerType(
     published=_published(362.448, 96.624, 0, 26.352, 20_736, 705.6),
     claims=(
         Claim(
-            "dense FP8 peak of an UltraServer",
+            "dense FP8 peak of a Trn3 UltraServer Gen2",
             Figure(362.448e15, "FLOP/s", TRN3_ARCH),
             (Figure(332.8e15, "FLOP/s", _TRN3_BEFORE_LAUNCH),),
         ),
         Claim(
-            "sparse peak of an UltraServer",
+            "sparse peak of a Trn3 UltraServer Gen2",
             Figure(144 * 2_517 * TERA, "FLOP/s", "144 chips, 16 bits only: trainium3", "derived"),
             (Figure(1.3e18, "FLOP/s", _TRN3_BEFORE_LAUNCH + ", more than that"),),
         ),

@@ -35,7 +35,7 @@ class Claim:
     """A quantity about which sources disagree."""
 
     subject: str
-    """The quantity, such as `sparse peak of a chip`."""
+    """The quantity, such as `sparse FP8 peak of Trainium2`."""
     used: Figure
     """What the catalogue goes by."""
     others: tuple[Figure, ...]

@@ -116,6 +116,8 @@ def test_sources_that_differ_have_both_figures_with_their_source() -> None:
     kinds = [kind.chip for kind in INSTANCE_TYPES.values()] + list(ULTRASERVER_TYPES.values())
     claims = [claim for kind in kinds for claim in kind.claims]
     assert all(figure.source for claim in claims for figure in (claim.used, *claim.others))
+    subjects = [claim.subject for claim in dict.fromkeys(claims)]
+    assert len(set(subjects)) == len(subjects), "two figures under one name"
 
 
 def test_claims_are_computed_and_disagreements_named() -> None:
