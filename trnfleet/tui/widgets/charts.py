@@ -160,18 +160,25 @@ def head(title: Parts, note: str, width: int) -> FixedParts:
 def legend(series: Sequence[Series], figures: Sequence[str], width: int) -> Parts:
     """Return the names of series in their styles, with figures.
 
-    Figures go first where there is not room for all, then ends of names, then the last ones are only counted.
+    Figures go first where there is not room for all, then ends of names, then the beginnings that several share; then the last ones are
+    only counted.
     """
     names = [each.name for each in series]
     with_figures = [f"{name} {figure}" for name, figure in zip(names, figures, strict=True)]
     stems = stems_of(names)
-    for texts in (with_figures, names, stems):
+    shortest = [
+        (name.partition("-")[2] or name) if stem == name else stem
+        for stem, name in zip(stems, names, strict=True)
+    ]
+    if len(set(shortest)) < len(names):
+        shortest = stems
+    for texts in (with_figures, names, stems, shortest):
         if sum(len(text) + 2 for text in texts) <= width:
             return [(f" {text} ", each.style) for text, each in zip(texts, series, strict=True)]
     shown: Parts = []
     left = width - 4
-    for stem, each in zip(stems, series, strict=True):
-        text = f" {fit(stem, 9).rstrip()} "
+    for name, each in zip(shortest, series, strict=True):
+        text = f" {fit(name, 9).rstrip()} "
         if len(text) > left:
             break
         shown.append((text, each.style))

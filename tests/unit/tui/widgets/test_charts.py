@@ -176,6 +176,10 @@ def test_a_legend_gives_up_figures_then_names() -> None:
     assert text_of(charts.legend(long, figures[:2], 18)) == " a  another_… " or " +1" in text_of(
         charts.legend(long, figures[:2], 18)
     )
+    # Two names with the same beginning are told apart by what follows it.
+    alike = series_of("pretrain-405b", "pretrain-70b", "serve")
+    assert text_of(charts.legend(alike, figures, 30)) == " 405b  70b  serve "
+    assert text_of(charts.legend(alike, figures, 15)) == " 405b  70b  +1"
     assert charts.stems_of(["serve-8b", "serve-70b", "pretrain-70b"]) == ["serve-8b", "serve-70b", "pretrain"]
     assert charts.legend([], [], 20) == []
 
