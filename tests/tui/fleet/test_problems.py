@@ -260,3 +260,17 @@ async def test_the_newest_events_fill_a_large_screen() -> None:
                 next((y for y, line in enumerate(lines) if word in line), 0) for word in ("went on", "began")
             ]
             assert not is_there or 0 < at[0] < at[1]
+
+
+async def test_a_job_that_hurts_by_itself_is_not_named_twice() -> None:
+    """Below a job whose trouble has no other place stands what the trouble is, or where it runs, not its name again."""
+    feed = fed()
+    feed.jobs = {"a-job": ("uc1/us-0001/trn2u-0001-1",)}
+    feed.states = {"a-job": "failed"}
+    feed.describe()
+    feed.tick()
+    app = FleetApp(feed.monitor, clock=feed.clock, broker_kind="mosquitto 2.0.11")
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.telemetry(feed)
+        named = [number for number, line in enumerate(pilot.screen()) if "✖ a-job" in line]
+        assert pilot.screen()[named[-1] + 1].rstrip().endswith("  └ job failed")

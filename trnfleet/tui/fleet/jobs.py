@@ -234,12 +234,13 @@ class JobList(RowList[str, "JobMessage"]):
     def _below(self, job: JobMessage, plan: JobPlan, room: int) -> str:
         """Return what stands below a job: the cause of its trouble, else where it runs, and what faults cost it."""
         problem = self.problem_of(job.job)
-        if problem is None:
-            first = plain(job.on[0].rpartition("/")[2], 40) if job.on else ""
-            whole = place = f"{first} and {len(job.on) - 1:,} more" if len(job.on) > 1 else first
-        else:
-            place = texts.place_text(problem.place)
-            whole = f"{place}: {texts.text_of(problem)}"
+        first = plain(job.on[0].rpartition("/")[2], 40) if job.on else ""
+        whole = place = f"{first} and {len(job.on) - 1:,} more" if len(job.on) > 1 else first
+        if problem is not None:
+            cause, whole = texts.place_text(problem.place), texts.text_of(problem)
+            # Where nothing but the job is to blame, its name is on the line above.
+            if cause != plain(job.job):
+                place, whole = cause, f"{cause}: {whole}"
         lost = [
             f"{bare(job.steps_lost, 'events')} steps lost" if not plan.has_lost and job.steps_lost else "",
             f"restarts {bare(job.restarts, 'events')}" if not plan.has_restarts and job.restarts else "",
