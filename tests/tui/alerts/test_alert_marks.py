@@ -105,6 +105,19 @@ async def test_other_views_mark_what_has_alerts() -> None:
         assert all(style is not None and style.color == theme.QUIET.color for style in signs)
 
 
+async def test_a_marked_row_keeps_the_end_of_its_name() -> None:
+    """Where the sign leaves no room for a name its beginning goes: instances of one UltraServer differ in their ends."""
+    feed = alerts_feed([(f"{path}-of-hall-{end}", kind) for end, (path, kind) in enumerate(ultraservers(1))])
+    feed.set("temperature_c", 95.0, slice(16, 17))
+    app, _ = alerts_app(feed)
+    async with running(app, size=(80, 24)) as pilot:
+        await pilot.telemetry(feed)
+        await pilot.press("2")
+        await pilot.telemetry(feed)
+        marked = [line.split()[1] for line in pilot.screen()[4:-2] if "✖" in line]
+        assert marked == ["uc1", "us-0001", "…1-of-hall-1"]
+
+
 @pytest.mark.parametrize("size", SIZES)
 async def test_the_header_and_the_notice(size: tuple[int, int]) -> None:
     """The header counts what fires by severity, and a new alert is told for a while rather than an event."""

@@ -173,7 +173,7 @@ class TreeRows:
             if column.key == columns.NAME and (sign := self._alert(row.node)) is not None:
                 glyph, ink = sign
                 parts += [
-                    (fit(text.rstrip(), column.width - 2), style),
+                    (_fit_name(self._name(row), column.width - 2), style),
                     (f" {glyph}", ink + theme.CURSOR_FILL if is_selected else ink),
                 ]
                 continue
@@ -187,7 +187,7 @@ class TreeRows:
         """Return a cell that is no field's, and its style where it is not the row's."""
         node, width = row.node, column.width
         if column.key == columns.NAME:
-            return fit(self._name(row), width), self._name_style(node, state)
+            return _fit_name(self._name(row), width), self._name_style(node, state)
         if column.key == columns.STATE:
             return " " + fit("" if node.level is Level.CORE else state.text, width - 1), state.style
         if column.key == columns.SPARK:
@@ -278,6 +278,13 @@ def triangle_at(row: Row) -> range:
         return range(0)
     start = 1 + 2 * (row.node.level - 1)
     return range(start - 1, start + 2)
+
+
+def _fit_name(text: str, width: int) -> str:
+    """Return a row's name in `width` cells; too long a one loses its beginning, because names beside each other differ in their ends."""
+    before, space, name = text.rpartition(" ")
+    kept = width - len(before) - len(space) - 1
+    return fit(text if len(text) <= width or kept < 1 else f"{before}{space}…{name[-kept:]}", width)
 
 
 def _core_name(core: int, lnc: int) -> str:
