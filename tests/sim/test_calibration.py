@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.sim.fleets import shipped_fleet
 from support.sim.job_run import JobRun, figure, fleet_of
 
-from trnfleet.config import find_file, load_model, validate
+from trnfleet.config import validate
 from trnfleet.domain.fleet import FleetFile
 from trnfleet.domain.hardware.catalogue import TRN2_48XLARGE
 from trnfleet.domain.models import PROFILES
@@ -20,10 +21,6 @@ TUTORIAL: dict[str, Any] = {"input_tokens": 10_000, "output_tokens": 1_500, "max
 """Requests of the Neuron SDK's tutorials on one trn2.48xlarge."""
 PROVISIONED_W = 16 * TRN2_48XLARGE.chip.power_max_w.value + TRN2_48XLARGE.host_power_max_w.value
 """Of a trn2.48xlarge: its chips and its host at their maximum."""
-
-
-def shipped(name: str) -> FleetFile:
-    return load_model(find_file("fleets", name), FleetFile)
 
 
 def largest_swing(
@@ -38,7 +35,7 @@ def largest_swing(
 @pytest.mark.parametrize("fleet", ["demo", "training", "cluster-10k", "rainier-1m"])
 def test_mfu_of_training_is_30_to_45_percent_over_a_checkpoint_interval(fleet: str) -> None:
     """Published for large training runs: 38-43 % (Llama 3 405B), 28-31 % (70B on Trn1); DESIGN asks for 30-45 %."""
-    file = shipped(fleet)
+    file = shipped_fleet(fleet)
     tick = JobRun(file).advance(100_000.0)
     found = [figure(tick, "mfu", number) for number, job in enumerate(file.jobs) if job.kind == "training"]
     assert 0.30 <= min(found) <= max(found) <= 0.45
@@ -61,7 +58,7 @@ def test_llama_70b_on_32_trn1_makes_a_step_in_129_seconds() -> None:
 
 def test_llama_405b_trains_at_the_published_mfu() -> None:
     """Published (The Llama 3 Herd of Models): 38-43 % on 16,384 H100; the shipped job is at its lower end."""
-    tick = JobRun(shipped("training")).advance(1.0)
+    tick = JobRun(shipped_fleet("training")).advance(1.0)
     flops = 6 * 405e9 * 196_608 / figure(tick, "step_time_s")
     assert 0.38 <= flops / (192 * 667e12) <= 0.43
 
@@ -114,7 +111,7 @@ def test_latency_optimised_405b_is_more_than_three_times_as_fast() -> None:
         for rest in ({}, {"dtype": "fp8", "speculative_tokens": 7})
     )
     assert plain.tpot_s(1) > 3 * fast.tpot_s(1)
-    assert max(figure(tick, "batch") for tick in JobRun(shipped("inference")).until(20.0)) <= 4
+    assert max(figure(tick, "batch") for tick in JobRun(shipped_fleet("inference")).until(20.0)) <= 4
 
 
 def test_tokens_cost_what_the_products_prices_say() -> None:
@@ -132,7 +129,7 @@ def test_tokens_cost_what_the_products_prices_say() -> None:
 
 def test_chips_of_a_job_dip_together() -> None:
     """Published (Llama 3; arXiv 2508.14318): power of all accelerators of a job falls and rises at the same time."""
-    jobs = JobRun(shipped("training"))
+    jobs = JobRun(shipped_fleet("training"))
     alike = np.array([jobs.alike_share(tick, 0) for tick in jobs.until(120.0, 0.5)])
     assert alike.shape[1] >= 1
     together = alike.mean(axis=1)
@@ -229,7 +226,7 @@ def test_collectives_reach_what_efa_was_measured_to_give() -> None:
 
 def test_jobs_do_not_move_with_each_other() -> None:
     """Job means of the demo's power correlate below 0.3 over ten minutes, with its straggler and its slow link."""
-    jobs = JobRun(shipped("demo"), seed=0)
+    jobs = JobRun(shipped_fleet("demo"), seed=0)
     watts = []
     for second in range(600):
         jobs.slowdowns.compute[1], jobs.slowdowns.link[0] = (

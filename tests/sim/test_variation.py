@@ -7,53 +7,38 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from support.sim import variation
-from support.sim.job_run import JobRun, figure, share
+from support.sim.fleets import shipped_fleet
+from support.sim.variation_run import CHIP_METRICS, chip_columns, cycle_figures
 
-from trnfleet.config import find_file, load_model
-from trnfleet.domain.fleet import FleetFile
-from trnfleet.domain.metrics import BY_NAME
 from trnfleet.sim.engine import Engine, to_ns
-from trnfleet.sim.jobs.activity import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
+    from trnfleet.domain.fleet import FleetFile
+
     Columns = dict[str, NDArray[np.float64]]
 
-METRICS = ("power_w", "tflops", "hbm_read_bytes_per_s", "temperature_c")
 TICKS = 240
 
 
 @pytest.fixture(scope="module")
 def telemetry() -> Columns:
     """Return some minutes of the shipped training fleet's first job, 192 chips: shape (ticks, chips) a metric."""
-    fleet = load_model(find_file("fleets", "training"), FleetFile)
+    fleet = shipped_fleet("training")
     engine = Engine(fleet, 1, 1.0, to_ns(fleet.start))
-    columns = {name: np.empty((TICKS, 192)) for name in METRICS}
-    for tick in range(TICKS):
-        engine.step()
-        for name, values in columns.items():
-            values[tick] = BY_NAME[name].decode(engine.columns[name][:192])
-    return columns
+    return chip_columns(engine, TICKS, np.arange(192))
 
 
 def test_cycles_differ_in_length_and_in_shape(shipped: Callable[[str], FleetFile]) -> None:
     """Successive cycles by 0.5 to 3 %, and the overlapping parts of a job's power in them correlate below 0.97."""
-    run = JobRun(shipped("training"), seed=0)
-    ticks = run.until(2_900.0)
-    watts = np.array([run.chip_w(tick) for tick in ticks])
-    for job in (0, 1):
-        saves = np.array([share(tick, Phase.CHECKPOINT, job) > 0.5 for tick in ticks])
-        lengths = variation.cycle_lengths_s(saves)
-        assert len(lengths) >= 8
-        assert 0.005 < variation.difference_share(lengths) < 0.03
-        correlations = variation.cycle_correlations(watts[:, job], variation.checkpoint_begins(saves))
-        assert correlations.mean() < 0.97
-        steps_s = np.array([figure(tick, "step_time_s", job) for tick in ticks])
-        single_s = steps_s[np.flatnonzero(np.diff(steps_s))]
-        assert 0.007 < single_s.std() / single_s.mean() < 0.02
+    for each in cycle_figures(shipped("training"), 0, 2_900.0):
+        assert each.cycles >= 8
+        assert 0.005 < each.length_sd < 0.03
+        assert each.correlation < 0.97
+        assert 0.007 < each.step_sd < 0.02
 
 
 def test_chips_of_a_job_differ_by_some_per_cent(telemetry: Columns) -> None:
@@ -66,7 +51,7 @@ def test_chips_of_a_job_differ_by_some_per_cent(telemetry: Columns) -> None:
 
 def test_noise_has_memory_and_no_walls(telemetry: Columns) -> None:
     """Residuals are correlated from second to second, nearly normal, and those of a chip's metrics move together."""
-    left = {name: variation.residuals(telemetry[name]) for name in METRICS}
+    left = {name: variation.residuals(telemetry[name]) for name in CHIP_METRICS}
     assert variation.autocorrelation(left["power_w"]) > 0.3
     assert variation.autocorrelation(left["power_w"], 20) < 0.2
     assert variation.kurtosis(left["power_w"]) > 2.5

@@ -4,10 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.sim.fleets import shipped_fleet
 from support.sim.job_run import JobRun, figure, fleet_of, mean, share, state
 
-from trnfleet.config import find_file, load_model
-from trnfleet.domain.fleet import FleetFile
 from trnfleet.domain.metrics import JOB_FIGURES
 from trnfleet.sim.jobs.activity import QUANTITIES, Phase
 from trnfleet.sim.jobs.slowdown import Halt
@@ -153,7 +152,7 @@ def test_a_figure_that_is_missing_for_a_while_is_the_mean_of_the_rest() -> None:
 @pytest.mark.parametrize("fleet", ["demo", "training"])
 def test_training_averages_are_the_same_for_any_window(fleet: str) -> None:
     """Windows of 1, 7 and 60 s over the same 14 minutes: work, time, tokens and steps to 1e-9."""
-    file = load_model(find_file("fleets", fleet), FleetFile)
+    file = shipped_fleet(fleet)
     rows = [number for number, job in enumerate(file.jobs) if job.kind == "training"]
     found = []
     for elapsed_s in (1.0, 7.0, 60.0):

@@ -446,11 +446,12 @@ def _rated(fault: Fault) -> Fault:
     """Return a row with the rate that follows from its interruptions."""
     if not fault.interruptions:
         return fault
+    device_days = LLAMA_3_CHIPS * LLAMA_3_DAYS
     parts = (f"{number:g} of {LLAMA_3[cause]} {cause}" for cause, number in fault.interruptions)
     return replace(
         fault,
-        rate_per_device_day=sum(part.number for part in fault.interruptions) / (LLAMA_3_CHIPS * LLAMA_3_DAYS),
-        rate_source=f"Llama 3, of {sum(LLAMA_3.values())} interruptions in 884,736 device-days: {', '.join(parts)} "
+        rate_per_device_day=sum(part.number for part in fault.interruptions) / device_days,
+        rate_source=f"Llama 3, of {sum(LLAMA_3.values())} interruptions in {device_days:,} device-days: {', '.join(parts)} "
         "(derived)",
     )
 

@@ -5,14 +5,19 @@ Pure data: the effect of a job on chips is the simulator's.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
-from trnfleet.domain.models import MODELS, PROFILES, TRAINING_PROFILES, LanguageModel
+from trnfleet.domain.models import MODELS, PROFILES, TRAINING_PROFILES
 from trnfleet.domain.schema import Length, Model, Paths, Positive, Seconds, Segment, Share, Steps
 from trnfleet.errors import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ChoiceT = TypeVar("ChoiceT")
 
 JOB_STATES = (
     "running", "checkpointing", "stalled", "starting", "hung", "failed", "waiting", "idle",
@@ -118,9 +123,7 @@ class _Steps(_Job):
             return data
         profile = data.get("profile")
         if isinstance(profile, str):
-            if profile not in TRAINING_PROFILES:
-                raise ValueError(f"unknown profile {profile!r}: {nearest(profile, TRAINING_PROFILES)}")
-            given = TRAINING_PROFILES[profile]
+            given = _known("profile", profile, TRAINING_PROFILES)
             if "tokens_per_step" in data:
                 # Of tokens, time and MFU of a step two are enough, and the file's own come first.
                 follows = "mfu" if "step_time_s" in data else "step_time_s"
@@ -129,7 +132,7 @@ class _Steps(_Job):
         name = data.get("model")
         if not isinstance(name, str):
             return data
-        facts = _known_model(name)
+        facts = _known("model", name, MODELS)
         filled = {
             "parameters": facts.parameters,
             "active_parameters": facts.active_parameters,
@@ -312,9 +315,7 @@ class Inference(_Job):
             return data
         profile = data.get("profile")
         if isinstance(profile, str):
-            if profile not in PROFILES:
-                raise ValueError(f"unknown profile {profile!r}: {nearest(profile, PROFILES)}")
-            defaults = PROFILES[profile]
+            defaults = _known("profile", profile, PROFILES)
             if _TOKENS & data.keys():
                 # The file's own request, as a whole.
                 defaults = {key: value for key, value in defaults.items() if key not in _TOKENS}
@@ -324,7 +325,7 @@ class Inference(_Job):
             data = {"context_tokens": given + put_out} | data
         name = data.get("model")
         if isinstance(name, str):
-            facts = _known_model(name)
+            facts = _known("model", name, MODELS)
             filled = {
                 "parameters": facts.parameters,
                 "layers": facts.layers,
@@ -382,7 +383,7 @@ _TOKENS = {"context_tokens", "input_tokens", "output_tokens"}
 Job = Annotated[Training | Inference | FineTuning | Reserved | Traced, Field(discriminator="kind")]
 
 
-def _known_model(name: str) -> LanguageModel:
-    if name not in MODELS:
-        raise ValueError(f"unknown model {name!r}: {nearest(name, MODELS)}")
-    return MODELS[name]
+def _known(what: str, name: str, choices: Mapping[str, ChoiceT]) -> ChoiceT:
+    if name not in choices:
+        raise ValueError(f"unknown {what} {name!r}: {nearest(name, choices)}")
+    return choices[name]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from trnfleet.config import find_file, load_model, validate
+from support.sim.fleets import shipped_fleet
+from trnfleet.config import validate
 from trnfleet.domain.fleet import FleetFile
 from trnfleet.sim.engine import Engine, to_ns
 
@@ -18,7 +19,7 @@ DAY_S = 86_400
 
 def demo() -> FleetFile:
     """Return the shipped demo."""
-    return load_model(find_file("fleets", "demo"), FleetFile)
+    return shipped_fleet("demo")
 
 
 def engine_of(fleet: FleetFile, period_s: float = 60.0, **options: Any) -> Engine:

@@ -66,7 +66,12 @@ def even_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cycles, "TAIL_SD", (0.0, 0.0, 0.0))
 
 
+def shipped_fleet(name: str) -> FleetFile:
+    """Return a shipped fleet file."""
+    return load_model(find_file("fleets", name), FleetFile)
+
+
 @pytest.fixture
 def shipped() -> Callable[[str], FleetFile]:
     """Return a loader of the shipped fleet files."""
-    return lambda name: load_model(find_file("fleets", name), FleetFile)
+    return shipped_fleet

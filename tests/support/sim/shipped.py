@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from support.monitor.feed import SilentSource
+from support.sim.fleets import shipped_fleet
 from support.sim.simulation import WALL_NS, SimulationRun
-from trnfleet.config import find_file, load_model
-from trnfleet.domain.fleet import FleetFile
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.sim.engine import Engine
 
@@ -20,7 +19,7 @@ FLEETS = ("trn3", "mixed")
 
 async def shipped_run(name: str, publishing: Publishing, seconds: float = 4.5) -> SimulationRun:
     """Return a shipped fleet that has run for a while, with all that it sent."""
-    fleet = load_model(find_file("fleets", name), FleetFile)
+    fleet = shipped_fleet(name)
     run = SimulationRun(Engine(fleet, 3, 1.0, WALL_NS), publishing=publishing)
     await run.run(seconds)
     return run

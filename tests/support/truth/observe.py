@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trnfleet.config import find_file, load_model
 from trnfleet.domain.fleet import FleetFile, Rates
 from trnfleet.domain.metrics import BY_NAME, Scope
 from trnfleet.sim.engine import Engine, to_ns
@@ -60,11 +59,6 @@ class Observation:
     chip_power_w: NDArray[np.float32]
     """Of each chip at each tick, shape (ticks, chips); without ticks where it was not asked for."""
     chip_tflops: NDArray[np.float32]
-
-
-def shipped(name: str) -> FleetFile:
-    """Return a shipped fleet file."""
-    return load_model(find_file("fleets", name), FleetFile)
 
 
 def observe(

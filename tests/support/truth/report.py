@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 
 from support.sim import variation
+from support.sim.fleets import shipped_fleet
 from support.sim.variation_run import chip_figures, cycle_figures
 from support.truth import published, tables
 from support.truth.economics import TokenCost, token_costs
 from support.truth.flops import TOLERANCE, Agreement, agreements
-from support.truth.observe import observe, shipped
+from support.truth.observe import observe
 from support.truth.traffic import StepBytes, step_bytes
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def look(periods_s: dict[str, float] = PERIODS_S, for_s: float = HOUR_S) -> Seen
     seen = Seen([], [], [], math.nan)
     for name, period_s in periods_s.items():
         is_small = name == "demo"
-        found = observe(shipped(name), for_s, period_s=period_s, keep_chips=is_small)
+        found = observe(shipped_fleet(name), for_s, period_s=period_s, keep_chips=is_small)
         seen.flops.extend(agreements(found))
         seen.traffic.extend(step_bytes(found))
         seen.costs.extend(token_costs(found))
@@ -120,9 +121,9 @@ def _variation(seen: Seen) -> str:
         (fleet, each)
         for fleet, for_s in CYCLES_S.items()
         for seed in SEEDS
-        for each in cycle_figures(shipped(fleet), seed, for_s)
+        for each in cycle_figures(shipped_fleet(fleet), seed, for_s)
     ]
-    chips = chip_figures(shipped("training"), 1, round(HOUR_S))
+    chips = chip_figures(shipped_fleet("training"), 1, round(HOUR_S))
     rows = [
         (
             f"{fleet} {job}: cycle length, deviation",
