@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.clock import ManualClock, SystemClock, format_rfc3339
@@ -130,8 +131,11 @@ def _about(engine: Engine, request: SimulationRequest) -> About:
     run = request.run
     scenario = run.scenario_file.stem if run.scenario_file is not None else ""
     start = format_rfc3339(engine.moment_ns(0.0))
-    fleet = _sized(engine).model_dump_json()
-    identity = repr((fleet, scenario, run.seed, start, run.period_s, run.speed, request.ticks))
+    fleet = _sized(engine).model_dump(mode="json", exclude_defaults=True)
+    # Sorted, so that an id depends neither on the order of fields in classes nor on fields that a file leaves out.
+    identity = repr(
+        (json.dumps(fleet, sort_keys=True), scenario, run.seed, start, run.period_s, run.speed, request.ticks)
+    )
     return About(
         id=hashlib.sha256(identity.encode()).hexdigest()[:16],
         fleets=(engine.fleet.name,),
