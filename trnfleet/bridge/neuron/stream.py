@@ -81,13 +81,15 @@ def _joined(begin: int, parts: list[bytes], size: int, most_bytes: int) -> Itera
 
 
 def _members(begin: int, text: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the members of an array; what is none as it is, without the comma of the array around it."""
+    """Yield the members of an array; what has none as it is, without the comma of the array around it."""
+    members = []
     if text.startswith(b"["):
         with contextlib.suppress(ValueError):
-            for each in from_json(text):
-                yield begin, to_json(each)
-            return
-    yield begin, text.rstrip().removesuffix(b",")
+            members = from_json(text)
+    for each in members:
+        yield begin, to_json(each)
+    if not members:
+        yield begin, text.rstrip().removesuffix(b",")
 
 
 def _depth(line: bytes) -> int:
