@@ -12,13 +12,13 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-import httpx
-
 from trnfleet.clock import NS_PER_S
 from trnfleet.errors import ConfigError
 from trnfleet.export.receiver import finished_within
 
 if TYPE_CHECKING:
+    import httpx
+
     from trnfleet.clock import Clock
 
 CONNECT_LIMIT_S = 5.0
@@ -96,6 +96,8 @@ def parse_target(option: str, text: str, password: str | None = None) -> Target:
 
 def make_client(target: Target, transport: httpx.AsyncBaseTransport | None = None) -> httpx.AsyncClient:
     """Return a client for a target; it follows no redirects, which could lead its password elsewhere."""
+    import httpx  # noqa: PLC0415  a tenth of a second that a watch without an HTTP receiver need not spend
+
     auth = None if target.user is None else httpx.BasicAuth(target.user, target.password)
     limits = httpx.Timeout(ANSWER_LIMIT_S, connect=CONNECT_LIMIT_S)
     return httpx.AsyncClient(auth=auth, timeout=limits, transport=transport, follow_redirects=False)
@@ -125,6 +127,8 @@ async def request_json(
         content: An object to send.
         most_bytes: Longest answer to read, as JSON; a longer one is a failure. 0 reads none.
     """
+    import httpx  # noqa: PLC0415  as above; who has a client has loaded it
+
     answers: list[Answer] = []
 
     async def send() -> None:

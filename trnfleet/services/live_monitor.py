@@ -9,7 +9,7 @@ from trnfleet.domain.power import PUE
 from trnfleet.errors import BrokerError
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.store.store import Freshness
-from trnfleet.record.write.recorder import TappedSource
+from trnfleet.record.write.tapped_source import TappedSource
 from trnfleet.services.discovery import find_fleet
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.tasks import background

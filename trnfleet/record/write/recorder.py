@@ -10,7 +10,7 @@ import math
 import threading
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from trnfleet import logs
 from trnfleet.clock import NS_PER_S, SteadyWall
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
     from trnfleet.record.format.metadata import About
-    from trnfleet.wire.ports import Envelope, LinkStatus, Source
+    from trnfleet.wire.ports import Envelope
 
 log = logs.get_logger(__name__)
 
@@ -356,29 +356,3 @@ class Recorder:
         """Return when writing has failed; `status.failed` says why."""
         while not self.status.failed:
             await self._clock.sleep(_LOOKED_EVERY_S)
-
-
-class Taker(Protocol):
-    """Consumer of a tapped source's batches."""
-
-    def take(self, batch: Sequence[Envelope]) -> None:
-        """Take a batch, at once."""
-
-
-class TappedSource:
-    """A source that passes each batch to a recorder and to the caller."""
-
-    def __init__(self, source: Source, recorder: Taker) -> None:
-        self._source = source
-        self._recorder = recorder
-
-    @property
-    def status(self) -> LinkStatus:
-        """Connection state."""
-        return self._source.status
-
-    async def take(self) -> list[Envelope]:
-        """Return what has come in, recorded; an empty list where the source has ended."""
-        batch = await self._source.take()
-        self._recorder.take(batch)
-        return batch

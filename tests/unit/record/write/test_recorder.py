@@ -16,7 +16,8 @@ from trnfleet.clock import ManualClock
 from trnfleet.errors import ConfigError
 from trnfleet.record.read.recording import Recording
 from trnfleet.record.write import recorder as recorder_module
-from trnfleet.record.write.recorder import Recorder, TappedSource
+from trnfleet.record.write.recorder import Recorder
+from trnfleet.record.write.tapped_source import TappedSource
 from trnfleet.wire.ports import Envelope, LinkStatus
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from trnfleet.monitor.slices import finish
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.record.format.metadata import About
 from trnfleet.record.write.live import LiveBuffer
-from trnfleet.record.write.recorder import TappedSource
+from trnfleet.record.write.tapped_source import TappedSource
 from trnfleet.services.simulator import backfill as backfill_module
 from trnfleet.services.simulator.backfill import Backfill
 from trnfleet.services.simulator.engine import make_engine

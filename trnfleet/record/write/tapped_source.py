@@ -1,0 +1,36 @@
+"""A source whose batches are recorded, too. Nothing here writes files, so that a monitor loads no compression for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trnfleet.wire.ports import Envelope, LinkStatus, Source
+
+
+class Taker(Protocol):
+    """Consumer of a tapped source's batches."""
+
+    def take(self, batch: Sequence[Envelope]) -> None:
+        """Take a batch, at once."""
+
+
+class TappedSource:
+    """A source that passes each batch to a recorder and to the caller."""
+
+    def __init__(self, source: Source, recorder: Taker) -> None:
+        self._source = source
+        self._recorder = recorder
+
+    @property
+    def status(self) -> LinkStatus:
+        """Connection state."""
+        return self._source.status
+
+    async def take(self) -> list[Envelope]:
+        """Return what has come in, recorded; an empty list where the source has ended."""
+        batch = await self._source.take()
+        self._recorder.take(batch)
+        return batch
