@@ -15,7 +15,7 @@ from trnfleet.monitor.slices import LayoutChanged
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trnfleet.monitor.pipeline import PipelineCounts
+    from trnfleet.monitor.pipeline.counts import PipelineCounts
     from trnfleet.monitor.slices import Slices
 
 log = logs.get_logger(__name__)

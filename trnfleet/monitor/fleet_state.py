@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.ingest.ingest import Ingest
     from trnfleet.monitor.message_rate import MessageRate
     from trnfleet.monitor.monitor import Monitor
-    from trnfleet.monitor.pipeline import PipelineCounts
+    from trnfleet.monitor.pipeline.counts import PipelineCounts
     from trnfleet.monitor.reservations.table import Reservations
     from trnfleet.monitor.revision import MonitorRevision
     from trnfleet.monitor.sources.clocks import Moment

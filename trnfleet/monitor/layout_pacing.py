@@ -13,7 +13,7 @@ from trnfleet import logs
 from trnfleet.monitor.copies import copied
 
 if TYPE_CHECKING:
-    from trnfleet.monitor.pipeline import PipelineCounts
+    from trnfleet.monitor.pipeline.counts import PipelineCounts
 
 log = logs.get_logger(__name__)
 

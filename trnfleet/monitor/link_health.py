@@ -20,7 +20,7 @@ from trnfleet.monitor.store.store import STALE_AFTER_PERIODS, Freshness
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trnfleet.monitor.pipeline import PipelineCounts
+    from trnfleet.monitor.pipeline.counts import PipelineCounts
     from trnfleet.monitor.store.store import Store
     from trnfleet.wire.ports import LinkStatus
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.monitor.alerting.inputs import Instant
     from trnfleet.monitor.message_rate import MessageRate
-    from trnfleet.monitor.pipeline import PipelineCounts
+    from trnfleet.monitor.pipeline.counts import PipelineCounts
     from trnfleet.monitor.reservations.table import Reservations
     from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.sources.clocks import Moment

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.ingest.ingest import Ingest
     from trnfleet.monitor.link_health import LinkHealth
     from trnfleet.monitor.message_rate import MessageRate
-    from trnfleet.monitor.pipeline import PipelineCounts
+    from trnfleet.monitor.pipeline.counts import PipelineCounts
     from trnfleet.monitor.reservations.table import Reservation
     from trnfleet.monitor.sources.clocks import Moment
     from trnfleet.monitor.store.averages import Averages

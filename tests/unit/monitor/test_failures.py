@@ -15,7 +15,7 @@ from trnfleet.monitor.alerting.rule_state import RuleState
 from trnfleet.monitor.failures import LOGGED_EACH, fail, guard, guarded
 from trnfleet.monitor.ingest.ingest import Ingest
 from trnfleet.monitor.monitor import Monitor
-from trnfleet.monitor.pipeline import PipelineCounts
+from trnfleet.monitor.pipeline.counts import PipelineCounts
 from trnfleet.monitor.reservations.table import Reservations
 from trnfleet.monitor.slices import LayoutChanged
 from trnfleet.monitor.store import findings

@@ -13,7 +13,7 @@ from trnfleet.monitor.layout_pacing import (
     REFILL_S,
     LayoutPacing,
 )
-from trnfleet.monitor.pipeline import PipelineCounts
+from trnfleet.monitor.pipeline.counts import PipelineCounts
 
 STEP_S = 0.02
 

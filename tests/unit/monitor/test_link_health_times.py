@@ -14,7 +14,7 @@ from trnfleet.monitor.link_health import (
     RECONNECT_S,
     LinkHealth,
 )
-from trnfleet.monitor.pipeline import PipelineCounts
+from trnfleet.monitor.pipeline.counts import PipelineCounts
 from trnfleet.monitor.store.store import STALE_AFTER_PERIODS, Store
 from trnfleet.wire.ports import LinkStatus
 

@@ -11,7 +11,7 @@ from support.monitor.feed import SilentSource
 from trnfleet.clock import ManualClock
 from trnfleet.monitor.failures import guarded
 from trnfleet.monitor.monitor import Monitor
-from trnfleet.monitor.pipeline import PipelineCounts
+from trnfleet.monitor.pipeline.counts import PipelineCounts
 from trnfleet.monitor.slices import LayoutChanged, checkpoint, finish, require
 from trnfleet.tasks import background
 

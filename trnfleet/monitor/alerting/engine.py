@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.monitor.alerting.store import AlertTransition
-    from trnfleet.monitor.pipeline import PipelineCounts
+    from trnfleet.monitor.pipeline.counts import PipelineCounts
     from trnfleet.monitor.slices import Slices
     from trnfleet.wire.alerts import AlertMessage
     from trnfleet.wire.messages import JobMessage

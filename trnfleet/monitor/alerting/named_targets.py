@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trnfleet.monitor.pipeline import PipelineCounts
+    from trnfleet.monitor.pipeline.counts import PipelineCounts
     from trnfleet.monitor.reservations.table import Reservation
     from trnfleet.monitor.store.rollup import Rollups
     from trnfleet.monitor.store.store import Store

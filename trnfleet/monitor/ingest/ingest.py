@@ -18,7 +18,7 @@ from trnfleet.monitor.ingest.messages import MESSAGE_HANDLERS, retained_collecti
 from trnfleet.monitor.ingest.rejects import PendingTelemetry, RejectedError, reject
 from trnfleet.monitor.ingest.telemetry import TelemetryBatch
 from trnfleet.monitor.ingest.topics import Topics
-from trnfleet.monitor.pipeline import PipelineCounts
+from trnfleet.monitor.pipeline.counts import PipelineCounts
 from trnfleet.monitor.reservations.table import Reservations
 from trnfleet.monitor.sources.clocks import LATE_FROM_S, Timebase
 from trnfleet.monitor.sources.contests import Contests
@@ -114,6 +114,11 @@ class Ingest:
         """Whether descriptors have come that the layout does not show yet."""
         return self._layout_due
 
+    @property
+    def pending(self) -> int:
+        """Telemetry messages that wait for their descriptor's layout."""
+        return len(self._pending)
+
     def copy(self) -> Ingest:
         """Return a copy of all that changes; nothing listens to its alerts."""
         clocks: dict[int, SourceClock] = {}
@@ -154,6 +159,7 @@ class Ingest:
         )
         lags_s: list[float] = []
         topics = self.topics.states
+        self.counts.read += len(batch)
         for envelope in batch:
             try:
                 topic = topics.get(envelope.topic)
@@ -256,6 +262,7 @@ class Ingest:
         """Handle what is not telemetry of a known topic; return the topic's state where it is telemetry of a new one."""
         topic = parse_topic(envelope.topic, self._root)
         if topic.fleet != self.fleet_name:
+            self.counts.foreign += 1
             return None
         if topic.topic_class is TopicClass.TELEMETRY:
             state = self.topics.add(envelope.topic, topic.path, self.store.layout)
@@ -263,6 +270,7 @@ class Ingest:
                 self._take_undescribed(envelope, topic.path, now_s)
             return state
         MESSAGE_HANDLERS[topic.topic_class](self, topic.path, envelope, now_s)
+        self.counts.others += 1
         return None
 
     def _take_undescribed(self, envelope: Envelope, path: str, now_s: float) -> None:
@@ -284,4 +292,6 @@ class Ingest:
         """Apply pending telemetry; what is still not described is counted."""
         pending = self._pending.release()
         if pending:
+            # They have been read once already.
+            self.counts.read -= len(pending)
             self.apply(pending, now_s, wall_ns)

@@ -11,7 +11,7 @@ from trnfleet.monitor.copies import copied
 from trnfleet.wire.topics import DEFAULT_ROOT, parse_topic
 
 if TYPE_CHECKING:
-    from trnfleet.monitor.pipeline import PipelineCounts
+    from trnfleet.monitor.pipeline.counts import PipelineCounts
     from trnfleet.wire.ports import Envelope
 
 log = logs.get_logger(__name__)
@@ -88,6 +88,10 @@ class PendingTelemetry:
         self._most_bytes = most_bytes
         self._messages: list[Envelope] = []
         self._bytes = 0
+
+    def __len__(self) -> int:
+        """Return how many messages wait."""
+        return len(self._messages)
 
     def copy(self) -> PendingTelemetry:
         """Return a copy."""

@@ -6,7 +6,7 @@ import enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trnfleet.monitor.pipeline import PipelineCounts
+    from trnfleet.monitor.pipeline.counts import PipelineCounts
 
 WINDOW = 64
 """Ticks back within which a late message is distinguished from a duplicate."""
@@ -70,35 +70,41 @@ class SequenceTracker:
                 self.last = None
         verdict = self._accept(seq, counts, shed)
         if verdict is Verdict.NEWEST:
+            counts.accepted += 1
             self.ts_ns, self.behind = ts_ns, 0
         return verdict
 
     def _accept(self, seq: int, counts: PipelineCounts, shed: int) -> Verdict:
         if self.last is None:
-            self._begin(seq)
+            self._begin(seq, counts)
             return Verdict.NEWEST
         ahead = seq - self.last
         if ahead > LARGEST_GAP:
-            self._begin(seq)
+            self._begin(seq, counts)
             return Verdict.NEWEST
         if ahead > 0:
             lost = max(0, ahead - 1 - shed)
+            counts.sent += ahead
             counts.lost += lost
+            counts.passed_over += ahead - 1 - lost
             counts.gaps += lost > 0
             self.seen = ((self.seen << ahead) | 1) & _MASK if ahead < WINDOW else 1
             self.last = seq
             return Verdict.NEWEST
         if -ahead >= LARGEST_GAP:
-            self._begin(seq)
+            self._begin(seq, counts)
             return Verdict.NEWEST
         if -ahead < WINDOW and not self.seen >> -ahead & 1:
             self.seen |= 1 << -ahead
-            counts.lost -= seq > self.first
+            is_mended = seq > self.first
+            counts.lost -= is_mended
+            counts.mended += is_mended
             counts.late += 1
             return Verdict.LATE
         counts.duplicates += 1
         return Verdict.DUPLICATE
 
-    def _begin(self, seq: int) -> None:
+    def _begin(self, seq: int, counts: PipelineCounts) -> None:
+        counts.sent += 1
         self.first = self.last = seq
         self.seen = 1

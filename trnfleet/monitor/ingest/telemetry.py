@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.monitor.ingest.topics import TopicState
-    from trnfleet.monitor.pipeline import PipelineCounts
+    from trnfleet.monitor.pipeline.counts import PipelineCounts
     from trnfleet.monitor.sources.contests import Contests
     from trnfleet.monitor.store.store import Store
     from trnfleet.wire.limits import Limits

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.layout import Layout
-    from trnfleet.monitor.pipeline import PipelineCounts
+    from trnfleet.monitor.pipeline.counts import PipelineCounts
     from trnfleet.monitor.sources.clocks import SourceClock, Timebase
     from trnfleet.monitor.sources.descriptors import CompactDescriptor, Descriptors
     from trnfleet.monitor.sources.publishers import Publishers

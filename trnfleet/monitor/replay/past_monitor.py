@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnfleet.clock import NS_PER_S, Clock
-from trnfleet.monitor.pipeline import PipelineCounts
+from trnfleet.monitor.pipeline.counts import PipelineCounts
 from trnfleet.monitor.slices import batch_slices
 from trnfleet.monitor.store.history import History
 from trnfleet.monitor.store.rings import Track

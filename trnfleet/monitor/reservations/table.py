@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trnfleet.monitor.pipeline import PipelineCounts
+    from trnfleet.monitor.pipeline.counts import PipelineCounts
     from trnfleet.monitor.reservations.usage import UsageHour
     from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.sources.clocks import Moment

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet.errors import WireError
 from trnfleet.monitor.ingest.sequence import SequenceTracker
-from trnfleet.monitor.pipeline import PipelineCounts
+from trnfleet.monitor.pipeline.counts import PipelineCounts
 from trnfleet.wire.frame_head import frame_head, is_cbor
 from trnfleet.wire.messages import parse_json_object
 from trnfleet.wire.topics import TopicClass, parse_topic

@@ -14,7 +14,7 @@ from trnfleet.monitor.ingest.rejects import (
     RejectedError,
     reject,
 )
-from trnfleet.monitor.pipeline import PipelineCounts
+from trnfleet.monitor.pipeline.counts import PipelineCounts
 from trnfleet.wire.ports import Envelope
 
 

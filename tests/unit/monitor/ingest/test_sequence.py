@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trnfleet.monitor.ingest.sequence import WINDOW, SequenceTracker, Verdict
-from trnfleet.monitor.pipeline import PipelineCounts
+from trnfleet.monitor.pipeline.counts import PipelineCounts
 
 
 def feed(numbers: list[int]) -> tuple[PipelineCounts, list[Verdict]]:
@@ -16,7 +16,7 @@ def test_in_order() -> None:
     """What comes in order is newest, and nothing is counted."""
     counts, verdicts = feed([3, 4, 5])
     assert set(verdicts) == {Verdict.NEWEST}
-    assert counts == PipelineCounts()
+    assert counts == PipelineCounts(sent=3, accepted=3)
 
 
 def test_a_gap_is_lost_and_a_late_one_mends_it() -> None:
