@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.monitor.feed import Feed, standalone
 
-from trnfleet.wire.ports import Envelope
+if TYPE_CHECKING:
+    from trnfleet.wire.ports import Envelope
 
 STEPS = (
     "tick",
@@ -46,6 +49,8 @@ class Mishaps:
         elif what == "event":
             apply([feed.event("uc1")])
         else:
+            # Two ticks before it were left out, as it says itself.
+            feed.seq += 2 * (what == "shed")
             apply(self.changed(feed.telemetry(), what))
 
     def changed(self, sent: list[Envelope], what: str) -> list[Envelope]:
@@ -67,7 +72,7 @@ class Mishaps:
 
 @settings(max_examples=40, deadline=None)
 @given(steps=st.lists(st.sampled_from(STEPS), min_size=1, max_size=25), json=st.booleans())
-def test_every_message_is_counted_once_and_every_tick_too(steps: list[str], json: bool) -> None:  # noqa: FBT001  hypothesis gives it by name
+def test_every_message_is_counted_once_and_every_tick_too(steps: list[str], json: bool) -> None:
     """Whatever comes, in whatever order, what was read is what became of it, and what was published came or is missing."""
     mishaps = Mishaps(json=json)
     for step in ("describe", "tick", *steps):
