@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from click.shell_completion import CompletionItem
 
+_AS_JSON = "trnfleet.version_as_json"
 _WIDEST = 4_000
 """Characters of a line of an error."""
 
@@ -39,6 +40,10 @@ Examples:
 Exit status: 0 success, 1 a failure explained in one line, 2 wrong use or an invalid file, 3 unhealthy
 (status, alerts, watch --exit-on), 4 sent, but not confirmed (MQTT 3.1.1).
 """
+
+
+_OWN_OPTIONS = {"-h", "--help", "--version"}
+"""Options of the group itself; any other that begins a call is the demo's."""
 
 
 class LazyGroup(click.Group):
@@ -70,7 +75,8 @@ class LazyGroup(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read a call without a command as the demo's; during completion the command may still follow."""
         is_bare = not args and not ctx.resilient_parsing
-        if is_bare or (args and args[0].startswith("-") and args[0] not in {"-h", "--help", "--version"}):
+        is_own = bool(args) and (args[0] in _OWN_OPTIONS or ("--version" in args and args[0] == "--json"))
+        if is_bare or (args and args[0].startswith("-") and not is_own):
             args = ["demo", *args]
         return super().parse_args(ctx, args)
 
@@ -96,12 +102,40 @@ class LazyGroup(click.Group):
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-@click.version_option(__version__, prog_name="trnfleet")
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    callback=lambda ctx, _param, is_given: _print_version(ctx) if is_given else None,
+    help="Print the version and exit.",
+)
+@click.option(
+    "--json",
+    is_flag=True,
+    is_eager=True,  # it is read before --version, which prints and exits
+    expose_value=False,
+    callback=lambda ctx, _param, is_given: ctx.meta.__setitem__(_AS_JSON, is_given),
+    help="With --version: print all versions as JSON, those of dependencies, wire and recordings, too.",
+)
 def cli() -> None:
     """Watch a fleet of AWS Trainium chips in the terminal, or simulate one, over MQTT.
 
     Without a command: the demo, with its options (trnfleet demo --help).
     """
+
+
+def _print_version(ctx: click.Context) -> None:
+    if ctx.resilient_parsing:
+        return
+    if ctx.meta[_AS_JSON]:
+        import json  # noqa: PLC0415  only this needs it
+
+        from trnfleet.cli.version import versions  # noqa: PLC0415  as above
+
+        click.echo(json.dumps(versions(), indent=2))
+    else:
+        click.echo(f"trnfleet, version {__version__}")
+    ctx.exit()
 
 
 def main(args: Sequence[str] | None = None) -> None:
