@@ -3,7 +3,7 @@
 Three things of our own keep messages away: no connection, or one over which nothing comes at all; a pause of this process, such as
 SIGSTOP; and a queue that is behind, here or at the broker. In the first the rules about the fleet stand still. After each of them
 every source has its three periods afresh, and the time that it may take to connect again. Breaks of single publishers are followed
-in `publisher_breaks.py`. It reads no clock.
+in `publisher_breaks.py`, those of one connection among several in `link_outages.py`. It reads no clock.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnfleet.monitor.copies import copied
+from trnfleet.monitor.link_outages import RECONNECT_S, LinkOutages
 from trnfleet.monitor.publisher_breaks import QUIET_FROM_PERIODS, QUIET_FROM_S, PublisherBreaks
 from trnfleet.monitor.store.store import STALE_AFTER_PERIODS, Freshness
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from trnfleet.monitor.store.store import Store
     from trnfleet.wire.ports import LinkStatus
 
-RECONNECT_S = 10.0
-"""Time that sources get to connect again after an outage, and at most as long as the outage was: publishers are back within it."""
 PAUSE_FROM_S = 1.0
 """Delay of the loop that counts as a pause of the process; the longest slice of work is far shorter."""
 BEHIND_FROM_S = 2.0
@@ -80,10 +79,11 @@ class LinkHealth:
         """Monotonic seconds at which the last message of a source came. What a watch says, such as the alert about this very outage, is
         not heard of the fleet."""
         self._breaks = PublisherBreaks(proof_s)
+        self._outages = LinkOutages()
 
     def copy(self) -> LinkHealth:
         """Return a copy, for a link of its own."""
-        return copied(self, _breaks=self._breaks.copy(), _connects=None)
+        return copied(self, _breaks=self._breaks.copy(), _outages=LinkOutages(), _connects=None)
 
     def update(self, now_s: float, link: LinkStatus, store: Store, counts: PipelineCounts) -> None:
         """Bring it up to date, before freshness is judged.
@@ -95,6 +95,8 @@ class LinkHealth:
             counts: For the share of messages that were lost.
         """
         self._measure_loss(now_s, counts)
+        if link.parts:
+            self._outages.update(now_s, link.parts)
         first = self._connects is None
         again, self._connects = link.connects != self._connects, link.connects
         if not link.connected:
@@ -161,6 +163,10 @@ class LinkHealth:
         """Return for how long nothing can be heard; 0 while something can."""
         return max(0.0, now_s - self._cut_off_since_s) if self.is_cut_off else 0.0
 
+    def longest_outage_s(self, now_s: float) -> float:
+        """Return for how long nothing can be heard, or not over one of several connections; 0 while all is heard."""
+        return max(self.unheard_s(now_s), self._outages.longest_s(now_s))
+
     def heard_for_s(self, now_s: float) -> float:
         """Return for how long it has heard without a break; at most 1e9 seconds, where there never was one."""
         return 0.0 if self.is_cut_off else min(1e9, now_s - self.since_s)
@@ -180,14 +186,14 @@ class LinkHealth:
         """Return of which instances silence says nothing yet, because too little time was heard; None for none."""
         if self.is_cut_off:
             return np.ones(len(store.period_s), np.bool_)
-        broken = self._breaks.unsettled(now_s, store)
+        broken = _either(self._breaks.unsettled(now_s, store), self._outages.unsettled(now_s, store))
         if self._is_settled:
             return broken
         found: NDArray[np.bool_] = now_s < self.since_s + self._more_s + STALE_AFTER_PERIODS * store.period_s
         if not found.any():
             self._is_settled = True
             return broken
-        return found if broken is None else found | broken
+        return _either(found, broken)
 
     def _begin(self, since_s: float) -> None:
         self.is_cut_off, self._cut_off_since_s = True, since_s
@@ -227,3 +233,7 @@ class LinkHealth:
         came = counts.messages - messages
         is_known = came >= LEAST_MESSAGES and math.isfinite(marked_s)
         self._lossy = (counts.gaps - gaps) / came if is_known else 0.0
+
+
+def _either(one: NDArray[np.bool_] | None, other: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
+    return other if one is None else one if other is None else one | other

@@ -401,7 +401,7 @@ class Monitor:
             "clock_skew_s": abs(ingest.timebase.worst_skew_s(now_s)),
             "late_s": ingest.timebase.late_s(now_s),
             "messages_per_s": self.message_rate.per_s,
-            "unheard_s": link_health.unheard_s(now_s),
+            "unheard_s": link_health.longest_outage_s(now_s),
             "overloaded_s": link_health.overloaded_s(now_s),
             # What was lost while nothing could be heard is told as that.
             "lost": float(ingest.counts.lost - ingest.counts.unheard),

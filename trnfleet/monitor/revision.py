@@ -39,7 +39,7 @@ class MonitorRevision(NamedTuple):
     silences: int
     """Acknowledgements and silences."""
     connects: tuple[bool, int]
-    """Whether the connection stands, and how often it was made."""
+    """Whether the connection stands, and how often it, or a part of it, was made or lost."""
 
     @staticmethod
     def of(
@@ -58,5 +58,5 @@ class MonitorRevision(NamedTuple):
             ingest.events.received + ingest.alert_events.received,
             alerts.revision,
             alerts.silences.revision,
-            (link.connected, link.connects),
+            link.changes,
         )

@@ -183,7 +183,7 @@ async def open_operator(
         BrokerError: the broker cannot be reached.
         NotConfirmedError: in MQTT 3.1.1, by what is done with it: nothing shows that it was written.
     """
-    operator, publisher = connect_operator(session, fleet, owner=owner, reads_back=True)
+    operator, publisher = connect_operator(session, fleet, owner=owner, reads_back_from=session)
     async with background(operator=publisher.run()):
         await publisher.wait_connected(CONNECT_LIMIT_S)
         yield operator

@@ -5,21 +5,96 @@ It decodes messages and so loads pydantic and NumPy, which a recorder needs not:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.errors import BrokerError, ConfigError, WireError, nearest
+from trnfleet.services.brokers.session import session_of
 from trnfleet.services.session import CONNECT_LIMIT_S, BatchReader
 from trnfleet.tasks import background
 from trnfleet.wire.messages import PublisherMessage, decode_message
 from trnfleet.wire.topics import TopicClass, build_filter, parse_topic
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trnfleet.services.brokers.session import FleetSession
     from trnfleet.services.session import BrokerSession
 
 RETAINED_S = 0.3
 """Wait for retained messages, which come at once after the subscription; long enough for a broker far away."""
 TELEMETRY_S = 3.0
 """Wait for telemetry where no retained message names a fleet."""
+
+
+class FoundFleet(NamedTuple):
+    """A fleet, and where it is heard."""
+
+    name: str
+    session: FleetSession
+
+
+async def find_fleets(
+    sessions: Sequence[BrokerSession],
+    names: Sequence[str],
+    *,
+    takes_all: bool = False,
+    wait_s: float = TELEMETRY_S,
+) -> list[FoundFleet]:
+    """Return the fleets to read, each with the brokers that have it and those that cannot be reached now.
+
+    Args:
+        sessions: The brokers, at least one.
+        names: The fleets' names; none for the only one that there is. One that no broker has yet is awaited at all of them.
+        takes_all: Whether all fleets are read that are there, instead of those of some names.
+        wait_s: Time to listen for telemetry where no retained message names a fleet.
+
+    Raises:
+        BrokerError: no broker can be reached, or none has a fleet.
+        ConfigError: there are several fleets and no name.
+    """
+    if names and len(sessions) == 1:
+        return [FoundFleet(name, sessions[0]) for name in dict.fromkeys(names)]
+    looks = await asyncio.gather(
+        *(_fleets_of(session, 0.0 if names else wait_s) for session in sessions), return_exceptions=True
+    )
+    away = [session for session, look in zip(sessions, looks, strict=True) if isinstance(look, BrokerError)]
+    for look in looks:
+        if isinstance(look, BaseException) and (
+            len(away) == len(sessions) or not isinstance(look, BrokerError)
+        ):
+            raise look
+    having: dict[str, list[BrokerSession]] = {}
+    is_live: dict[str, bool] = {}
+    for session, look in zip(sessions, looks, strict=True):
+        for name, is_live_there in ({} if isinstance(look, BaseException) else look).items():
+            having.setdefault(name, []).append(session)
+            is_live[name] = is_live.get(name, False) or is_live_there
+    wanted = list(dict.fromkeys(names))
+    if not wanted:
+        brokers = ", ".join(str(each.url) for each in sessions)
+        wanted = sorted(is_live) if takes_all and is_live else [choose_fleet(is_live, brokers)]
+    return [
+        FoundFleet(
+            name,
+            session_of(
+                [each for each in sessions if name not in having or each in having[name] or each in away]
+            ),
+        )
+        for name in wanted
+    ]
+
+
+async def _fleets_of(session: BrokerSession, wait_s: float) -> dict[str, bool]:
+    """Return the fleets on a broker, and whether each is live; by telemetry where no retained message names one, if that may take time.
+
+    Raises:
+        BrokerError: the broker cannot be reached.
+    """
+    fleets = await discover_fleets(session, TopicClass.PUBLISHER, RETAINED_S)
+    if not fleets and wait_s:
+        fleets = await discover_fleets(session, TopicClass.TELEMETRY, wait_s)
+    return fleets
 
 
 async def find_fleet(session: BrokerSession, name: str | None, *, wait_s: float = TELEMETRY_S) -> str:
@@ -31,11 +106,7 @@ async def find_fleet(session: BrokerSession, name: str | None, *, wait_s: float 
     """
     if name is not None:
         return name
-    for topic_class, limit_s in ((TopicClass.PUBLISHER, RETAINED_S), (TopicClass.TELEMETRY, wait_s)):
-        fleets = await discover_fleets(session, topic_class, limit_s)
-        if fleets:
-            break
-    return choose_fleet(fleets, str(session.url))
+    return choose_fleet(await _fleets_of(session, wait_s), str(session.url), has_several=False)
 
 
 async def discover_fleets(session: BrokerSession, topic_class: TopicClass, limit_s: float) -> dict[str, bool]:
@@ -73,8 +144,13 @@ async def live_fleets(session: BrokerSession) -> set[str]:
     return {fleet for fleet, is_live in fleets.items() if is_live}
 
 
-def choose_fleet(fleets: dict[str, bool], broker: str) -> str:
+def choose_fleet(fleets: dict[str, bool], broker: str, *, has_several: bool = True) -> str:
     """Return the only fleet; a live fleet is preferred to those whose publishers are all offline.
+
+    Args:
+        fleets: The fleets, and whether each is live.
+        broker: Where they are, for messages.
+        has_several: Whether the command could read several.
 
     Raises:
         BrokerError: there is none.
@@ -86,7 +162,12 @@ def choose_fleet(fleets: dict[str, bool], broker: str) -> str:
             f"{broker} has no fleet yet; start `trnfleet simulate`, or name the fleet to wait for with --name"
         )
     if len(names) > 1:
-        raise ConfigError(f"{broker} has several fleets: name one with --name; {nearest('', names)}")
+        how = (
+            "name those to read with --name, or read all with --all-fleets"
+            if has_several
+            else "name one with --name"
+        )
+        raise ConfigError(f"{broker} has several fleets: {how}; {nearest('', names)}")
     return names[0]
 
 

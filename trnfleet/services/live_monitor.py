@@ -10,7 +10,6 @@ from trnfleet.errors import BrokerError
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.record.write.tapped_source import TappedSource
-from trnfleet.services.discovery import find_fleet
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.tasks import background
 from trnfleet.transport.connection import KEEPALIVE_S
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.record.write.live import LiveBuffer
-    from trnfleet.services.session import BrokerSession
-    from trnfleet.transport.mqtt import MqttSource
+    from trnfleet.services.brokers.merged import RunningSource
+    from trnfleet.services.brokers.session import FleetSession
     from trnfleet.wire.ports import Source
 
 QUEUE_MESSAGES = 65_536
@@ -37,12 +36,12 @@ CHECK_EVERY_S = 0.05
 class LiveMonitor(NamedTuple):
     """A monitor and the source that must run for it."""
 
-    source: MqttSource
+    source: RunningSource
     monitor: Monitor
 
 
 def monitor_fleet(
-    session: BrokerSession,
+    session: FleetSession,
     fleet: str,
     *,
     pue: float | None = None,
@@ -50,10 +49,10 @@ def monitor_fleet(
     adopts_alerts: bool = False,
     buffer: LiveBuffer | None = None,
 ) -> LiveMonitor:
-    """Return a monitor of a fleet on a broker; run both, the source first.
+    """Return a monitor of a fleet on a broker, or on several; run both, the source first.
 
     Args:
-        session: The broker.
+        session: The broker, or the brokers.
         fleet: The fleet's name.
         pue: Power usage effectiveness of the site; by default AWS's published one.
         rules: The alert rules to evaluate.
@@ -84,8 +83,8 @@ def monitor_fleet(
 
 
 async def observe_fleet(
-    session: BrokerSession,
-    name: str | None,
+    session: FleetSession,
+    fleet: str,
     *,
     wait_s: float,
     pue: float | None = None,
@@ -94,8 +93,8 @@ async def observe_fleet(
     """Return a monitor that has observed a fleet until every described chip has reported, or for `wait_s`.
 
     Args:
-        session: The broker.
-        name: The fleet's name; None for the broker's only one.
+        session: The broker, or the brokers.
+        fleet: The fleet's name.
         wait_s: Longest time to observe.
         pue: Power usage effectiveness of the site; by default AWS's published one.
         needs_chips: Whether a fleet that has only reservations is refused.
@@ -104,7 +103,6 @@ async def observe_fleet(
         BrokerError: the broker cannot be reached, or nothing describes the fleet.
     """
     clock = session.clock
-    fleet = await find_fleet(session, name, wait_s=wait_s)
     source, monitor = monitor_fleet(session, fleet, pue=pue)
     async with background(source=source.run(), monitor=monitor.run()):
         await source.wait_connected(CONNECT_LIMIT_S)

@@ -21,6 +21,7 @@ from trnfleet.wire.topics import TopicClass, parse_topic
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
 
+    from trnfleet.services.brokers.merged import RunningPublisher
     from trnfleet.services.session import BrokerSession
     from trnfleet.tasks import Ending
     from trnfleet.transport.connection import ProtocolName
@@ -43,7 +44,7 @@ class ReadBackPublisher:
     It listens before it writes: what another publisher writes to the same topic at the same time then hides nothing.
     """
 
-    def __init__(self, session: BrokerSession, publisher: MqttPublisher) -> None:
+    def __init__(self, session: BrokerSession, publisher: RunningPublisher) -> None:
         self._session = session
         self._publisher = publisher
 

@@ -41,6 +41,11 @@ class BrokerSession:
     """Only version of MQTT to use; None for 5, and 3.1.1 where the broker refuses it."""
     clock: Clock = field(default_factory=SystemClock)
 
+    @property
+    def urls(self) -> tuple[BrokerUrl, ...]:
+        """The address of the broker, which is one of several elsewhere."""
+        return (self.url,)
+
     def source(self, filters: Iterable[tuple[str, int]], *, limits: InboxLimits | None = None) -> MqttSource:
         """Return a subscription to topic filters, each with its QoS; the caller runs it."""
         return MqttSource(

@@ -31,6 +31,8 @@ class Envelope(NamedTuple):
     """Monotonic seconds at which it came in; 0 for one that is to be sent."""
     shed: int = 0
     """Earlier messages of its topic that were left out here because the reader was behind."""
+    link: int = 0
+    """Number of the connection over which it came, where there are several; not known of telemetry."""
 
 
 class RefusedMessage(NamedTuple):
@@ -96,6 +98,18 @@ class LinkStatus:
     refused: int = 0
     """Messages to be sent that the broker refused. Of those with QoS 0, and in MQTT 3.1.1, it does not say so."""
     last_refusal: RefusedMessage | None = None
+    parts: tuple[LinkStatus, ...] = ()
+    """The connections that it is the sum of, each to a broker of its own; empty for a connection itself."""
+
+    @property
+    def away(self) -> tuple[LinkStatus, ...]:
+        """The parts that have no connection, while others have one."""
+        return tuple(part for part in self.parts if not part.connected) if self.connected else ()
+
+    @property
+    def changes(self) -> tuple[bool, int]:
+        """Whether it stands, and a number that goes up whenever it, or a part of it, is made or lost."""
+        return self.connected, self.connects + sum(2 * part.connects - part.connected for part in self.parts)
 
 
 class Stored(NamedTuple):

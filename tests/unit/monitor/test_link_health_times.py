@@ -11,9 +11,9 @@ from trnfleet.monitor.link_health import (
     MOST_PERIODS,
     OVERLOAD_GAP_S,
     PAUSE_FROM_S,
-    RECONNECT_S,
     LinkHealth,
 )
+from trnfleet.monitor.link_outages import RECONNECT_S
 from trnfleet.monitor.pipeline.counts import PipelineCounts
 from trnfleet.monitor.store.store import STALE_AFTER_PERIODS, Store
 from trnfleet.wire.ports import LinkStatus

@@ -123,11 +123,14 @@ def command(
             raise click.UsageError("--at goes with --recording")
         if session is None:
             raise click.UsageError("Missing option '--broker' (or '--recording').")
+        from trnfleet.services.discovery import find_fleet
         from trnfleet.services.live_monitor import observe_fleet
 
-        monitor = asyncio.run(
-            observe_fleet(session, name, wait_s=wait, pue=pue, needs_chips=not reservations)
-        )
+        async def observe(session: BrokerSession) -> Monitor:
+            fleet = await find_fleet(session, name, wait_s=wait)
+            return await observe_fleet(session, fleet, wait_s=wait, pue=pue, needs_chips=not reservations)
+
+        monitor = asyncio.run(observe(session))
         source = {"broker": str(session.url)}
     summary = monitor.summary()
     found = published_problems(monitor)

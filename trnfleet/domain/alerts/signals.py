@@ -150,7 +150,7 @@ _TABLE: dict[Scope, tuple[Figure, ...]] = {
         _number("clock_skew_s", "s", "By how much the most wrong clock of a source differs from ours; never negative, and not what is in late_s"),
         _number("late_s", "s", "By how much the latest telemetry is behind the wall clock; 0 up to a minute, which is lag"),
         _number("messages_per_s", "", "Telemetry messages a wall second"),
-        _number("unheard_s", "s", "Wall seconds for which nothing could be heard: no connection, or one over which nothing comes at all"),
+        _number("unheard_s", "s", "Wall seconds for which nothing could be heard: no connection, one of several missing, or one over which nothing comes at all"),
         _number("overloaded_s", "s", "Wall seconds for which most telemetry has been late here, or some was left out"),
         *(
             Figure(name, Form.COUNTER, "", text)

@@ -143,7 +143,8 @@ class OperatorActions:
             [Envelope(topic, payload, 1, retain=True, content_type=CONTENT_TYPE_JSON)]
         )
         if result.unsent:
-            raise BrokerError(f"nothing was written: {publisher.status.broker}: {result.error}")
+            what = "it was not written everywhere" if result.sent else "nothing was written"
+            raise BrokerError(f"{what}: {publisher.status.broker}: {result.error}")
 
 
 def withdrawn_ack(ack: Ack, owner: str) -> AckMessage:

@@ -61,6 +61,7 @@ def write_descriptor(store: Store, descriptor: CompactDescriptor, publishers: Pu
     """Write a descriptor into the rows of its instances, all of which the layout has."""
     rows = np.array([store.layout.instance_index[path] for path in descriptor.instances])
     store.period_s[rows] = descriptor.period_s
+    store.links_of[rows] = descriptor.links
     publisher = publishers.find(descriptor.publisher, descriptor.boot)
     if publisher is not None:
         # Two may describe the same instance, one of them long gone: the one that lives has it.
@@ -79,6 +80,8 @@ def _write_descriptors(
     paths = itertools.chain.from_iterable(each.instances for each in descriptors)
     rows = np.fromiter((index[path] for path in paths), np.int64, sum(counts))
     store.period_s[rows] = np.repeat(np.array([each.period_s for each in descriptors], np.float64), counts)
+    if any(each.links for each in descriptors):
+        store.links_of[rows] = np.repeat(np.array([each.links for each in descriptors], np.int32), counts)
     found = [publishers.find(each.publisher, each.boot) for each in descriptors]
     numbers = np.repeat(np.array([-1 if each is None else each.number for each in found], np.int32), counts)
     is_online = np.repeat(

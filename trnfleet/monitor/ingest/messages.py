@@ -241,10 +241,15 @@ def handle_descriptor(receiver: Receiver, path: str, envelope: Envelope, now_s: 
         receiver.remove_descriptor(path)
         return
     known = descriptors.get(path)
+    link = 1 << (envelope.link - 1) if envelope.link else 0
     if known is not None and known.mark == hash(payload):
         # Descriptors are repeated every minute; one that has not changed is not parsed again.
+        if known.links | link != known.links:
+            receiver.put_descriptor(known._replace(links=known.links | link))
         return
     descriptor = CompactDescriptor.of(payload, limits)
+    is_same_boot = known is not None and known.boot == descriptor.boot
+    descriptor = descriptor._replace(links=(known.links if known and is_same_boot else 0) | link)
     if descriptor.path != path:
         raise MisplacedError("the descriptor's path is not its topic's")
     if why := descriptors.refusal(descriptor):

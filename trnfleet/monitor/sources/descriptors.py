@@ -65,6 +65,8 @@ class CompactDescriptor(NamedTuple):
     """Hash of the bytes that came, by which a repetition is recognised."""
     size_bytes: int = 0
     """Memory that it takes without its columns, with what the layout keeps of its instances."""
+    links: int = 0
+    """A bit for each connection over which it has come, of a fleet that has several; 0 where it has one."""
 
     @staticmethod
     def of(payload: bytes, limits: Limits = DEFAULT_LIMITS) -> CompactDescriptor:

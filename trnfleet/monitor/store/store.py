@@ -71,6 +71,8 @@ class Store:
         """Publishing period of each instance, wall seconds."""
         self.publisher_of: NDArray[np.int32] = np.full(instances, -1, np.int32)
         """Number of each instance's publisher, -1 where unknown."""
+        self.links_of: NDArray[np.int32] = np.zeros(instances, np.int32)
+        """A bit for each connection over which each instance is heard, of a fleet that has several; 0 where it has one."""
         self.job_of: NDArray[np.int32] = np.full(instances, -1, np.int32)
         """Number of the job that runs on each instance, -1 for none."""
 
@@ -163,7 +165,15 @@ class Store:
 
 
 _CHIP_ARRAYS = ("chip_seen_s", "chip_ts_ns", "chip_state")
-_INSTANCE_ARRAYS = ("described_s", "instance_fresh", "instance_seen_s", "period_s", "publisher_of", "job_of")
+_INSTANCE_ARRAYS = (
+    "described_s",
+    "instance_fresh",
+    "instance_seen_s",
+    "period_s",
+    "publisher_of",
+    "links_of",
+    "job_of",
+)
 
 
 def _join_codes(metric: Metric, codes: NDArray[Any]) -> NDArray[np.float64]:

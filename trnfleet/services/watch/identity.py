@@ -14,6 +14,7 @@ from trnfleet.wire.topics import TopicClass, build_topic
 
 if TYPE_CHECKING:
     from trnfleet.domain.alerts.watches import ReceiverError, ReceiverErrors
+    from trnfleet.services.brokers.merged import RunningSource
     from trnfleet.transport.mqtt import MqttPublisher, MqttSource
     from trnfleet.wire.messages import Message
 
@@ -76,7 +77,7 @@ def _spec(error: ReceiverError) -> ReceiverErrorSpec:
 class Connections(NamedTuple):
     """Connections of a watch; it takes part in elections only while all are up."""
 
-    source: MqttSource
+    source: RunningSource
     peers: MqttSource
     """Presence of publishers, acknowledgements and silences: few messages, which no telemetry delays."""
     publisher: MqttPublisher

@@ -1,0 +1,99 @@
+"""Several brokers as one source and one publisher, over buses in memory."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from trnfleet.services.brokers.merged import FanOutPublisher, MergedSource
+from trnfleet.tasks import background
+from trnfleet.transport.memory import MemoryBus, MemoryPublisher, MemorySource
+from trnfleet.wire.ports import Envelope
+
+TELEMETRY, STATE = "t/v1/demo/telemetry/", "t/v1/demo/node/"
+
+
+def merged(*buses: MemoryBus) -> MergedSource:
+    sources: list[MemorySource] = [bus.source([("t/#", 1)]) for bus in buses]
+    return MergedSource(sources, unmarked=TELEMETRY)
+
+
+async def publisher_on(bus: MemoryBus) -> MemoryPublisher:
+    publisher = bus.publisher("feeder")
+    publisher.connect()
+    return publisher
+
+
+async def test_messages_of_all_sources_come_and_state_names_its_connection() -> None:
+    """What waits at both comes in one stream, and a call that is cancelled loses nothing."""
+    one, two = MemoryBus(), MemoryBus()
+    source = merged(one, two)
+    async with background(source=source.run()):
+        await source.wait_connected(1.0)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(source.take(), 0.01)
+        await (await publisher_on(one)).publish([Envelope(STATE + "a", b"1", 1, retain=True)])
+        await (await publisher_on(two)).publish(
+            [Envelope(STATE + "b", b"2", 1, retain=True), Envelope(TELEMETRY + "b", b"3")]
+        )
+        found: list[Envelope] = []
+        while len(found) < 3:
+            found += await asyncio.wait_for(source.take(), 1.0)
+    assert {(each.topic, each.payload, each.link) for each in found} == {
+        (STATE + "a", b"1", 1),
+        (STATE + "b", b"2", 2),
+        (TELEMETRY + "b", b"3", 0),
+    }
+    assert source.status.received == 3
+
+
+async def test_the_whole_stands_while_a_part_does() -> None:
+    """One connection that is lost is a part that is away; with the last one the whole is lost, and its return is one connect."""
+    one, two = MemoryBus(), MemoryBus()
+    source = merged(one, two)
+    async with background(source=source.run()):
+        await source.wait_connected(1.0)
+        assert (source.status.connected, source.status.connects, source.status.away) == (True, 1, ())
+        before = source.status.changes
+        two.disconnect()
+        status = source.status
+        assert status.connected
+        assert status.connects == 1
+        assert status.away == (status.parts[1],)
+        assert status.changes != before
+        one.disconnect()
+        assert not source.status.connected
+        assert source.status.away == ()
+        one.reconnect()
+        assert (source.status.connected, source.status.connects) == (True, 2)
+
+
+async def test_what_is_written_reaches_a_broker_that_was_away_once_it_is_back() -> None:
+    """Every broker gets it; one that is away gets the newest retained message of each topic when it is back, once."""
+    one, two = MemoryBus(), MemoryBus()
+    publisher = FanOutPublisher([one.publisher("desk"), two.publisher("desk")])
+    async with background(publisher=publisher.run()):
+        await publisher.wait_connected(1.0)
+        two.disconnect()
+        topic = "t/v1/demo/ack/1"
+        for payload in (b"first", b"second"):
+            result = await publisher.publish([Envelope(topic, payload, 1, retain=True)])
+            assert (result.sent, result.unsent) == (1, 0)
+        assert one.retained[topic].payload == b"second"
+        assert topic not in two.retained
+        two.reconnect()
+        await asyncio.sleep(0)
+        assert two.retained[topic].payload == b"second"
+
+
+async def test_a_broker_that_refuses_is_named() -> None:
+    """What one broker takes and another refuses is not written everywhere, and counts as refused."""
+    one, two = MemoryBus(), MemoryBus()
+    two.refuse("t/v1/demo/ack/#")
+    publisher = FanOutPublisher([one.publisher("desk"), two.publisher("desk")])
+    async with background(publisher=publisher.run()):
+        await publisher.wait_connected(1.0)
+        result = await publisher.publish([Envelope("t/v1/demo/ack/1", b"x", 1, retain=True)])
+    assert (result.sent, result.refused) == (1, 1)
+    assert "refuses" in result.error

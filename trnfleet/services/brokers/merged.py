@@ -1,0 +1,265 @@
+"""A fleet on several brokers as one source and one publisher.
+
+Each broker has a connection of its own, which comes and goes without the others. What comes is one stream, in the order in which it
+came of each; what is written goes to every broker, and to one that is away as soon as it is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from trnfleet.tasks import background
+from trnfleet.wire.ports import LinkStatus, PublishResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from trnfleet.wire.ports import Envelope, Publisher, Source
+
+MOST_PENDING = 1_000
+"""Topics whose newest retained message waits for a broker that is away."""
+_SUMMED = (
+    "received",
+    "dropped",
+    "shed",
+    "oversize",
+    "unsolicited",
+    "sent",
+    "acknowledged",
+    "unacknowledged",
+    "refused",
+)
+
+
+class RunningSource(Protocol):
+    """A source that has to be run."""
+
+    @property
+    def status(self) -> LinkStatus:
+        """Connection state."""
+
+    @property
+    def waiting(self) -> int:
+        """Number of messages that wait to be taken."""
+
+    async def run(self) -> None:
+        """Keep the connection up until cancelled."""
+
+    async def wait_connected(self, timeout_s: float) -> None:
+        """Wait until connected.
+
+        Raises:
+            BrokerError: the first attempt failed or `timeout_s` passed.
+        """
+
+    async def take(self) -> list[Envelope]:
+        """Return all that has come in since the last call, waiting until there is something."""
+
+
+class RunningPublisher(Protocol):
+    """A publisher that has to be run."""
+
+    @property
+    def status(self) -> LinkStatus:
+        """Connection state."""
+
+    async def run(self) -> None:
+        """Keep the connection up until cancelled."""
+
+    async def wait_connected(self, timeout_s: float) -> None:
+        """Wait until connected.
+
+        Raises:
+            BrokerError: the first attempt failed or `timeout_s` passed.
+        """
+
+    async def publish(self, batch: Iterable[Envelope]) -> PublishResult:
+        """Send a batch."""
+
+    def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
+        """Set the messages that are sent first after every connect."""
+
+
+class MergedStatus:
+    """The state of several connections as that of one: it stands while any of them does."""
+
+    def __init__(self, parts: Sequence[Source | Publisher]) -> None:
+        self._parts = parts
+        self._whole = LinkStatus(broker=_named([each.status.broker for each in parts]))
+
+    def now(self) -> LinkStatus:
+        """Return the state, brought up to date: the same object each time."""
+        whole = self._whole
+        parts = tuple([each.status for each in self._parts])
+        connected = [part for part in parts if part.connected]
+        if bool(connected) != whole.connected:
+            whole.connected = bool(connected)
+            whole.connects += whole.connected
+            whole.changed_s = max(part.changed_s for part in parts)
+        whole.parts = parts
+        whole.last_error = next((part.last_error for part in parts if not part.connected), "")
+        protocols = {part.protocol for part in connected}
+        whole.protocol = protocols.pop() if len(protocols) == 1 else ""
+        whole.queue_peak = max(part.queue_peak for part in parts)
+        whole.last_refusal = next((part.last_refusal for part in parts if part.last_refusal), None)
+        for name in _SUMMED:
+            setattr(whole, name, sum([getattr(part, name) for part in parts]))
+        return whole
+
+
+class MergedSource:
+    """The messages of several sources, of which one that waits or fails holds up no other; the port `Source`."""
+
+    def __init__(self, sources: Sequence[RunningSource], *, unmarked: str) -> None:
+        """Merge sources.
+
+        Args:
+            sources: The sources, of which each has a broker of its own; run by `run`.
+            unmarked: Beginning of the topics, those of telemetry, whose messages do not say over which connection they came.
+        """
+        self._sources = sources
+        self._unmarked = unmarked
+        self._status = MergedStatus(sources)
+        self._taking: dict[asyncio.Task[list[Envelope]], int] = {}
+        """What waits for messages of each source, kept from call to call, so that a call that is cancelled loses none."""
+
+    @property
+    def status(self) -> LinkStatus:
+        """State of the connections together, with `parts`."""
+        return self._status.now()
+
+    @property
+    def waiting(self) -> int:
+        """Number of messages that wait to be taken."""
+        return sum(each.waiting for each in self._sources)
+
+    async def run(self) -> None:
+        """Keep all connections up until cancelled."""
+        try:
+            async with background(**{f"source_{n}": each.run() for n, each in enumerate(self._sources)}):
+                await asyncio.Event().wait()
+        finally:
+            for task in self._taking:
+                task.cancel()
+
+    async def wait_connected(self, timeout_s: float) -> None:
+        """Wait until every source is connected or has failed; one that is connected is enough.
+
+        Raises:
+            BrokerError: none is.
+        """
+        await first_error_if_none(self._sources, timeout_s)
+
+    async def take(self) -> list[Envelope]:
+        """Return what has come since the last call, of all sources, waiting until there is something."""
+        waiting = set(self._taking.values())
+        for number, source in enumerate(self._sources):
+            if number not in waiting:
+                self._taking[asyncio.create_task(source.take(), name=f"take_{number}")] = number
+        await asyncio.wait(self._taking, return_when=asyncio.FIRST_COMPLETED)
+        batch: list[Envelope] = []
+        for task in [each for each in self._taking if each.done()]:
+            batch += self._marked(task.result(), self._taking.pop(task) + 1)
+        return batch
+
+    def _marked(self, batch: list[Envelope], link: int) -> list[Envelope]:
+        unmarked = self._unmarked
+        return [each if each.topic.startswith(unmarked) else each._replace(link=link) for each in batch]
+
+
+class FanOutPublisher:
+    """Writes to several brokers; the port `Publisher`. A message counts as sent where one of them has taken it.
+
+    The newest retained message of a topic that a broker has not taken, because it was away, is written when it is back.
+    """
+
+    def __init__(self, publishers: Sequence[RunningPublisher]) -> None:
+        self._publishers = publishers
+        self._status = MergedStatus(publishers)
+        self._pending: list[dict[str, Envelope]] = [{} for _ in publishers]
+        for publisher, pending in zip(publishers, self._pending, strict=True):
+            publisher.on_connect(_taker(pending))
+
+    @property
+    def status(self) -> LinkStatus:
+        """State of the connections together, with `parts`."""
+        return self._status.now()
+
+    async def run(self) -> None:
+        """Keep all connections up until cancelled."""
+        async with background(**{f"publisher_{n}": each.run() for n, each in enumerate(self._publishers)}):
+            await asyncio.Event().wait()
+
+    async def wait_connected(self, timeout_s: float) -> None:
+        """Wait until every publisher is connected or has failed; one that is connected is enough.
+
+        Raises:
+            BrokerError: none is.
+        """
+        await first_error_if_none(self._publishers, timeout_s)
+
+    def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
+        """Set the messages that are sent first after every connect to each broker."""
+        for publisher in self._publishers:
+            publisher.on_connect(announce)
+
+    async def publish(self, batch: Iterable[Envelope]) -> PublishResult:
+        """Send a batch to all brokers, and return what became of it at the one that took most; refused is what any refuses."""
+        envelopes = list(batch)
+        results = await asyncio.gather(
+            *(
+                self._send(publisher, pending, envelopes)
+                for publisher, pending in zip(self._publishers, self._pending, strict=True)
+            )
+        )
+        best, refusing = max(results), max(results, key=lambda result: result.refused)
+        if best.sent and refusing.refused:
+            return PublishResult(best.sent, refusing.refused, refusing.refused, refusing.error)
+        return best
+
+    async def _send(
+        self, publisher: RunningPublisher, pending: dict[str, Envelope], envelopes: list[Envelope]
+    ) -> PublishResult:
+        for each in envelopes:
+            pending.pop(each.topic, None)
+        if publisher.status.connected:
+            result = await publisher.publish(envelopes)
+        else:
+            result = PublishResult(0, len(envelopes), error=publisher.status.last_error or "no connection")
+        if result.unsent > result.refused:
+            for each in envelopes:
+                if each.retain and len(pending) < MOST_PENDING:
+                    pending[each.topic] = each
+        return result
+
+
+def _taker(pending: dict[str, Envelope]) -> Callable[[], Iterable[Envelope]]:
+    """Return a function that hands over what waits for a broker, once."""
+
+    def take() -> list[Envelope]:
+        waiting = list(pending.values())
+        pending.clear()
+        return waiting
+
+    return take
+
+
+async def first_error_if_none(
+    links: Sequence[RunningSource] | Sequence[RunningPublisher], timeout_s: float
+) -> None:
+    """Wait until every connection stands or has failed.
+
+    Raises:
+        BrokerError: none stands; the error is the first one's.
+    """
+    results = await asyncio.gather(
+        *(each.wait_connected(timeout_s) for each in links), return_exceptions=True
+    )
+    errors = [each for each in results if isinstance(each, BaseException)]
+    if len(errors) == len(results):
+        raise errors[0]
+
+
+def _named(brokers: Sequence[str]) -> str:
+    return " and ".join(brokers) if len(brokers) == 2 else f"{len(brokers)} brokers"
