@@ -6,6 +6,8 @@ not know whether messages are live or replayed.
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from trnfleet.errors import WireError
@@ -158,8 +160,11 @@ class Ingest:
             self.store, self.counts, self.limits, now_s, self.contests, self.heard_since_s
         )
         lags_s: list[float] = []
-        topics = self.topics.states
-        self.counts.read += len(batch)
+        topics, counts, traffic = self.topics.states, self.counts, self.publishers.traffic
+        came: tuple[list[int], list[int], list[float], list[float]] = [], [], [], []
+        rows, sizes, row_lags_s, behind_s = came
+        counts.read += len(batch)
+        topic: TopicState | None = None
         for envelope in batch:
             try:
                 topic = topics.get(envelope.topic)
@@ -170,15 +175,30 @@ class Ingest:
                 if topic.descriptor is None:
                     self._take_undescribed(envelope, topic.path, now_s)
                     continue
+                lost, late, duplicates = counts.lost, counts.late, counts.duplicates
                 head = telemetry.take(topic, envelope)
-                if head is not None and topic.clock is not None:
+                if head is None or counts.lost != lost:
+                    missing = counts.lost - lost, counts.late - late, counts.duplicates - duplicates
+                    traffic.miss(topic.row, *missing)
+                if head is None:
+                    continue
+                rows.append(topic.row)
+                sizes.append(len(envelope.payload))
+                row_lags_s.append(math.nan)
+                behind_s.append(math.nan)
+                if topic.clock is not None:
                     lag_s = topic.clock.take(head.ts_ns, now_s, wall_ns)
                     if topic.clock.late_s > LATE_FROM_S:
-                        self.counts.old += 1
+                        counts.old += 1
+                        traffic.delay(topic.row)
                     else:
                         lags_s.append(lag_s)
+                        row_lags_s[-1], behind_s[-1] = lag_s, topic.clock.behind_s
             except Exception as error:  # noqa: BLE001  no message, not even one that finds a bug, stops the reader
-                reject(self.counts, envelope, error, root=self._root)
+                reject(counts, envelope, error, root=self._root)
+                traffic.refuse(0 if topic is None else topic.row)
+        if rows:
+            traffic.take(*came, now_s)
         with guard(self.counts, "telemetry"):
             telemetry.finish()
         self.typical_lag_s = sorted(lags_s)[len(lags_s) // 2] if lags_s else None
@@ -284,6 +304,7 @@ class Ingest:
         """Forget what no descriptor needs any more, then show all that is described."""
         descriptors = self.descriptors
         self.publishers.keep({(each.publisher, each.boot) for each in descriptors})
+        self.publishers.traffic.count_paths(Counter(each.publisher for each in descriptors))
         self.timebase.keep({each.clock for each in descriptors})
         rebuild_layout(self.store, descriptors, self.publishers, now_s)
         self.topics.follow(self.store.layout)

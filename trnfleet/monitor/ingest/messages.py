@@ -15,6 +15,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from trnfleet.monitor.ingest.rejects import MisplacedError, RejectedError
+from trnfleet.monitor.pipeline.traffic import NOT_ANNOUNCED, OFFLINE, ONLINE
 from trnfleet.monitor.room import ENTRY_BYTES, Ledger, compact, held_bytes
 from trnfleet.monitor.sources.descriptors import CompactDescriptor
 from trnfleet.monitor.store.retained import RetainedCollection
@@ -217,6 +218,7 @@ def handle_publisher(receiver: Receiver, path: str, envelope: Envelope, now_s: f
         # Without a message nothing is offline.
         receiver.watches.clear(path)
         publishers.clear(path)
+        publishers.traffic.announce(publishers.traffic.row_of(path), NOT_ANNOUNCED, "", now_s)
         return
     message = decode_message(envelope.payload, WatchMessage, limits)
     if message.client != path:
@@ -229,9 +231,14 @@ def handle_publisher(receiver: Receiver, path: str, envelope: Envelope, now_s: f
     if why := publishers.refusal(path, message.boot):
         raise RejectedError(why)
     state = publishers.number(path, message.boot)
-    if publishers.announce(state, online=message.state == "online"):
+    is_online = message.state == "online"
+    if publishers.announce(state, online=is_online):
         # A new boot may have begun its time again.
         receiver.timebase.restart(path)
+    presence = ONLINE if publishers.is_client_online(path) else OFFLINE
+    publishers.traffic.announce(
+        publishers.traffic.row_of(path), presence, message.boot if is_online else "", now_s
+    )
 
 
 def handle_descriptor(receiver: Receiver, path: str, envelope: Envelope, now_s: float) -> None:  # noqa: ARG001  as every handler

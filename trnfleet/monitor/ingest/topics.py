@@ -65,6 +65,8 @@ class TopicState:
     clock: SourceClock | None = None
     publisher: int = -1
     """Number of the boot that the descriptor names."""
+    row: int = 0
+    """Row of its client in the traffic of publishers; 0 for one that is not known."""
     decoder: FrameDecoder | None = None
     chips: slice | NDArray[np.int64] = field(default_factory=lambda: slice(0, 0))
     instances: slice | NDArray[np.int64] = field(default_factory=lambda: slice(0, 0))
@@ -87,7 +89,7 @@ class TopicState:
             self.path, self.tracker.copy(), self.descriptor, self.former_boot, self.former_client
         )
         twin.clock = None if self.clock is None else self.clock.copy(clocks)
-        twin.publisher, twin.decoder = self.publisher, self.decoder
+        twin.publisher, twin.row, twin.decoder = self.publisher, self.row, self.decoder
         twin.chips, twin.instances = self.chips, self.instances
         twin.is_chip, twin.chip_count = self.is_chip, self.chip_count
         twin.same_chip, twin.same_instance, twin.foreign = self.same_chip, self.same_instance, self.foreign
@@ -265,7 +267,10 @@ class Topics:
             state.tracker = SequenceTracker()
         publisher = self._publishers.find(descriptor.publisher, descriptor.boot)
         state.clock = self._timebase.clock(descriptor.clock, descriptor.period_s)
+        traffic = self._publishers.traffic
         state.publisher = -1 if publisher is None else publisher.number
+        state.row = traffic.row_of(descriptor.publisher)
+        traffic.describe(state.row, descriptor.period_s, descriptor.boot)
         index = layout.instance_index
         rows = [index.get(path, -1) for path in descriptor.instances]
         if min(rows) < 0:

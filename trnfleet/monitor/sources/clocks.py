@@ -13,6 +13,7 @@ sources that went by it before say which of the two times is right.
 from __future__ import annotations
 
 import copy
+import math
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -65,7 +66,7 @@ class SourceClock:
     """The relation of one source's time to ours."""
 
     __slots__ = (
-        "_before", "_least_s", "_most_s", "_since_s", "heard_s", "is_wall", "key", "late_s", "period_s", "skew_s",
+        "_before", "_least_s", "_most_s", "_since_s", "behind_s", "heard_s", "is_wall", "key", "late_s", "period_s", "skew_s",
     )  # fmt: skip  # a list of names
 
     def __init__(self, key: ClockKey) -> None:
@@ -84,6 +85,8 @@ class SourceClock:
         """By how much its wall clock is ahead of ours (behind: negative), 0 where they agree; as of the newest message."""
         self.late_s = 0.0
         """By how much the source time of the newest message is behind the wall clock; 0 where it does not go by that."""
+        self.behind_s = math.nan
+        """By how much that source time is behind the wall clock, negative where it is ahead; NaN where it does not go by that."""
         self._since_s = -float("inf")
         self._least_s = float("inf")
         self._most_s = -float("inf")
@@ -130,11 +133,12 @@ class SourceClock:
             and (not key.is_simulated or -AHEAD_FROM_S < shortest_s + base_s < DATED_FROM_S)
         )
         if not self.is_wall:
-            self.skew_s = self.late_s = 0.0
+            self.skew_s, self.late_s, self.behind_s = 0.0, 0.0, math.nan
             return offset_s - shortest_s
-        self.late_s = max(0.0, offset_s + base_s)
+        self.behind_s = offset_s + base_s
+        self.late_s = max(0.0, self.behind_s)
         self.skew_s = self._skew_s(shortest_s + base_s)
-        return max(0.0, offset_s + base_s + self.skew_s)
+        return max(0.0, self.behind_s + self.skew_s)
 
     def _skew_s(self, shortest_s: float) -> float:
         """Return the skew by the message that was on its way for the shortest time.

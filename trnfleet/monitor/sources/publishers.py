@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnfleet.monitor.copies import copied
+from trnfleet.monitor.pipeline.traffic import PublisherTraffic
 from trnfleet.monitor.room import Room
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 
@@ -51,6 +52,9 @@ class Publishers:
         self._undescribed = Room(self._most_undescribed)
         self._presence: NDArray[np.bool_] | None = None
         self._clients: dict[str, bool] | None = None
+        self._rows: NDArray[np.int64] | None = None
+        self.traffic = PublisherTraffic()
+        """What comes of each client; it has a row for each that is known."""
 
     def __len__(self) -> int:
         """Return the number of boots."""
@@ -97,6 +101,8 @@ class Publishers:
                 del self._boots[client, former_boot]
             else:
                 state = PublisherState(len(self._boots), client)
+                self.traffic.add(client)
+                self._rows = None
                 self._room.change(client, 1)
                 self._undescribed.change(client, 1)
             self._boots[client, boot] = state
@@ -153,6 +159,18 @@ class Publishers:
                 self._presence[state.number] = self.is_online(state)
         return self._presence
 
+    def is_client_online(self, client: str) -> bool:
+        """Return whether a client is online in any of its boots."""
+        return bool(self._online.get(client, True))
+
+    def rows(self) -> NDArray[np.int64]:
+        """Return the row in `traffic` of each numbered boot, and 0 at the end for an unknown one; not to be changed."""
+        if self._rows is None:
+            self._rows = np.zeros(len(self._boots) + 1, np.int64)
+            for state in self._boots.values():
+                self._rows[state.number] = self.traffic.row_of(state.client)
+        return self._rows
+
     def boots_online(self) -> set[str]:
         """Return the ids of the boots that are online."""
         return {boot for (_, boot), state in self._boots.items() if self.is_online(state)}
@@ -194,6 +212,8 @@ class Publishers:
             _undescribed=self._undescribed.copy(),
             _presence=None,
             _clients=None,
+            _rows=None,
+            traffic=self.traffic.copy(),
         )
 
     def keep(self, described: set[tuple[str, str]]) -> None:
@@ -221,4 +241,6 @@ class Publishers:
             for client, online in self._online.items()
             if client in clients
         }
+        self.traffic.keep(clients)
+        self._rows = None
         self._forget_figures()

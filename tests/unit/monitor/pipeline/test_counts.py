@@ -6,6 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.monitor.feed import Feed, standalone
 
+from trnfleet.monitor.pipeline.traffic import SUMS
+
 if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope
 
@@ -83,4 +85,13 @@ def test_every_message_is_counted_once_and_every_tick_too(steps: list[str], json
         monitor = mishaps.feed.monitor
         assert monitor.counts.unaccounted(monitor.ingest.pending) == 0, step
         assert monitor.counts.unaccounted_ticks == 0, step
+        counts, traffic = monitor.counts, monitor.ingest.publishers.traffic
+        assert {name: int(traffic.column(name).sum()) for name in SUMS if name != "size_bytes"} == {
+            "messages": counts.messages,
+            "lost": counts.lost,
+            "late": counts.late,
+            "duplicates": counts.duplicates,
+            "old": counts.old,
+            "refused": counts.undecodable + counts.misplaced + counts.rejected,
+        }, step
     assert mishaps.feed.monitor.counts.messages >= 2
