@@ -62,6 +62,10 @@ SLOWING = frozenset({SILENCE, LINK, POWER_COOLING, NETWORK})
 """Subsystems whose trouble slows the job that runs there: a synchronous job goes at the pace of its slowest part."""
 STOPPING = SLOWING - {POWER_COOLING}
 """Those of them whose trouble can also end it, or leave it without instances; heat and power limits do not."""
+_TRAFFIC = frozenset(
+    {"link_tx_bytes_per_s", "link_rx_bytes_per_s", "efa_tx_bytes_per_s", "efa_rx_bytes_per_s"}
+)
+"""Figures that say how much something carries: less of it slows a job."""
 
 
 def subsystem_of(rule: Rule) -> str:
@@ -79,6 +83,11 @@ def subsystem_of(rule: Rule) -> str:
     if figure == "health":
         return of_health(rule.has or ())
     return _OF_FIGURE.get(figure, rule.name)
+
+
+def can_stop(rule: Rule) -> bool:
+    """Return whether what a rule is about can end a job or leave it without instances, as a lost link does and a slow one does not."""
+    return subsystem_of(rule) in STOPPING and rule.figure not in _TRAFFIC
 
 
 def of_health(bits: tuple[str, ...] | frozenset[str]) -> str:

@@ -6,11 +6,11 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.address import Level, level_of
-from trnfleet.domain.alerts.subsystems import LINK, POWER_COOLING, STOPPING
+from trnfleet.domain.alerts.subsystems import LINK, POWER_COOLING
 from trnfleet.domain.quantities import counted
 from trnfleet.monitor.problems import places
 from trnfleet.monitor.problems.problem import Place
-from trnfleet.monitor.problems.uncovered import subsystem_of
+from trnfleet.monitor.problems.uncovered import can_stop, subsystem_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -176,7 +176,7 @@ def _culprit(
     there = []
     for each in found:
         node = layout.find(each.place.address) if each.place.address else None
-        if node is None or not each.members or subsystem_of(each.members[0]) not in STOPPING:
+        if node is None or not each.members or not can_stop(each.members[0]):
             continue
         instances = layout.instance_range(node)
         if any(run.start < instances.stop and instances.start < run.stop for run in runs):

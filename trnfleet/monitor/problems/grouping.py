@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from trnfleet.domain.address import STANDALONE, Level, level_of
 from trnfleet.domain.alerts.alert import address_of, cause_address, is_below
 from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
-from trnfleet.domain.alerts.subsystems import JOB, LINK, POWER_COOLING, PROGRESS, SILENCE, SLOWING, STOPPING
+from trnfleet.domain.alerts.subsystems import JOB, LINK, POWER_COOLING, PROGRESS, SILENCE, SLOWING, can_stop
 from trnfleet.domain.layout import Node
 from trnfleet.monitor.problems import places
 from trnfleet.monitor.problems.problem import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.layout import Layout
@@ -145,10 +145,12 @@ class _Grouping:
             elif alert.rule.scope is Scope.RESERVATION and alert.subsystem in {LINK, SILENCE}:
                 on = self._named.reservations.get(alert.target, ())
                 culprits = [
-                    each for each in self._at(on, starts) if self._alerts[each].subsystem == alert.subsystem
+                    each
+                    for each in self._at(on, starts)
+                    if self._alerts[each].subsystem == alert.subsystem and can_stop(self._alerts[each].rule)
                 ]
                 if culprits:
-                    self._join(number, min(culprits, key=self._blame))
+                    self._join(number, min(culprits, key=self._blame_for(alert)))
         for number in self._hardware:
             alert = self._alerts[number]
             if alert.subsystem == PROGRESS and alert.job in by_job:
@@ -156,7 +158,6 @@ class _Grouping:
 
     def _culprit(self, alert: Alert, starts: list[tuple[int, int]]) -> int | None:
         """Return the alert about hardware that a job's alert is due to; None where nothing is known to be."""
-        blamed = STOPPING if alert.subsystem == JOB else SLOWING
         cause = cause_address(alert) if alert.cause else ""
         there = list(self._at(self._named.jobs.get(alert.target, ()), starts))
         at_cause = [
@@ -168,21 +169,25 @@ class _Grouping:
             )
         ]
         if at_cause:
-            return min(at_cause, key=lambda number: self._blame(number, blamed))
+            return min(at_cause, key=self._blame_for(alert))
         # Its cause is over or not known: what slows down or stops every job there is to blame.
-        likely = [number for number in there if self._alerts[number].subsystem in blamed]
-        return min(likely, key=lambda number: self._blame(number, blamed), default=None)
+        likely = [number for number in there if _is_likely(self._alerts[number], alert)]
+        return min(likely, key=self._blame_for(alert), default=None)
 
-    def _blame(self, number: int, blamed: frozenset[str] = SLOWING) -> tuple[bool, bool, int, int, int]:
-        """Return the order in which alerts are taken for a cause, those of some subsystems first."""
-        alert = self._alerts[number]
-        return (
-            bool(alert.inhibited_by),
-            alert.subsystem not in blamed,
-            alert.severity.rank,
-            -int(level_of(address_of(alert))),
-            alert.fired_ns or 0,
-        )
+    def _blame_for(self, hurt: Alert) -> Callable[[int], tuple[bool, bool, int, int, int]]:
+        """Return the order in which alerts are taken for the cause of one about a job or a reservation."""
+
+        def blame(number: int) -> tuple[bool, bool, int, int, int]:
+            alert = self._alerts[number]
+            return (
+                bool(alert.inhibited_by),
+                not _is_likely(alert, hurt),
+                alert.severity.rank,
+                -int(level_of(address_of(alert))),
+                alert.fired_ns or 0,
+            )
+
+        return blame
 
     def _starts(self) -> list[tuple[int, int]]:
         """Return the alerts about hardware by their first instance, as (instance, number)."""
@@ -212,6 +217,11 @@ class _Grouping:
 
 def _first_chip(instance: int, layout: Layout) -> Node:
     return Node(Level.CHIP, int(layout.chip_start[instance]))
+
+
+def _is_likely(alert: Alert, hurt: Alert) -> bool:
+    """Return whether an alert about hardware tells of what slows jobs down, or stops them where one is down."""
+    return can_stop(alert.rule) if hurt.subsystem == JOB else alert.subsystem in SLOWING
 
 
 def _is_placed(alert: Alert) -> bool:

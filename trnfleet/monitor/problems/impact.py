@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 LEAST_SLOWDOWN_PCT = 3.0
 """Below this, steps vary by themselves."""
 STEP_TIME_FIGURE = "step_time_s"
+_WITHOUT_STEPS = frozenset({*JOBS_DOWN, "starting"})
+"""States of jobs in which figures of steps are those of before."""
 
 
 class JobsAt(NamedTuple):
@@ -39,7 +41,13 @@ class JobsAt(NamedTuple):
 
 
 def impacts(
-    alerts: Iterable[Alert], subsystem: str, place: Place, layout: Layout, running: JobsAt
+    alerts: Iterable[Alert],
+    subsystem: str,
+    place: Place,
+    layout: Layout,
+    running: JobsAt,
+    *,
+    can_stop: bool,
 ) -> tuple[JobImpact, ...]:
     """Return the jobs that a problem hurts: those whose alerts name it, and those that it can slow down or stop where it is.
 
@@ -49,6 +57,7 @@ def impacts(
         place: Where it is.
         layout: The hierarchy.
         running: The jobs.
+        can_stop: Whether it can end jobs; of those that are down it hurts none otherwise but those whose alerts it has.
     """
     found: dict[str, JobImpact] = {}
     for alert in alerts:
@@ -56,7 +65,7 @@ def impacts(
             continue
         job = running.jobs.get(alert.target)
         known = found.get(alert.target)
-        slowdown = _of_alert(alert)
+        slowdown = None if job is not None and job.state in _WITHOUT_STEPS else _of_alert(alert)
         if slowdown is None and known is not None:
             slowdown = known.slowdown_pct
         if slowdown is None and job is not None:
@@ -68,7 +77,7 @@ def impacts(
         for name in _names_at(place, layout, running):
             job = running.jobs[name]
             slowdown = slowdown_pct(job, running)
-            is_down = job.state in JOBS_DOWN and subsystem in subsystems.STOPPING
+            is_down = can_stop and job.state in JOBS_DOWN
             if name not in found and (is_down or slowdown is not None):
                 found[name] = JobImpact(name, job.state, slowdown)
     return tuple(sorted(found.values(), key=_order))
@@ -77,15 +86,15 @@ def impacts(
 def slowdown_pct(job: JobMessage, running: JobsAt) -> float | None:
     """Return by how much a job's steps take longer than usual, in %; None below what steps vary by, and where nothing is known."""
     usual_s = running.usual_step_s(job.job)
-    if job.state in JOBS_DOWN or not usual_s or job.step_time_s is None:
+    if job.state in _WITHOUT_STEPS or not usual_s or job.step_time_s is None:
         return None
     percent = 100.0 * (job.step_time_s / usual_s - 1.0)
     return percent if percent >= LEAST_SLOWDOWN_PCT else None
 
 
 def _of_alert(alert: Alert) -> float | None:
-    """Return the slowdown that an alert about a job's step time says, in %."""
-    is_pace = alert.subsystem == subsystems.STEP_TIME
+    """Return the slowdown that an alert about a job's step time says, in %; None where it may be over, since the alert comes and goes."""
+    is_pace = alert.subsystem == subsystems.STEP_TIME and not alert.is_flapping
     return 100.0 * (alert.value - 1.0) if is_pace and alert.value is not None else None
 
 

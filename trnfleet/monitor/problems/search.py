@@ -9,11 +9,12 @@ from trnfleet.domain.address import level_of
 from trnfleet.domain.alerts.alert import cause_address
 from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
 from trnfleet.domain.alerts.status import AlertStatus
-from trnfleet.domain.alerts.subsystems import LINK
+from trnfleet.domain.alerts.subsystems import LINK, can_stop
 from trnfleet.domain.alerts.templates import title
 from trnfleet.monitor.problems import finding_groups, grouping, places
 from trnfleet.monitor.problems.impact import JobsAt, impacts
 from trnfleet.monitor.problems.problem import JobImpact, Place, Problem, Problems
+from trnfleet.monitor.problems.uncovered import can_stop as finding_can_stop
 from trnfleet.monitor.problems.uncovered import subsystem_of, uncovered
 
 if TYPE_CHECKING:
@@ -86,7 +87,14 @@ def _problem(members: list[AlertWithStatus], fleet: Fleet) -> Problem:
         place=place,
         text=title(root.alert),
         chips=_chips(alerts),
-        jobs=impacts(alerts, root.alert.subsystem, place, layout, fleet.running),
+        jobs=impacts(
+            alerts,
+            root.alert.subsystem,
+            place,
+            layout,
+            fleet.running,
+            can_stop=any(can_stop(each.rule) for each in alerts),
+        ),
         since_ns=min(each.fired_ns or each.since_ns for each in _of_cause(root.alert, shown)),
         owner=owner,
         until_ns=until_ns,
@@ -194,7 +202,8 @@ def _of_findings(group: FindingGroup, fleet: Fleet) -> Problem:
     first = group.members[0]
     subsystem = subsystem_of(first)
     stopped = {each.subject for each in group.members if each.kind == "job"}
-    jobs = {each.job: each for each in impacts((), subsystem, group.place, fleet.layout, fleet.running)}
+    hurt = impacts((), subsystem, group.place, fleet.layout, fleet.running, can_stop=finding_can_stop(first))
+    jobs = {each.job: each for each in hurt}
     for name in stopped:
         job = fleet.running.jobs.get(name)
         jobs[name] = JobImpact(name, "" if job is None else job.state, is_attributed=True)
@@ -216,13 +225,14 @@ def _of_findings(group: FindingGroup, fleet: Fleet) -> Problem:
     )
 
 
-def _urgency(problem: Problem) -> tuple[int, int, bool, float, int, str]:
+def _urgency(problem: Problem) -> tuple[int, int, bool, float, bool, int, str]:
     down, slowdown = problem.impact
     return (
         _RANK[problem.status],
         problem.severity.rank,
         not down,
         -round(slowdown),
+        not problem.jobs,
         problem.since_ns if problem.since_ns is not None else _NO_TIME,
         problem.key,
     )

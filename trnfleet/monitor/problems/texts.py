@@ -56,8 +56,9 @@ def _far_end(end: str, near: str, *, is_whole: bool) -> str:
 
 
 def text_of(problem: Problem) -> str:
-    """Return what is wrong, in a few words."""
-    return plain(problem.text, LONGEST)
+    """Return what is wrong, in a few words; and where it comes and goes, that it need not be so at present."""
+    flaps = bool(problem.alerts) and problem.alerts[0].alert.is_flapping
+    return plain(problem.text, LONGEST) + (" (flapping)" if flaps else "")
 
 
 def impact_text(problem: Problem) -> str:

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 from trnfleet.domain.alerts.alert import address_of
 from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
-from trnfleet.domain.alerts.subsystems import CHIP_HEALTH, LINK, MEMORY, POWER_COOLING, SILENCE, of_health
+from trnfleet.domain.alerts.subsystems import (
+    CHIP_HEALTH,
+    LINK,
+    MEMORY,
+    POWER_COOLING,
+    SILENCE,
+    STOPPING,
+    of_health,
+)
 from trnfleet.monitor.problems.places import has
 from trnfleet.monitor.problems.problem import Place
 
@@ -51,6 +59,11 @@ def subsystem_of(finding: Finding) -> str:
     if finding.kind == "unhealthy":
         return of_health(_bits(finding))
     return SUBSYSTEM_OF.get(finding.kind, finding.kind)
+
+
+def can_stop(finding: Finding) -> bool:
+    """Return whether what was found can end a job or leave it without instances; a slow link only slows it."""
+    return subsystem_of(finding) in STOPPING and finding.kind != "link slow"
 
 
 def uncovered(

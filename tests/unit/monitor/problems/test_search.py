@@ -91,6 +91,46 @@ def test_a_job_that_failed_is_not_the_fault_of_a_power_limit() -> None:
         assert (other.severity, other.jobs) == (Severity.WARNING, ())
 
 
+def test_a_job_that_failed_is_not_the_fault_of_a_slow_link() -> None:
+    """A link that carries less ends no job and impairs no block; the chip whose executions fail has the job, and comes first."""
+    slow_at = "uc1/us-0001/trn2u-0001-1/chip06:south"
+    slow = firing("link-degraded", "uc1/us-0001/trn2u-0001-1", slow_at, worst=slow_at, ago_s=90.0)
+    chip = "uc1/us-0001/trn2u-0001-2/chip09"
+    failed = firing("job-failed", "pretrain", cause=f"{chip} (link_down)")
+    errors = firing("exec-errors", "uc1/us-0001/trn2u-0001-2", chip, worst=chip)
+    impaired = firing("interconnect-impaired", "cb-1")
+    feed = fleet()
+    feed.states = {"pretrain": "failed"}
+    feed.describe()
+    first, *others = found(feed, slow, failed, errors, impaired).all
+    assert first.place.address == chip
+    assert [each.job for each in first.jobs] == ["pretrain"]
+    (link,) = (each for each in others if each.place.lane)
+    assert (link.severity, link.jobs) == (Severity.WARNING, ())
+
+
+def test_a_job_that_starts_has_no_pace() -> None:
+    """The figure of a job-slow alert that has not resolved is of steps before the failure."""
+    slow = firing("job-slow", "pretrain", value=1.52)
+    feed = fleet()
+    for state, impact in (("running", "hits pretrain step +52 %"), ("starting", "hits pretrain starting")):
+        feed.states = {"pretrain": state}
+        feed.describe()
+        assert [texts.impact_text(each) for each in found(feed, slow).all] == [impact]
+
+
+def test_a_flapping_problem_says_that_it_comes_and_goes() -> None:
+    """Its alerts go on for ten minutes after the last time, so that their figures need not be of the present."""
+    chip = "uc1/us-0001/trn2u-0001-2/chip09"
+    straggler = firing(
+        "straggler", "uc1/us-0001/trn2u-0001-2", chip, worst=chip, value=35.0, is_flapping=True
+    )
+    slow = firing("job-slow", "pretrain", cause=f"{chip} (straggler)", value=1.5, is_flapping=True)
+    (problem,) = found(fleet(), straggler, slow).all
+    assert texts.text_of(problem).endswith(" (flapping)")
+    assert texts.impact_text(problem) == "hits pretrain"
+
+
 def test_subsystems_at_one_place_are_problems_of_their_own() -> None:
     """A memory error in a hot rack is not hidden by the heat."""
     hot = firing("overheated", "uc1/us-0001", rack="rack-b", chips=32)
