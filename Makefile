@@ -32,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test long chaos soak truth truth-screen lint bench fixtures pictures docs lock clean
+.PHONY: help run test long chaos soak truth truth-screen lint package bench fixtures pictures docs lock clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
@@ -72,6 +72,10 @@ lint: $(VENV)/dev $(VENV)/project ## check rules, format, types and the directio
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
+package: $(VENV)/dev $(VENV)/project ## build sdist and wheel into dist/, and try the wheel on each Python that is there
+	@$(BIN)/hatchling build -d dist
+	@exec $(BIN)/python -m pytest -m 'long or not long' tests/flow/package $(ARGS)
+
 bench: $(VENV)/dev $(VENV)/project ## run the benchmarks, which print figures; BENCH=name for one
 	@.ci/mosquitto
 	@for file in tests/bench/bench_$(BENCH).py; do \
@@ -84,8 +88,9 @@ fixtures: $(VENV)/dev $(VENV)/project ## write fixtures/recordings again, a reco
 pictures: $(VENV)/dev $(VENV)/project ## write docs/pictures again, from the app and fixtures/recordings, always the same bytes; ONLY=fleet for some
 	@PYTHONPATH=tests $(BIN)/python -m support.pictures $(ONLY:%=--only %) $(ARGS)
 
-docs: $(VENV)/dev $(VENV)/project ## write the tables of docs/ again, from the program
+docs: $(VENV)/dev $(VENV)/project ## write the tables of docs/ and man/trnfleet.1 again, from the program
 	@$(BIN)/python .ci/docs-tables
+	@$(BIN)/python .ci/man-page
 
 lock: ## lock the newest dependencies that pyproject.toml allows (needs uv)
 	@command -v uv >/dev/null || { \

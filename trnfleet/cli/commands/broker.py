@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import click
 
 from trnfleet.cli.options import log_options, setting
 from trnfleet.clock import SystemClock
 from trnfleet.errors import BrokerError
-from trnfleet.tasks import Ending
+from trnfleet.tasks import Ending, run_until
+
+if TYPE_CHECKING:
+    from trnfleet.transport.embedded import EmbeddedBroker
 
 
 @click.command("broker")
@@ -39,10 +43,14 @@ async def _run(port: int, kind: str | None) -> None:
     with ending.on_signals():
         async with embedded_broker(clock=SystemClock(), port=port, prefer=prefer) as broker:  # type: ignore[arg-type]
             click.echo(f"{broker.kind} at {broker.url} (loopback only); ctrl+c ends it", err=True)
-            gone = asyncio.create_task(broker.process.wait(), name="broker")
-            asked = asyncio.create_task(ending.wait(), name="ending")
-            await asyncio.wait({gone, asked}, return_when=asyncio.FIRST_COMPLETED)
-            asked.cancel()
-            if gone.done():
-                raise BrokerError(f"{broker.kind} ended by itself with status {gone.result()}")
-            gone.cancel()
+            await run_until(ending, _until_gone(broker))
+
+
+async def _until_gone(broker: EmbeddedBroker) -> None:
+    """Wait for an end that nobody asked for.
+
+    Raises:
+        BrokerError: the broker has ended.
+    """
+    status = await broker.process.wait()
+    raise BrokerError(f"{broker.kind} ended by itself with status {status}")
