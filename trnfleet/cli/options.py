@@ -62,6 +62,14 @@ config_option = click.option(
     help="Settings file (TOML) that gives other defaults; config/trnfleet.toml lists all.",
 )
 fleet_option = setting("--name", type=FleetName(), help="Name of the fleet, where the broker has several.")
+fleets_option = setting(
+    "--name",
+    "names",
+    type=FleetName(),
+    multiple=True,
+    help="Name of the fleet, where there are several; once more for each further fleet.",
+)
+all_fleets_option = setting("--all-fleets", is_flag=True, help="All fleets that are on the brokers.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 timeout_option = setting(
     "--timeout", type=Duration(LONGEST_WAIT_S), default="5s", help="Longest wait for an answer."
@@ -90,7 +98,9 @@ log_file_option = setting(
 )
 
 
-def broker_options(*, required: bool, with_root: bool = False) -> Callable[[CommandT], CommandT]:
+def broker_options(
+    *, required: bool, with_root: bool = False, several: bool = False
+) -> Callable[[CommandT], CommandT]:
     """Return the options about a broker; the command takes `session: BrokerSession` in their place.
 
     A command that also has `--mqtt` gives its version to the session.
@@ -98,31 +108,37 @@ def broker_options(*, required: bool, with_root: bool = False) -> Callable[[Comm
     Args:
         required: Whether a broker must be given; otherwise `session` is None where none is.
         with_root: Whether the command takes `root`, too, because it needs the topics without a broker.
+        several: Whether several brokers may be given; the command takes `sessions: tuple[BrokerSession, ...]` then.
     """
 
     def decorate(command: CommandT) -> CommandT:
         @functools.wraps(command)
-        def with_session(
-            *args: Any, broker: BrokerUrl | None, password_file: str | None, root: str, **others: Any
-        ) -> Any:
+        def with_session(*args: Any, broker: Any, password_file: str | None, root: str, **others: Any) -> Any:
             protocol = others.pop("mqtt", None)
-            session = broker and make_session(broker, root, password_file, protocol)
+            urls: tuple[BrokerUrl, ...] = broker if several else (broker,) if broker else ()
+            sessions = tuple(
+                make_session(each, root, password_file, protocol) for each in dict.fromkeys(urls)
+            )
             if with_root:
                 others["root"] = root
-            return command(*args, session=session, **others)
+            if several:
+                return command(*args, sessions=sessions, **others)
+            return command(*args, session=sessions[0] if sessions else None, **others)
 
-        return _with_options(with_session, _broker_options(required=required))  # type: ignore[return-value]  # click reads its parameters, not its signature
+        return _with_options(with_session, _broker_options(required=required, several=several))  # type: ignore[return-value]  # click reads its parameters, not its signature
 
     return decorate
 
 
-def _broker_options(*, required: bool) -> tuple[Callable[[Any], Any], ...]:
+def _broker_options(*, required: bool, several: bool) -> tuple[Callable[[Any], Any], ...]:
     return (
         setting(
             "--broker",
             type=Broker(),
             required=required,
-            help="The broker: mqtt://[user@]host[:port]; the port is 1883 unless given.",
+            multiple=several,
+            help="The broker: mqtt://[user@]host[:port]; the port is 1883 unless given."
+            + (" Once more for each further broker." if several else ""),
         ),
         setting(
             "--password-file",

@@ -49,24 +49,32 @@ def apply_settings(ctx: click.Context, data: Mapping[str, Any], file: str) -> No
         for key in keys:
             if key.replace("-", "_") not in names:
                 raise ConfigError(f"{file}: unknown key [{title}] {key!r}: {nearest(key, choices)}")
-    for key, given in {**common, **own}.items():
+    values = {
+        key: _repeated(params.get(key.replace("-", "_")), each) for key, each in {**common, **own}.items()
+    }
+    for key, given in values.items():
         param = params.get(key.replace("-", "_"))
         if param is not None:
-            _check_type(param, key, given, file)
+            _check_type(ctx, param, key, given, file)
             try:
                 param.type_cast_value(ctx, given)
             except click.UsageError as error:
                 raise ConfigError(f"{file}: {key} = {given!r}: {error.message}") from error
             except (TypeError, ValueError, OverflowError) as error:
                 raise ConfigError(f"{file}: {key} = {given!r}: not a value of this option") from error
-    merged = {key.replace("-", "_"): each for key, each in {**common, **own}.items()}
+    merged = {key.replace("-", "_"): each for key, each in values.items()}
     ctx.default_map = {
         **(ctx.default_map or {}),
         **{params[key].name: each for key, each in merged.items() if key in known},
     }
 
 
-def _check_type(param: click.Parameter, key: str, given: object, file: str) -> None:
+def _repeated(param: click.Parameter | None, given: object) -> object:
+    """Return a value as the option takes it: one value of an option that may be repeated is a list of one."""
+    return [given] if param is not None and param.multiple and not isinstance(given, list) else given
+
+
+def _check_type(ctx: click.Context, param: click.Parameter, key: str, given: object, file: str) -> None:
     """Refuse what only TOML has: an option takes numbers, text, true and false, and a list of these where it may be repeated.
 
     Raises:
@@ -78,6 +86,7 @@ def _check_type(param: click.Parameter, key: str, given: object, file: str) -> N
             kind = "a table" if isinstance(value, dict) else "a date or time"
             kind = "a list" if isinstance(value, list) else kind
             hint = "" if kind != "a date or time" else ": put it in quotes"
+            hint = f": {ctx.info_name} takes one" if isinstance(value, list) and not takes_list else hint
             raise ConfigError(f"{file}: {key} = {given!r}: {kind}, not a number or text{hint}")
 
 

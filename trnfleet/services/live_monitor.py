@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,6 +11,7 @@ from trnfleet.errors import BrokerError
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.record.write.tapped_source import TappedSource
+from trnfleet.services.discovery import find_fleets
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.tasks import background
 from trnfleet.transport.connection import KEEPALIVE_S
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from trnfleet.record.write.live import LiveBuffer
     from trnfleet.services.brokers.merged import RunningSource
     from trnfleet.services.brokers.session import FleetSession
+    from trnfleet.services.discovery import FoundFleet
+    from trnfleet.services.session import BrokerSession
     from trnfleet.wire.ports import Source
 
 QUEUE_MESSAGES = 65_536
@@ -82,42 +86,92 @@ def monitor_fleet(
     return LiveMonitor(source, monitor)
 
 
-async def observe_fleet(
-    session: FleetSession,
-    fleet: str,
+class BrokerState(NamedTuple):
+    """The connection to one broker of a fleet, at the end of an observation."""
+
+    broker: str
+    """Its address without a password."""
+    connected: bool
+    error: str
+    """Reason why it is not connected; empty where it is."""
+
+
+class Observation(NamedTuple):
+    """What was seen of a fleet."""
+
+    fleet: str
+    brokers: tuple[BrokerState, ...]
+    monitor: Monitor | None
+    """None where nothing describes the fleet, or none of its brokers can be reached."""
+    error: BrokerError | None = None
+    """The reason then."""
+
+
+async def observe_fleets(
+    sessions: Sequence[BrokerSession],
+    names: Sequence[str],
     *,
+    takes_all: bool = False,
     wait_s: float,
     pue: float | None = None,
     needs_chips: bool = True,
-) -> Monitor:
-    """Return a monitor that has observed a fleet until every described chip has reported, or for `wait_s`.
+) -> list[Observation]:
+    """Return what is seen of some fleets at once, of each until every described chip has reported, or for `wait_s`.
 
     Args:
-        session: The broker, or the brokers.
-        fleet: The fleet's name.
+        sessions: The brokers.
+        names: The fleets' names; none for the only one that there is.
+        takes_all: Whether all fleets are observed that there are.
         wait_s: Longest time to observe.
         pue: Power usage effectiveness of the site; by default AWS's published one.
         needs_chips: Whether a fleet that has only reservations is refused.
 
     Raises:
-        BrokerError: the broker cannot be reached, or nothing describes the fleet.
+        BrokerError: no broker can be reached, or nothing describes any of the fleets.
+        ConfigError: there are several fleets and no name.
     """
-    clock = session.clock
-    source, monitor = monitor_fleet(session, fleet, pue=pue)
-    async with background(source=source.run(), monitor=monitor.run()):
-        await source.wait_connected(CONNECT_LIMIT_S)
-        deadline_s = clock.monotonic_s() + wait_s
-        while clock.monotonic_s() < deadline_s:
-            await clock.sleep(CHECK_EVERY_S)
-            store = monitor.store
-            if any(monitor.ingest.topics.undescribed.counts(clock.monotonic_s())):
-                # Their descriptors may be on the way.
-                continue
-            if store.layout.chips and not store.count(Freshness.UNKNOWN) and not store.count(Freshness.STALE):
-                break
-        monitor.compute()
+    fleets = await find_fleets(sessions, names, takes_all=takes_all, wait_s=wait_s)
+    seen = await asyncio.gather(
+        *(_observe(each, wait_s=wait_s, pue=pue, needs_chips=needs_chips) for each in fleets)
+    )
+    failed = [each.error for each in seen if each.error is not None]
+    if len(failed) == len(seen):
+        raise failed[0]
+    return seen
+
+
+async def _observe(found: FoundFleet, *, wait_s: float, pue: float | None, needs_chips: bool) -> Observation:
+    session, clock = found.session, found.session.clock
+    source, monitor = monitor_fleet(session, found.name, pue=pue)
+    brokers: tuple[BrokerState, ...] = ()
+    try:
+        async with background(source=source.run(), monitor=monitor.run()):
+            try:
+                await source.wait_connected(CONNECT_LIMIT_S)
+                deadline_s = clock.monotonic_s() + wait_s
+                while clock.monotonic_s() < deadline_s and not _is_complete(monitor):
+                    await clock.sleep(CHECK_EVERY_S)
+                monitor.compute()
+            finally:
+                links = source.status.parts or (source.status,)
+                brokers = tuple(
+                    BrokerState(each.broker, each.connected, "" if each.connected else each.last_error)
+                    for each in links
+                )
+    except BrokerError as error:
+        return Observation(found.name, brokers, None, error)
     if not monitor.store.layout.chips and (needs_chips or not len(monitor.reservations)):
-        raise BrokerError(
-            f"{session.url}: nothing describes a fleet {fleet!r} within {wait_s:g} s; --wait waits longer"
-        )
-    return monitor
+        why = f"{session.url}: nothing describes a fleet {found.name!r} within {wait_s:g} s; --wait waits longer"
+        return Observation(found.name, brokers, None, BrokerError(why))
+    return Observation(found.name, brokers, monitor)
+
+
+def _is_complete(monitor: Monitor) -> bool:
+    """Return whether every described chip has reported, and nothing publishes without a descriptor, which may be on the way."""
+    store = monitor.store
+    return (
+        store.layout.chips > 0
+        and not any(monitor.ingest.topics.undescribed.counts(monitor.clock.monotonic_s()))
+        and not store.count(Freshness.UNKNOWN)
+        and not store.count(Freshness.STALE)
+    )

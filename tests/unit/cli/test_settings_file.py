@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import click
 import pytest
 
-from trnfleet.cli.command_table import COMMANDS
+from trnfleet.cli.command_table import COMMANDS, load_command
 from trnfleet.cli.main import cli
 from trnfleet.config import shipped_folder
+from trnfleet.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in {"info", "check"}])
@@ -30,3 +35,14 @@ def test_the_settings_file_names_every_setting(name: str) -> None:
     settings = {flag for flag, each in options.items() if each.envvar} - {"config"}
     assert settings <= tables.get(name, set()) | tables["common"]
     assert tables.get(name, set()) <= set(options)
+
+
+def test_an_option_that_may_be_repeated_takes_one_value_or_a_list(tmp_path: Path) -> None:
+    """One broker for all commands is one for `status`, too; a list is refused where a command takes one."""
+    for value, several in (('"mqtt://b1"', 1), ('["mqtt://b1", "mqtt://b2"]', 2)):
+        file = tmp_path / f"{several}.toml"
+        file.write_text(f"[common]\nbroker = {value}\n")
+        ctx = load_command("status").make_context("status", ["--config", str(file)])
+        assert [str(each) for each in ctx.params["broker"]] == ["mqtt://b1:1883", "mqtt://b2:1883"][:several]
+    with pytest.raises(ConfigError, match=r"broker = .*: a list, not a number or text: watch takes one"):
+        load_command("watch").make_context("watch", ["--config", str(tmp_path / "2.toml")])

@@ -7,14 +7,15 @@ import dataclasses
 import itertools
 import json
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from trnfleet.cli.alert_options import rules_option
 from trnfleet.cli.options import (
+    all_fleets_option,
     broker_options,
-    fleet_option,
+    fleets_option,
     given_on_command_line,
     json_option,
     log_options,
@@ -22,7 +23,7 @@ from trnfleet.cli.options import (
     setting,
 )
 from trnfleet.cli.params import Duration, Moment
-from trnfleet.cli.tables import table_lines
+from trnfleet.cli.report.totals import total_facts, total_text
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.alerts.watches import receiver_error_text
 from trnfleet.domain.quantities import NOT_AVAILABLE, counted, mean_label, with_unit
@@ -30,13 +31,11 @@ from trnfleet.domain.severity import Severity
 from trnfleet.text import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from trnfleet.monitor.monitor import Monitor
-    from trnfleet.monitor.reservations.table import Reservation
     from trnfleet.monitor.store.events import Event
     from trnfleet.monitor.summary import Means, Summary
     from trnfleet.services.alerts_client import PublishedProblems
+    from trnfleet.services.live_monitor import BrokerState, Observation
     from trnfleet.services.session import BrokerSession
     from trnfleet.wire.messages import JobMessage
 
@@ -45,18 +44,6 @@ MOST_PROBLEMS = 10
 """Problems that are printed; --json has all."""
 MOST_EVENTS = 5
 """The newest events that are printed, of those that arrived meanwhile."""
-HEADS = (
-    "state",
-    "reservation",
-    "what",
-    "used",
-    "util",
-    "next",
-    "terminates",
-    "idle per hour",
-    "fee",
-    "extension",
-)
 
 
 WHAT_TO_DO = (
@@ -67,7 +54,7 @@ WHAT_TO_DO = (
 
 
 @click.command("status")
-@broker_options(required=False)
+@broker_options(required=False, several=True)
 @click.option(
     "--recording",
     "files",
@@ -80,7 +67,8 @@ WHAT_TO_DO = (
     type=Moment(),
     help="With --recording: an instant, 14:03, +90s after its start, or -90s before its end; by default its end.",
 )
-@fleet_option
+@fleets_option
+@all_fleets_option
 @setting(
     "--wait", type=Duration(), default="5s", help="Longest wait until every described chip has reported."
 )
@@ -92,61 +80,135 @@ WHAT_TO_DO = (
 @click.pass_context
 def command(
     ctx: click.Context,
-    session: BrokerSession | None,
+    sessions: tuple[BrokerSession, ...],
     files: tuple[str, ...],
     at: str | None,
-    name: str | None,
+    names: tuple[str, ...],
+    all_fleets: bool,
     wait: float,
     pue: float | None,
     rules: tuple[str, ...],
     reservations: bool,
     as_json: bool,
 ) -> None:
-    """Print a fleet's summary and exit: 0 healthy, 3 unhealthy (chips that are not live or not described, or critical problems).
+    """Print a fleet's summary and exit: 0 healthy, 3 unhealthy (chips not live or not described, brokers away, critical problems).
+
+    Several fleets, by --name more than once or --all-fleets, are printed one after the other with their totals; in --json they are the
+    list `fleets`, beside `totals`, and the exit status is 3 where any is unhealthy.
 
     \b
     Examples:
       trnfleet status --broker mqtt://127.0.0.1:1883
       trnfleet status --broker mqtt://ops@broker.example:1883 --name prod --json | jq .power_w
+      trnfleet status --broker mqtt://b1.example:1883 --broker mqtt://b2.example:1883 --all-fleets
       trnfleet status --broker mqtt://127.0.0.1:1883 --reservations
       trnfleet status --recording night.mcap --at 03:10 --json
     """
-    from trnfleet.services.alerts_client import published_problems
+    from trnfleet.services.live_monitor import Observation, observe_fleets
 
+    is_of_several = all_fleets or len(set(names)) > 1
     if files:
         if "broker" in given_on_command_line(ctx):
             raise click.UsageError("--broker and --recording do not go together: choose one of them")
-        monitor = _recorded(files, name, at, pue, rules)
+        if is_of_several:
+            raise click.UsageError("--recording shows one fleet: name it with one --name")
+        monitor = _recorded(files, names[0] if names else None, at, pue, rules)
+        seen = [Observation(monitor.fleet_name, (), monitor)]
         source: dict[str, Any] = {"recording": list(files)}
     else:
         if at is not None:
             raise click.UsageError("--at goes with --recording")
-        if session is None:
+        if not sessions:
             raise click.UsageError("Missing option '--broker' (or '--recording').")
-        from trnfleet.services.discovery import find_fleet
-        from trnfleet.services.live_monitor import observe_fleet
-
-        async def observe(session: BrokerSession) -> Monitor:
-            fleet = await find_fleet(session, name, wait_s=wait)
-            return await observe_fleet(session, fleet, wait_s=wait, pue=pue, needs_chips=not reservations)
-
-        monitor = asyncio.run(observe(session))
-        source = {"broker": str(session.url)}
-    summary = monitor.summary()
-    found = published_problems(monitor)
-    healthy = is_healthy(monitor, summary, found)
-    if reservations:
-        table = monitor.reservations.table()
-        if as_json:
-            click.echo(json.dumps([reservation_facts(each) for each in table], indent=2))
+        seen = asyncio.run(
+            observe_fleets(
+                sessions, names, takes_all=all_fleets, wait_s=wait, pue=pue, needs_chips=not reservations
+            )
+        )
+        source = {}
+    reports = [Report.of(each) for each in seen]
+    if as_json:
+        made = [each.reservation_facts() if reservations else {**each.facts(), **source} for each in reports]
+        if not is_of_several:
+            click.echo(json.dumps(made[0]["reservations"] if reservations else made[0], indent=2))
         else:
-            click.echo("\n".join(reservation_lines(table, monitor.moment().time_ns)))
-    elif as_json:
-        status = {**facts(monitor, summary, found, healthy=healthy), **source}
-        click.echo(json.dumps(status, indent=2))
+            totals = {} if reservations else {"totals": total_facts(made)}
+            healthy = all(each.is_healthy for each in reports)
+            click.echo(json.dumps({"fleets": made, **totals, "healthy": healthy}, indent=2))
     else:
-        click.echo(text(summary, monitor, found, healthy=healthy))
-    ctx.exit(0 if healthy else UNHEALTHY)
+        texts = [each.reservation_text() if reservations else each.text() for each in reports]
+        if is_of_several and reservations:
+            texts = [f"fleet {each.fleet}\n{text}" for each, text in zip(reports, texts, strict=True)]
+        elif is_of_several:
+            texts.append(total_text([each.facts() for each in reports]))
+        click.echo("\n\n".join(texts))
+    ctx.exit(0 if all(each.is_healthy for each in reports) else UNHEALTHY)
+
+
+class Report(NamedTuple):
+    """What is said of one fleet."""
+
+    fleet: str
+    brokers: tuple[BrokerState, ...]
+    error: str
+    """Reason why nothing is known of it; empty where something is."""
+    seen: tuple[Monitor, Summary, PublishedProblems] | None
+    is_healthy: bool
+
+    @staticmethod
+    def of(observation: Observation) -> Report:
+        """Return the report of what was seen of a fleet."""
+        from trnfleet.services.alerts_client import published_problems
+
+        fleet, brokers, monitor, error = observation
+        if monitor is None:
+            return Report(fleet, brokers, str(error), None, is_healthy=False)
+        summary, found = monitor.summary(), published_problems(monitor)
+        healthy = is_healthy(monitor, summary, found) and all(each.connected for each in brokers)
+        return Report(fleet, brokers, "", (monitor, summary, found), healthy)
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        where = {
+            "broker": ", ".join(each.broker for each in self.brokers),
+            "brokers": [each._asdict() for each in self.brokers],
+        }
+        if self.seen is None:
+            return {"fleet": self.fleet, "error": self.error, "healthy": False, **where}
+        return {**facts(*self.seen, healthy=self.is_healthy), **(where if self.brokers else {})}
+
+    def text(self) -> str:
+        """Return it as text; the brokers, where there are several."""
+        if self.seen is None:
+            lines = f"{'fleet':<16}{self.fleet} (UNHEALTHY: {plain(self.error, 400)})"
+        else:
+            monitor, summary, found = self.seen
+            lines = text(summary, monitor, found, healthy=self.is_healthy)
+        if len(self.brokers) < 2:
+            return lines
+        first, _, rest = lines.partition("\n")
+        states = [
+            f"{each.broker} {'connected' if each.connected else f'AWAY: {plain(each.error, 200)}'}"
+            for each in self.brokers
+        ]
+        return "\n".join([first, f"{'brokers':<16}{', '.join(states)}", *([rest] if rest else [])])
+
+    def reservation_facts(self) -> dict[str, Any]:
+        """Return its reservations as JSON values."""
+        from trnfleet.cli.report.reservations import reservation_facts
+
+        table = self.seen[0].reservations.table() if self.seen else ()
+        error = {"error": self.error} if self.error else {}
+        return {"fleet": self.fleet, "reservations": [reservation_facts(each) for each in table], **error}
+
+    def reservation_text(self) -> str:
+        """Return its reservations as text."""
+        from trnfleet.cli.report.reservations import reservation_lines
+
+        if self.seen is None:
+            return plain(self.error, 400)
+        monitor = self.seen[0]
+        return "\n".join(reservation_lines(monitor.reservations.table(), monitor.moment().time_ns))
 
 
 def _recorded(
@@ -344,70 +406,3 @@ def _problem_lines(found: PublishedProblems) -> list[str]:
     if not found.is_watched:
         lines.append(f"{'alerts':<16}unknown: no watch is online; problems are by thresholds of the moment")
     return lines
-
-
-def reservation_facts(reservation: Reservation) -> dict[str, Any]:
-    """Return a reservation as JSON values: EC2's fields as published, and figures of telemetry and time.
-
-    Money is decimal text, times are RFC 3339, unknown values are null.
-    """
-    message = reservation.message
-    return {
-        "id": message.id,
-        "type": message.type,
-        "state": message.state.value,
-        "is_current": reservation.is_current,
-        "reservation_ids": message.reservation_ids,
-        "instance_type": message.instance_type,
-        "ultraserver_type": message.ultraserver_type,
-        "zone": message.zone,
-        "on": message.on,
-        "instances": message.instances,
-        "launched": message.launched,
-        "unavailable": message.unavailable,
-        "used": reservation.used,
-        "unknown": reservation.unknown,
-        "nc_util_pct": reservation.util_pct,
-        "start": message.start,
-        "end": message.end,
-        "terminates": message.terminates,
-        "end_s": reservation.to_end_s,
-        "termination_s": reservation.to_termination_s,
-        "fee": message.fee,
-        "currency": message.currency,
-        "fee_per_h": None if reservation.fee_per_h is None else f"{reservation.fee_per_h:.4f}",
-        "idle_per_h": None if reservation.idle_per_h is None else f"{reservation.idle_per_h:.4f}",
-        "interconnect": None if message.interconnect is None else message.interconnect.value,
-        "can_extend": reservation.can_extend,
-        "why_not": reservation.why_not,
-        "is_near_end": reservation.is_near_end,
-        "is_idle": reservation.is_idle,
-    }
-
-
-def reservation_lines(table: Sequence[Reservation], time_ns: int) -> list[str]:
-    """Return the table of reservations, with the time of its countdowns above."""
-    from trnfleet.tui.format import reservations as words
-
-    if not table:
-        return ["no reservations"]
-    rows: list[tuple[str, ...]] = [HEADS]
-    for each in table:
-        message = each.message
-        quiet = words.is_ended(each) or words.is_waiting(each)
-        util = "" if quiet else "n/a" if each.util_pct is None else f"{each.util_pct:.1f} %"
-        rows.append(
-            (
-                words.state_text(each),
-                message.id,
-                words.what_text(each),
-                words.used_text(each),
-                util,
-                words.until_text(each),
-                words.termination_text(each),
-                "" if each.idle_per_h is None else words.money(each.idle_per_h, message.currency),
-                words.money(words.fee_of(each), message.currency if message.fee else ""),
-                words.extension_text(each),
-            )
-        )
-    return [f"reservations at {format_rfc3339(time_ns)}", *table_lines(rows)]

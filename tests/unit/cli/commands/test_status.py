@@ -14,10 +14,9 @@ from trnfleet.cli.commands.status import (
     MOST_EVENTS,
     facts,
     is_healthy,
-    reservation_facts,
-    reservation_lines,
     text,
 )
+from trnfleet.cli.report.reservations import reservation_facts, reservation_lines
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.metrics import JOB_FIGURES
 from trnfleet.domain.power import PUE

@@ -1,0 +1,1 @@
+"""What `trnfleet status` prints of reservations, and of several fleets together."""
