@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import gc
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 # A busy machine is no failure: timings are for tests/bench.
 hypothesis.settings.register_profile("suite", deadline=None)
 hypothesis.settings.load_profile("suite")
+
+# What stands in a developer's own settings files is no matter of the suite.
+os.environ["TRNFLEET_CONFIG"] = "none"
+os.environ.pop("TRNFLEET_PROFILE", None)
 
 TESTS = Path(__file__).resolve().parent
 

@@ -10,20 +10,19 @@ from datetime import date, time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
-
 from trnfleet.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pydantic import BaseModel
     from pydantic_core import ErrorDetails
 
 _NAME_CHARS = 64
 """Characters of the longest name that an error repeats."""
 _PACKAGE = Path(__file__).resolve().parent
 
-ModelT = TypeVar("ModelT", bound=BaseModel)
+ModelT = TypeVar("ModelT", bound="BaseModel")
 
 
 def shipped_folder(kind: str) -> Path:
@@ -87,6 +86,8 @@ def validate(data: Mapping[str, Any], model: type[ModelT], where: str) -> ModelT
     Raises:
         ConfigError: the data is invalid.
     """
+    from pydantic import ValidationError  # noqa: PLC0415  who has a model has it; finding and parsing files need none
+
     try:
         return model.model_validate(_tuples(data))
     except ValidationError as error:
@@ -173,6 +174,8 @@ def _is_tagged(model: type[BaseModel], tag: str) -> bool:
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    from pydantic import BaseModel  # noqa: PLC0415  as in `validate`
+
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [found for part in getattr(annotation, "__args__", ()) for found in _models_in(part)]

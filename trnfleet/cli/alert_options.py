@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from trnfleet.cli.names import ShippedName
 from trnfleet.cli.options import CommandT, setting
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ class AlertOptions(NamedTuple):
 
 rules_option = setting(
     "--rules",
+    type=ShippedName("alerts"),
     multiple=True,
     metavar="NAME|FILE",
     help="Alert rules: shipped ones by name, or a file; several times for several. By default all shipped ones.",

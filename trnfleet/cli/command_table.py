@@ -40,6 +40,7 @@ COMMANDS = {
     "silence": CommandRow("silence", "Silence alerts for a while; list and expire silences."),
     "rules": CommandRow("rules", "Check, test and list alert rules."),
     "fleet": CommandRow("fleet", "Hierarchy and totals of a fleet file."),
+    "config": CommandRow("config", "Settings files: write one, list their places, print what is in force."),
     "broker": CommandRow("broker", "The embedded broker alone."),
 }
 """The commands in the order of `trnfleet --help`."""

@@ -1,6 +1,6 @@
 """Options that several commands share, with their variables and their place in the settings file.
 
-An option comes from the command line, else from its `TRNFLEET_...` variable, else from the settings file, else from its
+An option comes from the command line, else from its `TRNFLEET_...` variable, else from the settings files, else from its
 default. Passwords come from TRNFLEET_MQTT_PASSWORD or a file, never from the command line.
 
 `broker_options` turns all options about a broker into one `BrokerSession`: an option for every command that talks to a
@@ -20,8 +20,9 @@ import click
 from click.core import ParameterSource
 
 from trnfleet import folders, logs
+from trnfleet.cli.names import FileName
 from trnfleet.cli.params import Broker, Duration, FleetName, Root, Size
-from trnfleet.cli.settings import read_settings
+from trnfleet.cli.settings.layers import read_settings
 from trnfleet.cli.streams import report
 from trnfleet.errors import ConfigError
 from trnfleet.text import plain
@@ -58,8 +59,20 @@ config_option = click.option(
     is_eager=True,
     expose_value=False,
     callback=read_settings,
+    type=FileName(),
     metavar="FILE",
-    help="Settings file (TOML) that gives other defaults; config/trnfleet.toml lists all.",
+    help="Settings file (TOML) that gives other defaults, in place of the user's and the system's (trnfleet config path); none "
+    "for no file.",
+)
+profile_option = click.option(
+    "--profile",
+    envvar="TRNFLEET_PROFILE",
+    show_envvar=True,
+    is_eager=True,
+    expose_value=False,
+    callback=read_settings,
+    metavar="NAME",
+    help="Profile of the settings file: the defaults in its table [profile.NAME]; none for no profile.",
 )
 fleet_option = setting("--name", type=FleetName(), help="Name of the fleet, where the broker has several.")
 fleets_option = setting(
@@ -94,7 +107,10 @@ durable_option = setting(
     help="Wait for the disk every second (fsync), so that a recording survives the machine's loss of power.",
 )
 log_file_option = setting(
-    "--log-file", metavar="FILE", help="Log file; by default trnfleet/app.log in the state folder."
+    "--log-file",
+    type=FileName(),
+    metavar="FILE",
+    help="Log file; by default trnfleet/app.log in the state folder.",
 )
 
 
@@ -142,6 +158,7 @@ def _broker_options(*, required: bool, several: bool) -> tuple[Callable[[Any], A
         ),
         setting(
             "--password-file",
+            type=FileName(),
             metavar="FILE",
             help=f"File with the user's password, readable by you alone; else {PASSWORD_VARIABLE}.",
         ),
@@ -225,6 +242,7 @@ _LOG_OPTIONS: tuple[Callable[[Any], Any], ...] = (
         help="The least severe level that is logged.",
     ),
     config_option,
+    profile_option,
 )
 
 

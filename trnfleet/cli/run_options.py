@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from trnfleet.cli.names import ShippedName
 from trnfleet.cli.options import CommandT, given_on_command_line, setting
 from trnfleet.cli.params import Duration, Instant, PositiveNumber
 
@@ -71,9 +72,16 @@ class RunOptions(NamedTuple):
 
 
 _RUN_OPTIONS: tuple[Callable[[Any], Any], ...] = (
-    setting("--fleet", default="demo", metavar="NAME|FILE", help="A shipped fleet's name, or a fleet file."),
+    setting(
+        "--fleet",
+        type=ShippedName("fleets"),
+        default="demo",
+        metavar="NAME|FILE",
+        help="A shipped fleet's name, or a fleet file.",
+    ),
     setting(
         "--scenario",
+        type=ShippedName("scenarios"),
         metavar="NAME|FILE",
         help="Script of faults: a shipped scenario's name, such as game-day, or a scenario file.",
     ),

@@ -101,7 +101,7 @@ async def test_simulated_events_are_read_as_real_ones(tmp_path: Path) -> None:
             "--events /nonexistent: No such file",
         ),
         (("--name", "prod", "--stdout", "--events", "/"), 2, "--events /: Is a directory"),
-        (("--name", "prod", "--stdout", "--once", "--profile", "nobody"), 1, "nobody"),
+        (("--name", "prod", "--stdout", "--once", "--aws-profile", "nobody"), 1, "nobody"),
         (("--name", "prod", "--stdout", "--once"), 1, "no region; give --region"),
         (("--name", "prod", "--stdout", "--once", "--region", "us-east-2"), 1, "no credentials; log in"),
     ],

@@ -19,13 +19,13 @@ COMMAND = (sys.executable, "-m", "trnfleet")
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return this process's environment without settings of ours or a terminal's size, and with `more`."""
+    """Return this process's environment without settings of ours, files of them or a terminal's size, and with `more`."""
     kept = {
         key: value
         for key, value in os.environ.items()
         if not key.startswith(("TRNFLEET_", "NO_COLOR", "AWS_")) and key not in {"COLUMNS", "LINES"}
     }
-    return {**kept, **more}
+    return {**kept, "TRNFLEET_CONFIG": "none", **more}
 
 
 fork_servers: list[ForkServer] = []

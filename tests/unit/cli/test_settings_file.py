@@ -9,7 +9,7 @@ import click
 import pytest
 
 from trnfleet.cli.command_table import COMMANDS, load_command
-from trnfleet.cli.main import cli
+from trnfleet.cli.settings.keys import keys_of, leaves, options_of
 from trnfleet.config import shipped_folder
 from trnfleet.errors import ConfigError
 
@@ -17,24 +17,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in {"info", "check"}])
+@pytest.mark.parametrize("name", [name for name in COMMANDS if keys_of(name)])
 def test_the_settings_file_names_every_setting(name: str) -> None:
     """Each option that a settings file may give stands in the shipped one, and nothing that does not exist."""
     text = (shipped_folder(".") / "trnfleet.toml").read_text(encoding="utf-8")
     tables = {
         table: set(re.findall(r"^(?:# )?([a-z-]+) = ", body, re.MULTILINE))
-        for table, body in re.findall(r"^\[([a-z]+)\]\n(.*?)(?=^\[|\Z)", text, re.MULTILINE | re.DOTALL)
+        for table, body in re.findall(r"^\[([a-z]+)\][^\n]*\n(.*?)(?=^\[|\Z)", text, re.MULTILINE | re.DOTALL)
     }
-    command = cli.get_command(click.Context(cli), name)
-    assert command is not None
-    options = {
-        max(each.opts, key=len).removeprefix("--"): each
-        for each in command.params
-        if isinstance(each, click.Option)
+    settings = {
+        key
+        for command in leaves(name)
+        for key, each in options_of(command).items()
+        if isinstance(each, click.Option) and each.envvar
     }
-    settings = {flag for flag, each in options.items() if each.envvar} - {"config"}
     assert settings <= tables.get(name, set()) | tables["common"]
-    assert tables.get(name, set()) <= set(options)
+    assert tables.get(name, set()) <= keys_of(name)
 
 
 def test_an_option_that_may_be_repeated_takes_one_value_or_a_list(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
+from trnfleet.cli.names import FileName
 from trnfleet.cli.options import broker_options, log_options, setting
 from trnfleet.cli.params import Duration, FleetName
 from trnfleet.cli.streams import exit_on_broken_pipe, report, stdout_bytes
@@ -27,7 +28,7 @@ SHORTEST_INTERVAL_S = 1.0
 @setting(
     "--region", metavar="REGION", help="AWS region; by default that of AWS_DEFAULT_REGION or the profile."
 )
-@setting("--profile", metavar="NAME", help="AWS profile; by default that of AWS_PROFILE.")
+@setting("--aws-profile", metavar="NAME", help="AWS profile; by default that of AWS_PROFILE.")
 @setting("--interval", type=Duration(86_400), default="60s", help="Time between two readings.")
 @click.option("--once", is_flag=True, help="Read once, publish, and end.")
 @click.option("--stdout", is_flag=True, help="Write NDJSON to stdout instead of publishing.")
@@ -41,6 +42,7 @@ SHORTEST_INTERVAL_S = 1.0
 )
 @setting(
     "--events",
+    type=FileName(),
     metavar="FILE",
     help="Publish EC2's events of FILE, too, as EventBridge delivers them, one a line; - for stdin.",
 )
@@ -52,7 +54,7 @@ def command(
     root: str,
     name: str,
     region: str | None,
-    profile: str | None,
+    aws_profile: str | None,
     interval: float,
     once: bool,
     stdout: bool,
@@ -81,7 +83,7 @@ def command(
     from trnfleet.services.bridge import BridgeRequest, Ec2Bridge
 
     bridge = Ec2Bridge(
-        BridgeRequest(name, root, region, profile, interval, once, blocks_only, forget, events)
+        BridgeRequest(name, root, region, aws_profile, interval, once, blocks_only, forget, events)
     )
     if stdout:
         with exit_on_broken_pipe():

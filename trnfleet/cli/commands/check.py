@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from trnfleet.cli.command_table import COMMANDS, load_command
+from trnfleet.cli.command_table import COMMANDS
 from trnfleet.cli.commands.convert import ENDINGS
-from trnfleet.cli.settings import apply_settings
+from trnfleet.cli.names import FileName
+from trnfleet.cli.settings.files import check_file
+from trnfleet.cli.settings.keys import COMMON, PROFILE
 from trnfleet.errors import ConfigError, TrnfleetError
 from trnfleet.text import plain
 
@@ -20,7 +21,7 @@ _WIDTH = 600
 
 
 @click.command("check")
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.argument("files", type=FileName(), metavar="FILE...", nargs=-1, required=True)
 @click.pass_context
 def command(ctx: click.Context, files: tuple[str, ...]) -> None:
     """Check whether each FILE is valid, or name its first errors.
@@ -72,26 +73,12 @@ def _check(path: Path) -> tuple[str, list[str]]:
             raise
     data = load_toml(path)
     kind = check_document(path, data)
-    if kind is None and any(name == "common" or name in COMMANDS for name in data):
-        _check_settings(path, data)
+    if kind is None and any(name in {COMMON, PROFILE, *COMMANDS} for name in data):
+        check_file(path, data)
         kind = "settings"
     if kind is None:
         raise ConfigError(
             f"{path}: neither a recording nor a fleet ([[clusters]]), a scenario ([[faults]], [[loads]] or [rates]), rules "
-            "([[rules]]), tests of rules ([[tests]]) or settings ([common] or a command's name)"
+            "([[rules]]), tests of rules ([[tests]]) or settings ([common], a profile or a command's name)"
         )
     return kind, []
-
-
-def _check_settings(path: Path, data: dict[str, Any]) -> None:
-    """Apply a settings file to each command that it has a table for.
-
-    Raises:
-        ConfigError: it is invalid.
-    """
-    for name in [name for name in data if name != "common"] or ["demo"]:
-        # A table of an unknown command is refused by any command that reads the file.
-        command = load_command(name if name in COMMANDS else "demo")
-        if all(each.name != "config" for each in command.params):
-            raise ConfigError(f"{path}: [{name}]: the command has no settings of its own; use [common]")
-        apply_settings(click.Context(command, info_name=name), data, str(path))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from trnfleet.cli.names import FileName
 from trnfleet.cli.options import log_options
 from trnfleet.cli.params import FleetName, Instant
 from trnfleet.cli.streams import exit_on_broken_pipe, report, stdout_bytes
@@ -30,8 +31,8 @@ ENDINGS = {".mcap": "mcap", ".ndjson": "mosquitto", ".jsonl": "mosquitto", ".jso
 
 
 @click.command("convert")
-@click.argument("source", metavar="IN")
-@click.argument("target", metavar="OUT")
+@click.argument("source", type=FileName(), metavar="IN")
+@click.argument("target", type=FileName(), metavar="OUT")
 @click.option(
     "--from", "source_kind", type=click.Choice(SOURCE_KINDS), help="Kind of IN; by default by its content."
 )
@@ -59,6 +60,7 @@ ENDINGS = {".mcap": "mcap", ".ndjson": "mosquitto", ".jsonl": "mosquitto", ".jso
 )
 @click.option(
     "--neuron-ls",
+    type=FileName(),
     metavar="FILE",
     help="What neuron-ls -j printed on a neuron-monitor host: places the chips of a container.",
 )

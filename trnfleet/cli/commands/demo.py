@@ -28,6 +28,7 @@ from trnfleet.cli.options import (
     setting,
 )
 from trnfleet.cli.run_options import run_options
+from trnfleet.cli.settings.places import NONE
 from trnfleet.cli.streams import require_terminal
 from trnfleet.clock import SystemClock
 from trnfleet.errors import BrokerError
@@ -260,12 +261,13 @@ async def own_command(arguments: Sequence[str], log_file: Path) -> AsyncIterator
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            # Settings are given as options; a variable meant for another command must not change what the child does.
+            # Settings are given as options; a file or variable meant for another command must not change what the child does.
             env={
                 key: each
                 for key, each in os.environ.items()
                 if not key.startswith("TRNFLEET_") or key in KEPT_VARIABLES
-            },
+            }
+            | {"TRNFLEET_CONFIG": NONE},
             # A session of its own: the terminal's ctrl+c is for the app, which then ends its children.
             start_new_session=True,
         )

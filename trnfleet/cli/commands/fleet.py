@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trnfleet.cli.names import ShippedName
 from trnfleet.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def command() -> None:
 
 
 @command.command("describe")
-@click.argument("file")
+@click.argument("file", type=ShippedName("fleets"))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def describe(file: str, as_json: bool) -> None:
     """Print the hierarchy and the hardware totals of FILE: a shipped fleet's name, or a path.

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from trnfleet.cli.files import open_recording
+from trnfleet.cli.names import FileName
 from trnfleet.cli.options import setting
 from trnfleet.cli.params import FleetName
 from trnfleet.domain.quantities import duration as duration_text
@@ -22,7 +23,7 @@ _WIDTH = 300
 
 
 @click.command("info")
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.argument("files", type=FileName(), metavar="FILE...", nargs=-1, required=True)
 @setting(
     "--name", type=FleetName(), help="The fleet of files that name none, such as those of neuron-monitor."
 )

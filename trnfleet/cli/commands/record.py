@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trnfleet.cli.names import FileName
 from trnfleet.cli.options import broker_options, durable_option, log_options, setting
 from trnfleet.cli.params import Duration, FleetName, Size, TopicFilter
 from trnfleet.cli.streams import (
@@ -35,7 +36,7 @@ LEAST_SPLIT = 2**20
 
 
 @click.command("record")
-@click.argument("file", metavar="FILE")
+@click.argument("file", type=FileName(), metavar="FILE")
 @broker_options(required=True)
 @setting(
     "--filter",

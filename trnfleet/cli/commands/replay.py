@@ -10,6 +10,7 @@ import click
 from trnfleet.cli.alert_options import rules_option
 from trnfleet.cli.files import open_recording
 from trnfleet.cli.look_options import look_options
+from trnfleet.cli.names import FileName
 from trnfleet.cli.options import (
     app_log_options,
     given_on_command_line,
@@ -34,14 +35,17 @@ if TYPE_CHECKING:
 
 
 @click.command("replay")
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.argument("files", type=FileName(), metavar="FILE...", nargs=-1, required=True)
 @setting("--broker", type=Broker(), envvar=None, show_envvar=False, help="Publish to this broker instead.")
-@setting("--password-file", metavar="FILE", help="With --broker: file with the user's password.")
+@setting(
+    "--password-file", type=FileName(), metavar="FILE", help="With --broker: file with the user's password."
+)
 @setting("--root", type=Root(), envvar=None, show_envvar=False, help="With --broker: another root of topics.")
 @click.option("--stdout", is_flag=True, help="Write NDJSON to stdout instead, as simulate --stdout does.")
 @setting("--name", type=FleetName(), help="Name of the fleet, where the recording has several.")
 @click.option(
     "--neuron-ls",
+    type=FileName(),
     metavar="FILE",
     help="What neuron-ls -j printed there, for a file of neuron-monitor: places the chips of a container.",
 )
@@ -82,7 +86,10 @@ if TYPE_CHECKING:
 @rules_option
 @look_options
 @setting(
-    "--log-file", metavar="FILE", help="Log file of the app; by default trnfleet/app.log in the state folder."
+    "--log-file",
+    type=FileName(),
+    metavar="FILE",
+    help="Log file of the app; by default trnfleet/app.log in the state folder.",
 )
 @app_log_options
 @click.pass_context

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trnfleet.cli.names import FileName, ShippedName
 from trnfleet.cli.tables import table_lines
 from trnfleet.domain.alerts.conditions import short_duration
 from trnfleet.domain.alerts.signals import FIGURES, Scope
@@ -43,7 +44,7 @@ def command() -> None:
 
 
 @command.command("check")
-@click.argument("files", metavar="[FILE]...", nargs=-1)
+@click.argument("files", type=ShippedName("alerts"), metavar="[FILE]...", nargs=-1)
 @click.pass_context
 def check(ctx: click.Context, files: tuple[str, ...]) -> None:
     """Check whether rule FILEs are valid together: paths, or names of shipped files (all of them for none).
@@ -84,7 +85,7 @@ def check(ctx: click.Context, files: tuple[str, ...]) -> None:
 
 
 @command.command("test")
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.argument("files", type=FileName(), metavar="FILE...", nargs=-1, required=True)
 @click.pass_context
 def test(ctx: click.Context, files: tuple[str, ...]) -> None:
     """Run the test FILEs through the alert engine and compare the alerts at each instant with the expected ones.
@@ -127,6 +128,7 @@ def test(ctx: click.Context, files: tuple[str, ...]) -> None:
 @click.option(
     "--rules",
     "files",
+    type=ShippedName("alerts"),
     metavar="FILE",
     multiple=True,
     help="Rule files instead of those that ship; repeatable.",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 from click.core import ParameterSource
 
+from trnfleet.cli.names import FileName
 from trnfleet.cli.options import broker_options, durable_option, log_options, mqtt_option, setting
 from trnfleet.cli.params import Duration, FleetName, Kinds, ShardPart
 from trnfleet.cli.run_options import run_options
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
 @click.option(
     "--record",
     "record_to",
+    type=FileName(),
     metavar="FILE",
     help="Write a recording instead, as fast as it goes; needs --ticks or --duration. Same seed, same bytes.",
 )

@@ -10,8 +10,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+from click.core import ParameterSource
 
 from trnfleet.cli.alert_options import rules_option
+from trnfleet.cli.names import FileName
 from trnfleet.cli.options import (
     all_fleets_option,
     broker_options,
@@ -58,6 +60,7 @@ WHAT_TO_DO = (
 @click.option(
     "--recording",
     "files",
+    type=FileName(),
     metavar="FILE",
     multiple=True,
     help="Instead of a broker: a recording, or each of its parts.",
@@ -112,7 +115,9 @@ def command(
             raise click.UsageError("--broker and --recording do not go together: choose one of them")
         if is_of_several:
             raise click.UsageError("--recording shows one fleet: name it with one --name")
-        monitor = _recorded(files, names[0] if names else None, at, pue, rules)
+        # A fleet that the settings name is one of the broker's.
+        is_of_broker = not names or ctx.get_parameter_source("names") is ParameterSource.DEFAULT_MAP
+        monitor = _recorded(files, None if is_of_broker else names[0], at, pue, rules)
         seen = [Observation(monitor.fleet_name, (), monitor)]
         source: dict[str, Any] = {"recording": list(files)}
     else:

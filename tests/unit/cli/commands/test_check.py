@@ -60,7 +60,7 @@ def test_what_ships_is_recognised_and_valid(file: Path, said: str) -> None:
         ("[[tests]]\nname = 'a'", "expect"),
         ("[simulate]\nsped = 2", "did you mean 'speed'"),
         ("[common]\nlog-level = 'loud'", "log-level"),
-        ("[reserve]\nname = 'x'", "no settings of its own"),
+        ("[fleet]\nname = 'x'", "no settings of its own"),
         ("title = 'x'", "neither a recording nor a fleet"),
         ("title = ", "not valid TOML"),
     ],

@@ -1,0 +1,246 @@
+"""`trnfleet config`: write a settings file, list the places of such files, and show what options get from where."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trnfleet.cli.command_table import COMMANDS, load_command
+from trnfleet.cli.names import FileName
+from trnfleet.cli.options import json_option
+from trnfleet.cli.settings.effective import Effective, effective_options
+from trnfleet.cli.settings.files import check_file, read_file
+from trnfleet.cli.settings.keys import leaves
+from trnfleet.cli.settings.places import NONE, Place, places_to_read, user_file, usual_places
+from trnfleet.cli.tables import table_lines
+from trnfleet.config import shipped_folder
+from trnfleet.errors import ConfigError, TrnfleetError, nearest, write_failure
+from trnfleet.files import open_private
+from trnfleet.text import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from trnfleet.cli.settings.layers import Settings
+
+_WIDTH = 600
+_SETTING = re.compile(r"^([a-z][a-z-]* = [^#\n]*?)( *)(#.*)?$", re.MULTILINE)
+"""A line of the shipped file that gives a default: the setting, blanks, and a comment."""
+_HEAD = """\
+# Settings of trnfleet, all of them: `#key` is a default, `# key` an example. Take the marks away in front of what you set.
+# `trnfleet config print` shows what is in force and where it comes from; `trnfleet check FILE` checks this file.
+#
+"""
+
+
+@click.group("config")
+def command() -> None:
+    """Write a settings file, list where such files are, and print what options get from where.
+
+    Settings are read from the user's file and from the system's (trnfleet config path), or from --config FILE alone.
+    The command line comes first, then TRNFLEET_ variables, the chosen profile, the command's own table, and [common]; in each of
+    these the user's file comes before the system's, key by key.
+
+    \b
+    Examples:
+      trnfleet config init
+      trnfleet config path
+      trnfleet config print monitor --profile prod
+    """
+
+
+@command.command("init")
+@click.option("--force", is_flag=True, help="Replace the file that is there.")
+def init(force: bool) -> None:
+    """Write a settings file with every setting, all commented out, to the user's place, readable by you alone.
+
+    \b
+    Example:
+      trnfleet config init
+    """
+    file = user_file()
+    if file is None:
+        raise ConfigError("there is no home folder for a settings file; set XDG_CONFIG_HOME to a folder")
+    text = commented_settings()
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open(file, "w" if force else "x", encoding="utf-8", opener=open_private) as output:
+            os.fchmod(output.fileno(), 0o600)
+            output.write(text)
+    except FileExistsError:
+        raise ConfigError(f"{file}: it is there already; --force replaces it") from None
+    except OSError as error:
+        raise write_failure(str(file), error) from error
+    click.echo(
+        f"{plain(str(file), _WIDTH)}: written; nothing in it is in force before you take its marks away"
+    )
+
+
+def commented_settings() -> str:
+    """Return the settings file that ships with its defaults commented out, which then may change with the program."""
+    text = (shipped_folder(".") / "trnfleet.toml").read_text(encoding="utf-8")
+    return _HEAD + _SETTING.sub(_commented, text.partition("\n#\n")[2])
+
+
+def _commented(line: re.Match[str]) -> str:
+    # The mark takes one of the blanks before a comment, so that comments stay in one column.
+    setting, blanks, comment = line[1], line[2], line[3]
+    return f"#{setting}{blanks[1:]}{comment}" if comment else f"#{setting}"
+
+
+@command.command("path")
+@click.option(
+    "--config",
+    envvar="TRNFLEET_CONFIG",
+    type=FileName(),
+    metavar="FILE",
+    help="As of any command.",
+    show_envvar=True,
+)
+@json_option
+def path(config: str | None, as_json: bool) -> None:
+    """List the places of settings files, the strongest first, and which are read.
+
+    \b
+    Example:
+      trnfleet config path --json
+    """
+    rows = list(_places(config))
+    if as_json:
+        facts = [{"kind": kind, "file": file, "state": state} for kind, file, state in rows]
+        click.echo(json.dumps({"places": facts}, indent=2))
+    else:
+        click.echo("\n".join(table_lines([("PLACE", "FILE", "STATE"), *rows])))
+
+
+def _places(config: str | None) -> Iterator[tuple[str, str, str]]:
+    """Yield each place with its kind and what is to be said of it."""
+    read = places_to_read(config)
+    for place in read if config else []:
+        yield place.kind, str(place.file), _state(place)
+    for place in usual_places():
+        if place in read:
+            yield place.kind, str(place.file), _state(place)
+        elif not place.file.exists():
+            yield place.kind, str(place.file), "not there"
+        else:
+            instead = "no file" if config == NONE else f"{config}"
+            yield place.kind, str(place.file), f"not read: --config or TRNFLEET_CONFIG names {instead}"
+
+
+def _state(place: Place) -> str:
+    try:
+        file = read_file(place)
+        check_file(place.file, file.data)
+    except TrnfleetError as error:
+        return f"INVALID: {str(error).removeprefix(f'{place.file}: ')}"
+    return "read"
+
+
+@command.command("print", context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+@click.argument("words", metavar="[COMMAND [OPTIONS]...]", nargs=-1, type=click.UNPROCESSED)
+@click.option("--config", type=FileName(), metavar="FILE", help="As of any command.")
+@click.option("--profile", metavar="NAME", help="As of any command.")
+@json_option
+def print_settings(words: tuple[str, ...], config: str | None, profile: str | None, as_json: bool) -> None:
+    """Print every option of COMMAND with its value and where that comes from; without COMMAND, all that is not a default.
+
+    Options behind COMMAND are taken as COMMAND would take them. Passwords, what follows the host in the URLs of receivers,
+    and the arguments of programs are not printed.
+
+    \b
+    Examples:
+      trnfleet config print
+      trnfleet config print monitor
+      trnfleet config print reserve buy --profile prod --json
+    """
+    chosen = [] if config is None else ["--config", config]
+    chosen += [] if profile is None else ["--profile", profile]
+    if words:
+        options, settings = _of_command(words, chosen)
+        rows: list[tuple[Effective, tuple[str, ...]]] = [(each, ()) for each in options]
+    else:
+        rows, settings = _of_all(chosen)
+    if as_json:
+        click.echo(json.dumps(_facts(rows, settings), indent=2))
+        return
+    click.echo("\n".join(_head_lines(settings)))
+    if not rows and settings is not None:
+        click.echo("every option has its default")
+    if not rows:
+        return
+    named = any(commands for _, commands in rows)
+    lines = [("OPTION", "VALUE", "FROM", *(("COMMANDS",) if named else ()))]
+    for each, commands in rows:
+        lines.append((each.option, each.text, each.origin, *((_listed(commands),) if named else ())))
+    click.echo("\n" + "\n".join(table_lines(lines)))
+
+
+def _of_command(words: Sequence[str], chosen: Sequence[str]) -> tuple[list[Effective], Settings | None]:
+    name = words[0]
+    if name not in COMMANDS:
+        raise click.UsageError(f"no command {name!r}: {nearest(name, COMMANDS)}")
+    found = load_command(name)
+    if not isinstance(found, click.Group):
+        return effective_options([name], found, [*chosen, *words[1:]])
+    below = words[1] if len(words) > 1 else ""
+    if below not in found.commands:
+        lacking = f"no command {f'{name} {below}'!r}" if below else f"{name} has commands of its own"
+        raise click.UsageError(f"{lacking}: {nearest(below, found.commands)}")
+    return effective_options([name, below], found.commands[below], [*chosen, *words[2:]])
+
+
+def _of_all(arguments: Sequence[str]) -> tuple[list[tuple[Effective, tuple[str, ...]]], Settings | None]:
+    """Return what is no default of any command, with the commands that get it."""
+    users: dict[str, tuple[Effective, list[str]]] = {}
+    settings: Settings | None = None
+    for name in COMMANDS:
+        for each in leaves(name):
+            words = [name] if each.name == name else [name, each.name or ""]
+            options, settings = effective_options(words, each, arguments)
+            for option in options:
+                if option.source != "default":
+                    users.setdefault(repr(option), (option, []))[1].append(" ".join(words))
+    for file in settings.files if settings else ():
+        check_file(file.place.file, file.data)
+    return [(option, tuple(commands)) for option, commands in users.values()], settings
+
+
+def _listed(commands: Sequence[str]) -> str:
+    most = 6
+    return ", ".join(commands) if len(commands) <= most else f"{len(commands)} commands"
+
+
+def _head_lines(settings: Settings | None) -> list[str]:
+    if settings is None:
+        return ["this command reads no settings"]
+    files = ", ".join(file.name for file in settings.files) or "none"
+    profile, chosen_by = settings.profile[:2]
+    lines = [
+        f"settings files: {files}",
+        f"profile: {profile or 'none'}{f', from {chosen_by}' if chosen_by else ''}",
+    ]
+    return [plain(line, _WIDTH) for line in lines]
+
+
+def _facts(rows: Sequence[tuple[Effective, tuple[str, ...]]], settings: Settings | None) -> dict[str, Any]:
+    """Return the same for a program."""
+    return {
+        "files": [file.name for file in settings.files] if settings else [],
+        "profile": (settings.profile.name or None) if settings else None,
+        "profiles": sorted({name for file in settings.files for name in file.profiles}) if settings else [],
+        "options": [
+            {
+                "option": each.option,
+                "value": each.value,
+                "source": each.source,
+                "place": each.place or None,
+                **({"commands": list(commands)} if commands else {}),
+            }
+            for each, commands in rows
+        ],
+    }

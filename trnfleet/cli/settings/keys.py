@@ -1,0 +1,177 @@
+"""The one description of a settings file: its tables and keys, taken from the options, and the check of a value.
+
+Loading, `trnfleet check`, `trnfleet config` and the list of settings in config/trnfleet.toml (by a test) go by it.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trnfleet.cli.command_table import COMMANDS, load_command
+from trnfleet.cli.settings.places import NONE
+from trnfleet.errors import ConfigError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+COMMON = "common"
+"""Table of all commands."""
+PROFILE = "profile"
+"""Table of profiles, and key of [common] that chooses one."""
+NOT_SETTINGS = frozenset({"config"})
+"""Options that a settings file cannot give."""
+_PASSWORDS = ("password", "token", "secret")
+
+
+def leaves(name: str) -> Iterator[click.Command]:
+    """Yield the commands that take their settings from the table of a command: itself, or those of a group."""
+    command = load_command(name)
+    for each in command.commands.values() if isinstance(command, click.Group) else [command]:
+        if any(param.name == "config" for param in each.params):
+            yield each
+
+
+def options_of(command: click.Command) -> dict[str, click.Parameter]:
+    """Return what settings may give of a command's options, by key: the long flag without leading dashes."""
+    return {
+        flag[2:]: param
+        for param in command.params
+        for flag in param.opts
+        if flag.startswith("--") and param.name not in {*NOT_SETTINGS, PROFILE}
+    }
+
+
+@functools.cache
+def keys_of(name: str) -> frozenset[str]:
+    """Return the keys of a command's table; none for a command that has no settings."""
+    return frozenset(key for command in leaves(name) for key in options_of(command))
+
+
+def shared_keys() -> frozenset[str]:
+    """Return the keys of every profile, and but for `profile` of [common]: those of all commands."""
+    return frozenset(key for name in COMMANDS for key in keys_of(name))
+
+
+def check_tables(data: Mapping[str, Any], file: str) -> None:
+    """Refuse tables that no settings file has.
+
+    Raises:
+        ConfigError: there is one, or what should be a table is none.
+    """
+    for name, table in data.items():
+        if name not in {COMMON, PROFILE, *COMMANDS}:
+            kind = f"table [{name}]" if isinstance(table, dict) else f"key {name!r} outside of tables"
+            raise ConfigError(f"{file}: unknown {kind}: {nearest(name, [COMMON, PROFILE, *COMMANDS])}")
+        if not isinstance(table, dict):
+            raise ConfigError(f"{file}: [{name}] is not a table")
+    for name, table in data.get(PROFILE, {}).items():
+        if not isinstance(table, dict):
+            raise ConfigError(
+                f"{file}: [{PROFILE}] {name!r}: not a table; write [{PROFILE}.{name}], and choose one "
+                f'with {PROFILE} = "..." in [{COMMON}]'
+            )
+        if name == NONE:
+            raise ConfigError(f"{file}: [{PROFILE}.{name}]: {NONE!r} stands for no profile")
+
+
+def check_table(
+    table: Mapping[str, Any], title: str, known: Mapping[str, click.Parameter], file: str, command: str
+) -> None:
+    """Check one table: its keys, and the values of those that a command has.
+
+    Args:
+        table: Its content.
+        title: Its name, for messages.
+        known: Options of the command; keys that others have are left unchecked.
+        file: The file's name, for messages.
+        command: The command's name, for messages.
+
+    Raises:
+        ConfigError: it is invalid; the message names table, key, value and what would be right.
+    """
+    for key, value in table.items():
+        flag = key.replace("_", "-")
+        if flag in known:
+            check_value(known[flag], f"{file}: [{title}] {key}", value, command)
+        elif title == COMMON and flag == PROFILE:
+            if not isinstance(value, str):
+                raise ConfigError(f"{file}: [{title}] {key} = {value!r}: not the name of a profile")
+        else:
+            _check_key(key, title, file)
+
+
+def _check_key(key: str, title: str, file: str) -> None:
+    """Refuse a key that no command has; looked up only for those that the command at hand has not, for all are imported."""
+    flag = key.replace("_", "-")
+    own = shared_keys() if title == COMMON or title.startswith(PROFILE) else keys_of(title)
+    if flag in own:
+        return
+    if not own:
+        raise ConfigError(f"{file}: [{title}]: the command has no settings of its own; use [{COMMON}]")
+    if flag in _PASSWORDS:
+        raise ConfigError(
+            f"{file}: [{title}] {key!r}: no {flag} stands in a settings file; name a file of mode 0600 with password-file, or set "
+            "TRNFLEET_MQTT_PASSWORD"
+        )
+    choices = own | {PROFILE} if title == COMMON else own
+    raise ConfigError(f"{file}: unknown key [{title}] {key!r}: {nearest(flag, choices)}")
+
+
+def repeated(param: click.Parameter, value: object) -> object:
+    """Return a value as the option takes it: one value of an option that may be repeated is a list of one."""
+    return [value] if param.multiple and not isinstance(value, list) else value
+
+
+def check_value(param: click.Parameter, where: str, value: object, command: str) -> None:
+    """Refuse what an option does not take.
+
+    Args:
+        param: The option.
+        where: File, table and key.
+        value: As TOML has it.
+        command: The command's name, for messages.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    _check_type(param, where, value, command)
+    try:
+        param.type_cast_value(click.Context(click.Command("settings")), repeated(param, value))
+    except click.UsageError as error:
+        if _may_hold_password(param):
+            # The error's own text leaves a password out.
+            raise ConfigError(f"{where}: {error.message}") from None
+        said = error.message
+        if isinstance(param.type, click.Choice):
+            said = nearest(str(value), _choices(param.type))
+        raise ConfigError(f"{where} = {value!r}: {said}") from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ConfigError(f"{where} = {value!r}: not a value of this option") from error
+
+
+def _check_type(param: click.Parameter, where: str, given: object, command: str) -> None:
+    """Refuse what only TOML has: an option takes numbers, text, true and false, and a list of these where it may be repeated.
+
+    Raises:
+        ConfigError: the value is another.
+    """
+    takes_list = param.multiple or param.nargs != 1
+    for value in given if takes_list and isinstance(given, list) else [given]:
+        if not isinstance(value, str | int | float):
+            kind = "a table" if isinstance(value, dict) else "a date or time"
+            kind = "a list" if isinstance(value, list) else kind
+            hint = "" if kind != "a date or time" else ": put it in quotes"
+            hint = f": {command} takes one" if isinstance(value, list) and not takes_list else hint
+            raise ConfigError(f"{where} = {given!r}: {kind}, not a number or text{hint}")
+
+
+def _choices(choice: click.Choice[Any]) -> Collection[str]:
+    return [str(each) for each in choice.choices]
+
+
+def _may_hold_password(param: click.Parameter) -> bool:
+    """Return whether a wrong value may be a URL with a password in it."""
+    return param.type.name == "url" or (param.metavar or "").startswith("URL")
