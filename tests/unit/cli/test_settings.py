@@ -102,24 +102,24 @@ def test_a_profile_is_chosen_in_three_ways(
     )
     if chosen == "TRNFLEET_PROFILE":
         monkeypatch.setenv(chosen, "lab")
-    words = ["status", "--profile", "lab"] if chosen == "--profile" else ["status"]
+    words = ["watch", "--profile", "lab"] if chosen == "--profile" else ["watch"]
     assert printed(capsys, *words)["name"]["value"] == by
-    assert printed(capsys, "status", "--profile", "none")["name"]["value"] is None
+    assert printed(capsys, "watch", "--profile", "none")["name"]["value"] is None
 
 
 def test_an_unknown_profile_is_refused_with_the_nearest_and_the_files(
     files: Files, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert refusal(capsys, "status", "--profile", "prd") == (
+    assert refusal(capsys, "watch", "--profile", "prd") == (
         f"trnfleet: --profile: no profile 'prd', for there is no settings file; looked for {files.user} and {files.system}"
     )
     files.user.write_text("[profile.prod]\n")
     files.system.write_text("[profile.lab]\n")
-    assert refusal(capsys, "status", "--profile", "prd") == (
+    assert refusal(capsys, "watch", "--profile", "prd") == (
         f"trnfleet: --profile: no profile 'prd' in {files.user} and {files.system}: did you mean 'prod'?"
     )
     files.system.write_text('[common]\nprofile = "gone"\n')
-    assert refusal(capsys, "status") == (
+    assert refusal(capsys, "watch") == (
         f"trnfleet: {files.system} [common]: no profile 'gone' in {files.user} and {files.system}: choose from prod"
     )
 
