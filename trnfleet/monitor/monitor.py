@@ -157,8 +157,7 @@ class Monitor:
     @property
     def counts(self) -> PipelineCounts:
         """Counts of the way from publishers to the store."""
-        counts = self.ingest.counts
-        status = self._source.status
+        counts, status = self.ingest.counts, self._source.status
         counts.dropped = status.dropped + status.oversize
         counts.shed = status.shed
         return counts
@@ -303,6 +302,7 @@ class Monitor:
         while True:
             begun_s = clock.monotonic_s()
             self.link_health.wake(begun_s, pause_s)
+            self.ingest.request_missing(self._source, begun_s)
             self._rebuild_if_due(begun_s)
             self._refresh_states()
             own_s = clock.monotonic_s() - begun_s
@@ -392,10 +392,9 @@ class Monitor:
 
     def readings(self, instant: Instant) -> Readings:
         """Return the inputs of the rules, with the events since the last call."""
-        ingest = self.ingest
+        ingest, link_health, now_s = self.ingest, self.link_health, self.clock.monotonic_s()
         seen, self._events_seen = self._events_seen, ingest.events.received
         fresh = ingest.events.since(seen)
-        now_s, link_health = self.clock.monotonic_s(), self.link_health
         gauges = {
             "lag_s": ingest.lag_s,
             "clock_skew_s": abs(ingest.timebase.worst_skew_s(now_s)),
@@ -403,6 +402,7 @@ class Monitor:
             "messages_per_s": self.message_rate.per_s,
             "unheard_s": link_health.longest_outage_s(now_s),
             "overloaded_s": link_health.overloaded_s(now_s),
+            "withholds_retained": float(self.link.withholds_retained),
             # What was lost while nothing could be heard is told as that.
             "lost": float(ingest.counts.lost - ingest.counts.unheard),
         }

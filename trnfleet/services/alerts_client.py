@@ -57,6 +57,10 @@ CHECK_EVERY_S = 0.05
 """Time between two checks whether telemetry has arrived."""
 HEARTBEAT_LIMIT_S = 12.0
 """Longest wait for a heartbeat of watches whose last one is old or has no time: one interval and a little."""
+WITHHELD = (
+    "the broker gives retained messages to no subscription with wildcards: alerts, silences and acknowledgements "
+    "from before this command began are not known"
+)
 FIRST_PUBLISH_S = 3.0
 """Age at which a watch has published: it listens for 2 s before."""
 _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
@@ -80,6 +84,8 @@ class FleetAlerts(NamedTuple):
     """The watches that are online, in detail."""
     problems: Problems = NO_PROBLEMS
     """The problems that the published alerts make."""
+    is_withheld: bool = False
+    """Whether the broker withholds retained messages, so that alerts, silences and acknowledgements are unknown, not none."""
 
     @property
     def word(self) -> Word:
@@ -108,6 +114,8 @@ class FleetAlerts(NamedTuple):
         """Reason why the state of alerts is unknown, and what to do; empty while a watch is online."""
         if self.watches:
             return ""
+        if self.is_withheld:
+            return WITHHELD
         gone = (
             f" ({', '.join(self.gone[:3])} {'has' if len(self.gone) == 1 else 'have'} gone)"
             if self.gone
@@ -154,7 +162,11 @@ async def read_alerts(session: BrokerSession, name: str | None, *, wait_s: float
         deadline_s = clock.monotonic_s() + wait_s
         publishers = await find_publishers(presence, root, clock)
         # Without a publisher there is no telemetry to wait for, and the wall clock is as good as any.
-        while publishers.has_telemetry and not monitor.counts.messages and clock.monotonic_s() < deadline_s:
+        while (
+            (publishers.has_telemetry or monitor.counts.undescribed)
+            and not monitor.counts.messages
+            and clock.monotonic_s() < deadline_s
+        ):
             await clock.sleep(CHECK_EVERY_S)
         # A watch that has just begun has not published anything yet.
         await clock.sleep(max(0.0, FIRST_PUBLISH_S - publishers.watched_s))
@@ -170,6 +182,7 @@ async def read_alerts(session: BrokerSession, name: str | None, *, wait_s: float
             publishers.gone,
             publishers.present,
             problems_of(monitor, active, findings=NOTHING, now_ns=now_ns),
+            source.status.withholds_retained,
         )
 
 

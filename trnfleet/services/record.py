@@ -12,6 +12,7 @@ from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.errors import TrnfleetError
 from trnfleet.record.format.metadata import About
 from trnfleet.record.write.part import DELETED
+from trnfleet.services.files.missing_descriptors import MissingDescriptors
 from trnfleet.services.files.outputs import find_former, make_sink, remove_former
 from trnfleet.services.files.recordings import fleets_in
 from trnfleet.services.files.sequence_gaps import SequenceGaps
@@ -146,11 +147,14 @@ async def record(session: BrokerSession, request: RecordRequest, reporter: Recor
                 durable=request.durable,
             )
             gaps = SequenceGaps(session.root)
+            missing = MissingDescriptors(session.root, gaps.parse)
             reporter.began(request)
             try:
                 sink.start()
                 _take(sink, gaps, first)
-                await run_until(ending, _write_until_end(request, source, sink, gaps, clock, reporter))
+                missing.take(first)
+                work = _write_until_end(request, source, sink, gaps, missing, clock, reporter)
+                await run_until(ending, work)
             finally:
                 sink.close()
     progress = _progress(source, sink, gaps)
@@ -164,6 +168,7 @@ async def _write_until_end(
     source: MqttSource,
     sink: Sink,
     gaps: SequenceGaps,
+    missing: MissingDescriptors,
     clock: Clock,
     reporter: RecordReporter,
 ) -> None:
@@ -171,7 +176,10 @@ async def _write_until_end(
 
     async def take() -> None:
         while True:
-            _take(sink, gaps, await source.take())
+            batch = await source.take()
+            _take(sink, gaps, batch)
+            missing.take(batch)
+            source.request_retained(missing.due(clock.monotonic_s()))
 
     async def at_duration() -> None:
         if request.duration_s is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import aiomqtt
 from paho.mqtt.reasoncodes import ReasonCode
@@ -39,7 +39,7 @@ from trnfleet.transport.reasons import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Coroutine, Sequence
 
     from trnfleet.clock import Clock
     from trnfleet.transport.inbox import Reception
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 log = logs.get_logger(__name__)
 
 ProtocolName = Literal["5", "3.1.1"]
+Answer = TypeVar("Answer")
 
 KEEPALIVE_S = 10
 """A half-open connection is found after at most twice as much: paho pings after one, and gives up after another."""
@@ -60,6 +61,8 @@ each round of acknowledgements, and a large fleet announces thousands."""
 CONNACK_S: dict[ProtocolName, float] = {"5": 2.0, "3.1.1": 3.0}
 """Longest wait for the answer to CONNECT; a broker that does not know MQTT 5 may just keep silent."""
 SUBSCRIBE_S = 10.0
+SUBSCRIBED_AT_ONCE = 8
+"""Filters of a SUBSCRIBE that every broker takes: AWS IoT Core ends a connection over more (published)."""
 ACKNOWLEDGE_S = 10.0
 """Longest wait for a PUBACK on a connection that stands: as long as for the answer to a subscription, and above the longest fsync of a
 broker that persists. A connection on which none comes within it is given up."""
@@ -165,25 +168,49 @@ class Connection:
             log.warning("qos_lowered", broker=str(self._login.url), highest=self._client.limits.qos)
         self.ended = asyncio.create_task(self._watch(), name=f"mqtt-watch-{self._login.client_id}")
 
-    async def subscribe(self, topics: Sequence[tuple[str, int]]) -> list[str]:
-        """Subscribe to (filter, QoS) pairs; return the filters that the broker refused.
+    async def subscribe(
+        self, topics: Sequence[tuple[str, int]], at_once: int = SUBSCRIBED_AT_ONCE
+    ) -> list[str]:
+        """Subscribe to (filter, QoS) pairs, `at_once` in a packet; return the filters that the broker refused.
 
         Raises:
             LinkDown: the connection ended meanwhile, or the broker did not answer.
         """
-        answer = asyncio.create_task(
-            self._client.subscribe(list(topics), timeout=SUBSCRIBE_S), name="mqtt-subscribe"
-        )
+        refused: list[str] = []
+        for begin in range(0, len(topics), at_once):
+            chunk = list(topics[begin : begin + at_once])
+            codes = await self._answer_of(self._client.subscribe(chunk, timeout=SUBSCRIBE_S))
+            granted = [code.value if isinstance(code, ReasonCode) else code for code in codes]
+            if len(granted) != len(chunk):
+                raise LinkDown(f"the broker answers {len(granted)} of {len(chunk)} subscriptions")
+            refused += [
+                topic for (topic, _), code in zip(chunk, granted, strict=True) if code >= FIRST_FAILURE
+            ]
+        return refused
+
+    async def unsubscribe(self, topics: Sequence[str], at_once: int = SUBSCRIBED_AT_ONCE) -> None:
+        """Unsubscribe from filters, `at_once` in a packet.
+
+        Raises:
+            LinkDown: the connection ended meanwhile, or the broker did not answer.
+        """
+        for begin in range(0, len(topics), at_once):
+            chunk = list(topics[begin : begin + at_once])
+            await self._answer_of(self._client.unsubscribe(chunk, timeout=SUBSCRIBE_S))
+
+    async def _answer_of(self, request: Coroutine[Any, Any, Answer]) -> Answer:
+        """Return the answer to a subscription.
+
+        Raises:
+            LinkDown: the connection ended meanwhile, or the broker did not answer.
+        """
+        answer = asyncio.create_task(request, name="mqtt-subscribe")
         if not await self._done_before_end(answer):
             raise LinkDown(self.ended.result())
         try:
-            codes = answer.result()
+            return answer.result()
         except aiomqtt.MqttError as error:
             raise LinkDown(_words(error) or "the broker did not answer the subscription") from error
-        granted = [code.value if isinstance(code, ReasonCode) else code for code in codes]
-        if len(granted) != len(topics):
-            raise LinkDown(f"the broker answers {len(granted)} of {len(topics)} subscriptions")
-        return [topic for (topic, _), code in zip(topics, granted, strict=True) if code >= FIRST_FAILURE]
 
     async def send(self, chunk: Sequence[Envelope]) -> list[Unsent]:
         """Publish a chunk of messages all at once and return those that did not get through.

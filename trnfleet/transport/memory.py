@@ -33,6 +33,8 @@ class MemoryBus:
         self._publishers: list[MemoryPublisher] = []
         self._sources: list[MemorySource] = []
         self._refused: list[tuple[re.Pattern[str], str]] = []
+        self.withholds_retained = False
+        """Whether subscriptions with wildcards get no retained messages, as of RabbitMQ."""
 
     @property
     def retained(self) -> dict[str, Envelope]:
@@ -223,6 +225,9 @@ class MemorySource(_MemoryClient):
     def __init__(self, bus: MemoryBus, topics: Sequence[tuple[str, int]], limits: InboxLimits) -> None:
         super().__init__(bus)
         self._filters = [(topic_pattern(topic_filter), qos) for topic_filter, qos in topics]
+        self._exact = {topic_filter for topic_filter, _ in topics}
+        self.requested: list[str] = []
+        """Exact topics that were asked for, in order."""
         self._inbox = Inbox(limits, self.status)
 
     @property
@@ -243,6 +248,17 @@ class MemorySource(_MemoryClient):
             qos = min(max(granted), envelope.qos)
             self._inbox.put(envelope._replace(qos=qos, received_s=self._bus.clock.monotonic_s()))
 
+    def request_retained(self, topics: Iterable[str]) -> None:
+        """Take in what is retained on exact topics."""
+        for topic in topics:
+            self.requested.append(topic)
+            retained = self._bus.retained.get(topic)
+            if retained is not None and self.status.connected:
+                self.status.retained_exactly += 1
+                self.offer(retained)
+
     def _connected(self) -> None:
         for envelope in self._bus.retained.values():
-            self.offer(envelope)
+            if not self._bus.withholds_retained or envelope.topic in self._exact:
+                self.status.retained += 1
+                self.offer(envelope)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet import logs
 from trnfleet.clock import SystemClock
+from trnfleet.tasks import background
 from trnfleet.text import plain
 from trnfleet.transport.connection import (
     KEEPALIVE_S,
@@ -26,8 +27,10 @@ from trnfleet.transport.connection import (
     ProtocolName,
     Unsent,
 )
+from trnfleet.transport.filters import topic_pattern
 from trnfleet.transport.inbox import MAX_PAYLOAD_BYTES, Inbox, InboxLimits
 from trnfleet.transport.link import Link
+from trnfleet.transport.retained_requests import RetainedRequests
 from trnfleet.wire.ports import PublishResult, RefusedMessage
 
 if TYPE_CHECKING:
@@ -237,6 +240,8 @@ class MqttSource:
             protocol=protocol,
         )
         self._inbox = Inbox(limits or InboxLimits(), self._link.status)
+        self._filters = topic_pattern(*(topic_filter for topic_filter, _ in topics))
+        self._requests = RetainedRequests(clock or SystemClock(), self._link.status, self._inbox.__len__)
 
     @property
     def status(self) -> LinkStatus:
@@ -250,7 +255,8 @@ class MqttSource:
 
     async def run(self) -> None:
         """Keep the connection and its subscriptions up until cancelled."""
-        await self._link.run()
+        async with background(retained_requests=self._requests.run()):
+            await self._link.run()
 
     async def wait_connected(self, timeout_s: float) -> None:
         """Wait until connected and subscribed.
@@ -264,7 +270,13 @@ class MqttSource:
         """Return all that has come in since the last call, waiting until there is something."""
         return await self._inbox.take()
 
+    def request_retained(self, topics: Iterable[str]) -> None:
+        """Ask the broker for what it retains on exact topics, as far as the subscriptions cover them, at a pace."""
+        self._requests.add(each for each in topics if self._filters.fullmatch(each))
+
     def _take_in(self, envelope: Envelope) -> None:
+        if envelope.retain or self._requests.is_asking:
+            self._requests.note(envelope)
         self._inbox.put(envelope)
 
     async def _subscribe(self, connection: Connection) -> None:
@@ -275,6 +287,7 @@ class MqttSource:
                 raise LinkDown(why)
             self.status.last_error = why
             log.warning("subscription_refused", broker=self.status.broker, topics=refused)
+        self._requests.use(connection)
 
 
 def _chunks(envelopes: Iterable[Envelope]) -> Iterator[list[Envelope]]:

@@ -87,6 +87,10 @@ class LinkStatus:
     """Messages refused for their size before they were parsed."""
     unsolicited: int = 0
     """Messages on topics that were not subscribed to; they go no further."""
+    retained: int = 0
+    """Retained messages that subscriptions gave."""
+    retained_exactly: int = 0
+    """Those that came only when their exact topics were asked for."""
     queue_peak: int = 0
     """Greatest length of the queue so far."""
     sent: int = 0
@@ -110,6 +114,13 @@ class LinkStatus:
     def changes(self) -> tuple[bool, int]:
         """Whether it stands, and a number that goes up whenever it, or a part of it, is made or lost."""
         return self.connected, self.connects + sum(2 * part.connects - part.connected for part in self.parts)
+
+    @property
+    def withholds_retained(self) -> bool:
+        """Whether the broker gives retained messages to no subscription with wildcards, as far as that shows."""
+        if self.parts:
+            return any(part.withholds_retained for part in self.parts)
+        return self.retained_exactly > 0 and not self.retained
 
 
 class Stored(NamedTuple):
@@ -185,3 +196,6 @@ class Source(Protocol):
 
         An empty list means that the source has ended for good (a replay's end); a broker's never does.
         """
+
+    def request_retained(self, topics: Iterable[str]) -> None:
+        """Ask for what is retained on exact topics, within what is subscribed to; a source without a broker has none to ask."""

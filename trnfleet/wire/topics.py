@@ -51,17 +51,17 @@ RETAINED = frozenset(
 
 SUBSCRIPTIONS: tuple[tuple[TopicClass, int], ...] = (
     (TopicClass.PUBLISHER, 1),
-    (TopicClass.NODE, 0),
-    (TopicClass.JOB, 1),
     (TopicClass.RESERVATION, 1),
-    (TopicClass.EVENT, 1),
-    (TopicClass.ACK, 1),
     (TopicClass.SILENCE, 1),
+    (TopicClass.ACK, 1),
+    (TopicClass.JOB, 1),
+    (TopicClass.NODE, 0),
     (TopicClass.ALERT, 1),
+    (TopicClass.EVENT, 1),
     (TopicClass.TELEMETRY, 0),
 )
 """Classes that a monitor subscribes to, each with its QoS, in this order: state comes first, so that the layout stands when the
-telemetry arrives."""
+telemetry arrives, and before the descriptors what there are few of, which has no second way where a broker's queue is full of them."""
 
 
 class Topic(NamedTuple):

@@ -31,6 +31,8 @@ from trnfleet.wire.telemetry import Head, dump, encode_chips, encode_instance
 from trnfleet.wire.topics import FLEET_PATH, TopicClass, build_topic
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
 START_NS = 1_767_571_200_000_000_000
@@ -45,6 +47,9 @@ class SilentSource:
     async def take(self) -> list[Envelope]:
         """Never called: a fed monitor is applied to directly."""
         raise AssertionError("a fed monitor does not read")
+
+    def request_retained(self, topics: Iterable[str]) -> None:
+        """Ask nobody."""
 
 
 def ultraservers(count: int, cluster: str = "uc1") -> list[tuple[str, str]]:

@@ -20,7 +20,7 @@ from trnfleet.tasks import background
 from trnfleet.wire.ports import LinkStatus
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterable
     from pathlib import Path
     from typing import Any
 
@@ -158,6 +158,9 @@ class _Silent:
 
     async def take(self) -> list[Any]:
         return []
+
+    def request_retained(self, topics: Iterable[str]) -> None:
+        """Ask nobody."""
 
 
 def live_playback(clock: ManualClock, present: Present) -> RecordingPlayback:

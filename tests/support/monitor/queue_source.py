@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from trnfleet.wire.ports import Envelope, LinkStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class QueueSource:
@@ -19,3 +23,6 @@ class QueueSource:
     async def take(self) -> list[Envelope]:
         """Wait for the next batch."""
         return await self.batches.get()
+
+    def request_retained(self, topics: Iterable[str]) -> None:
+        """Ask nobody."""

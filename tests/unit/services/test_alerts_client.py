@@ -13,7 +13,7 @@ from trnfleet.wire.messages import PublisherMessage, WatchMessage, encode_messag
 from trnfleet.wire.ports import Envelope, LinkStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 BEGIN_NS = 1_700_000_000 * NS_PER_S
 
@@ -35,6 +35,9 @@ class Script:
             return self._plan.pop(due[0])
         await self._clock.advance(0.5)
         raise TimeoutError
+
+    def request_retained(self, topics: Iterable[str]) -> None:
+        """Ask nobody."""
 
 
 def presence(

@@ -12,7 +12,7 @@ from trnfleet.services.session import LONGEST_USER, BatchReader, user_name
 from trnfleet.wire.ports import Envelope, LinkStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 ONE = Envelope("trnfleet/v1/demo/event/-", b"{}")
 
@@ -31,6 +31,9 @@ class Busy:
             raise TimeoutError
         await self._clock.advance(self._every_s.pop(0))
         return [ONE]
+
+    def request_retained(self, topics: Iterable[str]) -> None:
+        """Ask nobody."""
 
 
 async def read(every_s: Sequence[float], *, limit_s: float, shorten: tuple[int, float] | None = None) -> int:

@@ -93,7 +93,7 @@ def list_all(session: BrokerSession, name: str | None, wait: float, as_json: boo
         click.echo(json.dumps(found, indent=2))
         return
     if not found:
-        click.echo("no silences")
+        click.echo("silences are not known" if fleet.is_withheld else "no silences")
         return
     rows = [
         (

@@ -292,6 +292,7 @@ def _last_events(monitor: Monitor) -> list[Event]:
 def text(summary: Summary, monitor: Monitor, found: PublishedProblems, *, healthy: bool) -> str:
     """Return the summary as text."""
     from trnfleet.monitor.summary import undescribed_text
+    from trnfleet.services.alerts_client import WITHHELD
 
     amounts = (
         (summary.chips, "chip"),
@@ -323,6 +324,7 @@ def text(summary: Summary, monitor: Monitor, found: PublishedProblems, *, health
     rows = [
         ("fleet", f"{summary.fleet} ({_state(summary, found, healthy=healthy)})"),
         *([("not described", f"{undescribed}: {WHAT_TO_DO}")] if undescribed else []),
+        *([("broker", WITHHELD)] if monitor.link.withholds_retained else []),
         *time,
         ("hardware", hardware),
         *figure_rows(summary),

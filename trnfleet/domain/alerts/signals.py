@@ -151,6 +151,7 @@ _TABLE: dict[Scope, tuple[Figure, ...]] = {
         _number("late_s", "s", "By how much the latest telemetry is behind the wall clock; 0 up to a minute, which is lag"),
         _number("messages_per_s", "", "Telemetry messages a wall second"),
         _number("unheard_s", "s", "Wall seconds for which nothing could be heard: no connection, one of several missing, or one over which nothing comes at all"),
+        _number("withholds_retained", "", "1 where the broker gives retained messages to no subscription with wildcards, else 0"),
         _number("overloaded_s", "s", "Wall seconds for which most telemetry has been late here, or some was left out"),
         *(
             Figure(name, Form.COUNTER, "", text)

@@ -17,9 +17,10 @@ from trnfleet.monitor.copies import copied
 from trnfleet.monitor.failures import guard
 from trnfleet.monitor.ingest.layout import rebuild_layout, write_descriptor
 from trnfleet.monitor.ingest.messages import MESSAGE_HANDLERS, retained_collections, retained_ledgers
+from trnfleet.monitor.ingest.missing import MissingState
 from trnfleet.monitor.ingest.rejects import PendingTelemetry, RejectedError, reject
 from trnfleet.monitor.ingest.telemetry import TelemetryBatch
-from trnfleet.monitor.ingest.topics import Topics
+from trnfleet.monitor.ingest.topics import Topics, covering_path
 from trnfleet.monitor.pipeline.counts import PipelineCounts
 from trnfleet.monitor.reservations.table import Reservations
 from trnfleet.monitor.sources.clocks import LATE_FROM_S, Timebase
@@ -32,7 +33,7 @@ from trnfleet.monitor.store.jobs import Jobs
 from trnfleet.monitor.store.store import Store
 from trnfleet.wire.alerts import AlertMessage
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
-from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, parse_topic
+from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic, parse_topic
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.sources.clocks import SourceClock
     from trnfleet.monitor.sources.descriptors import CompactDescriptor
     from trnfleet.wire.messages import JobMessage
-    from trnfleet.wire.ports import Envelope
+    from trnfleet.wire.ports import Envelope, Source
 
 OF_SOURCES = frozenset(
     {TopicClass.NODE, TopicClass.TELEMETRY, TopicClass.EVENT, TopicClass.JOB, TopicClass.RESERVATION}
@@ -75,6 +76,8 @@ class Ingest:
         self.timebase = Timebase()
         self.contests = Contests()
         self.topics = Topics(self.descriptors, self.publishers, self.timebase, limits)
+        self.missing = MissingState(limits.undescribed_paths)
+        """Descriptors, and presences of publishers, that the broker may have withheld."""
         self.events = Events()
         self.alert_events = AlertEvents()
         """What happened to alerts; a pass adds to it."""
@@ -89,6 +92,8 @@ class Ingest:
         """Monotonic seconds since which the sources have been heard without a break."""
         self._root = root
         self.limits = limits
+        self._acks_heard = 0
+        """Transitions of alerts whose acknowledgements were missed where they could be."""
         self._pending = PendingTelemetry()
         self._layout_due = False
         self.layout_publishers: set[str] = set()
@@ -139,6 +144,7 @@ class Ingest:
             timebase=timebase,
             contests=self.contests.copy(),
             topics=self.topics.copy(descriptors, publishers, timebase, clocks),
+            missing=self.missing.copy(),
             events=self.events.copy(),
             alert_events=self.alert_events.copy(),
             reservations=self.reservations.copy(),
@@ -221,6 +227,19 @@ class Ingest:
             return self.publishers.has_announced(topic.path)
         return topic.fleet == self.fleet_name and topic.topic_class in OF_SOURCES
 
+    def request_missing(self, source: Source, now_s: float) -> None:
+        """Ask the broker for retained messages that it may have withheld, at the time of each."""
+        alerts, status = self.alerts, source.status
+        if not all(each.retained for each in status.parts or (status,)):
+            # It withholds silences and acknowledgements, too. Those of what fires here have a known topic.
+            fresh = min(alerts.happened - self._acks_heard, len(alerts.history))
+            for number in range(len(alerts.history) - fresh, len(alerts.history)):
+                self.missing.hear(TopicClass.ACK, alerts.history[number].alert.fingerprint)
+        self._acks_heard = alerts.happened
+        if missing := self.missing.due(now_s):
+            topics = [build_topic(self.fleet_name, each, path, self._root) for each, path in missing]
+            source.request_retained(topics)
+
     def rebuild(self, now_s: float, wall_ns: int, *, layout: bool = True, at_once: bool = False) -> None:
         """Bring layout and job placement up to date with descriptors and jobs; apply the telemetry that was pending.
 
@@ -248,13 +267,16 @@ class Ingest:
                 publisher is there is not known.
         """
         layout, path = self.store.layout, descriptor.path
+        self.missing.found(TopicClass.NODE, path)
         known = self.descriptors.get(path)
         descriptor = self.descriptors.put(descriptor)
         client, boot = descriptor.publisher, descriptor.boot
         former = known.boot if known is not None and known.publisher == client else ""
         why = self.publishers.refusal(client, boot, described=True, former_boot=former)
         if why is None:
-            self.publishers.number(client, boot, described=True, former_boot=former)
+            publisher = self.publishers.number(client, boot, described=True, former_boot=former)
+            if not publisher.announced:
+                self.missing.hear(TopicClass.PUBLISHER, client)
         if descriptor.same_hardware(known) and all(
             each in layout.instance_index for each in descriptor.instances
         ):
@@ -299,6 +321,7 @@ class Ingest:
             return
         self.counts.undescribed += 1
         self.topics.undescribed.hear(path, now_s)
+        self.missing.hear(TopicClass.NODE, covering_path(path))
 
     def _rebuild_layout(self, now_s: float) -> None:
         """Forget what no descriptor needs any more, then show all that is described."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from trnfleet.monitor.alerting.engine import Alerts
     from trnfleet.monitor.alerting.silences import Silences
+    from trnfleet.monitor.ingest.missing import MissingState
     from trnfleet.monitor.reservations.table import Reservations
     from trnfleet.monitor.sources.clocks import Timebase
     from trnfleet.monitor.sources.descriptors import Descriptors
@@ -55,6 +56,7 @@ class Receiver(Protocol):
     reservations: Reservations
     retained: dict[type[Message], RetainedCollection[Any]]
     ledgers: dict[type[Message], Ledger]
+    missing: MissingState
     timebase: Timebase
     watches: Watches
 
@@ -230,6 +232,7 @@ def handle_publisher(receiver: Receiver, path: str, envelope: Envelope, now_s: f
         return
     if why := publishers.refusal(path, message.boot):
         raise RejectedError(why)
+    receiver.missing.found(TopicClass.PUBLISHER, path)
     state = publishers.number(path, message.boot)
     is_online = message.state == "online"
     if publishers.announce(state, online=is_online):

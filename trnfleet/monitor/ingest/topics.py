@@ -210,7 +210,7 @@ class Topics:
         Raises:
             RejectedError: there are too many, or its publisher has too many.
         """
-        covering = _covering(path)
+        covering = covering_path(path)
         if self._descriptors.get(covering) is None:
             return None
         state = TopicState(path, is_chip=address.level_of(path) is Level.CHIP)
@@ -227,7 +227,7 @@ class Topics:
 
     def is_described(self, path: str) -> bool:
         """Return whether there is a descriptor for an address, be it in the layout or not."""
-        return self._descriptors.get(_covering(path)) is not None
+        return self._descriptors.get(covering_path(path)) is not None
 
     def bind(self, layout: Layout, below: str) -> None:
         """Find the descriptors and rows of the topics that a descriptor covers."""
@@ -254,7 +254,7 @@ class Topics:
 
     def _bind(self, state: TopicState, layout: Layout) -> None:
         """Find the descriptor that covers a topic, and its rows."""
-        descriptor = self._descriptors.get(_covering(state.path))
+        descriptor = self._descriptors.get(covering_path(state.path))
         before, state.descriptor = state.descriptor, None
         if descriptor is None:
             return
@@ -320,6 +320,6 @@ def _sort_columns(state: TopicState, columns: tuple[ColumnSpec, ...]) -> None:
     state.foreign = tuple(column for column in known if column not in STANDARD_COLUMNS)
 
 
-def _covering(path: str) -> str:
+def covering_path(path: str) -> str:
     """Return the path of the descriptor that covers a telemetry topic's path: a chip's is its instance's."""
     return address.parent(path) if address.level_of(path) is Level.CHIP else path

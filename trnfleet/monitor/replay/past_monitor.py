@@ -195,6 +195,9 @@ class PastSource:
         """Return the end at once."""
         return []
 
+    def request_retained(self, topics: Iterable[str]) -> None:
+        """Ask nobody: what a recording has is given from outside."""
+
 
 class PastMonitor:
     """A monitor and its place in a recording."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from trnfleet.wire.ports import Envelope, LinkStatus, Source
 
@@ -34,3 +34,7 @@ class TappedSource:
         batch = await self._source.take()
         self._recorder.take(batch)
         return batch
+
+    def request_retained(self, topics: Iterable[str]) -> None:
+        """Ask the source."""
+        self._source.request_retained(topics)

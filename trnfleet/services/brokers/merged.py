@@ -25,6 +25,8 @@ _SUMMED = (
     "shed",
     "oversize",
     "unsolicited",
+    "retained",
+    "retained_exactly",
     "sent",
     "acknowledged",
     "unacknowledged",
@@ -55,6 +57,9 @@ class RunningSource(Protocol):
 
     async def take(self) -> list[Envelope]:
         """Return all that has come in since the last call, waiting until there is something."""
+
+    def request_retained(self, topics: Iterable[str]) -> None:
+        """Ask for what is retained on exact topics."""
 
 
 class RunningPublisher(Protocol):
@@ -162,6 +167,12 @@ class MergedSource:
         for task in [each for each in self._taking if each.done()]:
             batch += self._marked(task.result(), self._taking.pop(task) + 1)
         return batch
+
+    def request_retained(self, topics: Iterable[str]) -> None:
+        """Ask every broker: which of them has a topic is not known."""
+        asked = list(topics)
+        for source in self._sources:
+            source.request_retained(asked)
 
     def _marked(self, batch: list[Envelope], link: int) -> list[Envelope]:
         unmarked = self._unmarked

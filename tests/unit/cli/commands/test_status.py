@@ -61,6 +61,18 @@ def test_chips_that_are_not_described() -> None:
     assert is_healthy(feed.monitor, feed.monitor.summary(), published_problems(feed.monitor))
 
 
+def test_a_broker_that_withholds_is_named() -> None:
+    """Where wildcards get no retained messages, silences are not none but unknown."""
+    feed = fed()
+    assert "broker" not in said(feed)
+    feed.monitor.link.retained_exactly = 3
+    assert "broker          the broker gives retained messages to no subscription with wildcards" in said(
+        feed
+    )
+    feed.monitor.link.retained = 1
+    assert "broker" not in said(feed)
+
+
 def test_power_down_to_racks() -> None:
     """IT and facility power with the PUE, and the racks that draw most and least."""
     feed = fed()

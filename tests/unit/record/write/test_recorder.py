@@ -21,7 +21,7 @@ from trnfleet.record.write.tapped_source import TappedSource
 from trnfleet.wire.ports import Envelope, LinkStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
 
@@ -168,6 +168,9 @@ class ListSource:
     async def take(self) -> list[Envelope]:
         """Return the next batch, then nothing for good."""
         return self._batches.pop(0) if self._batches else []
+
+    def request_retained(self, topics: Iterable[str]) -> None:
+        """Ask nobody."""
 
 
 async def test_a_tapped_source_gives_everything_on(tmp_path: Path) -> None:

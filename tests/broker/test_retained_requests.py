@@ -1,0 +1,51 @@
+"""Retained messages that a broker drops or withholds, asked for by their topics."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from support.processes.waiting import eventually, running, take_until
+
+from trnfleet.transport.mqtt import MqttPublisher, MqttSource
+from trnfleet.wire.ports import Envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from support.processes.mosquitto import MosquittoProcess
+
+    from trnfleet.transport.connection import ProtocolName
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
+async def test_what_a_full_queue_dropped_is_given(
+    mosquitto_with: Callable[..., MosquittoProcess], protocol: ProtocolName
+) -> None:
+    """Mosquitto drops most of a flood of retained messages; asked for by their topics in batches all come, once each."""
+    broker = mosquitto_with("max_queued_messages 20", "max_inflight_messages 5")
+    topics = [f"node/{number:03d}" for number in range(300)]
+    publisher = MqttPublisher(broker.url, client_id="p", protocol=protocol)
+    source = MqttSource(broker.url, [("node/#", 0)], protocol=protocol)
+    async with running(publisher.run()):
+        await publisher.wait_connected(5)
+        for topic in topics:
+            await publisher.publish([Envelope(topic, b"x" * 60_000, 1, retain=True)])
+        async with running(source.run()):
+            await source.wait_connected(5)
+            first = await take_until(source, lambda taken: len(taken) >= 20)
+            await asyncio.sleep(0.3)
+            first += await source.take() if source.waiting else []
+            missing = [topic for topic in topics if topic not in {each.topic for each in first}]
+            assert len(missing) > 24
+            wanted = set(missing[:24])
+            source.request_retained([*missing[:24], "other/topic"])
+            given = await take_until(source, lambda taken: {each.topic for each in taken} >= wanted)
+            assert len(given) == len(wanted)
+            # The exact subscriptions have gone: what is published now comes once, by the wildcard.
+            await eventually(lambda: not source._requests.is_asking)
+            await publisher.publish([Envelope(missing[0], b"new", 1, retain=True)])
+            assert [each.payload for each in await take_until(source, bool)] == [b"new"]

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from support.monitor.feed import Feed, ultraservers
+
+from trnfleet.clock import ManualClock
+from trnfleet.monitor.ingest.missing import AGAIN_S, GRACE_S, MissingState
+from trnfleet.monitor.monitor import Monitor
+from trnfleet.transport.memory import MemoryBus
+from trnfleet.wire.topics import SUBSCRIPTIONS, TopicClass, build_filter
+
+NODE = TopicClass.NODE
+
+
+def test_what_comes_by_itself_is_not_asked_for() -> None:
+    """A message has a moment to come before it is asked for, and is then asked for once."""
+    missing = MissingState(10)
+    missing.hear(NODE, "a")
+    missing.hear(NODE, "b")
+    assert missing.due(100.0) == []
+    missing.found(NODE, "a")
+    assert missing.due(100.0 + GRACE_S) == [(NODE, "b")]
+    assert missing.due(101.0 + GRACE_S) == []
+
+
+def test_it_is_asked_for_again_while_it_is_missing() -> None:
+    """The waits double; what is not missed again in one of them is forgotten."""
+    missing, now_s, asked = MissingState(10), 100.0, []
+    while now_s < 100.0 + GRACE_S + 7 * AGAIN_S[0] + 1.0:
+        missing.hear(NODE, "a")
+        asked += [now_s - 100.0] * len(missing.due(now_s))
+        now_s += 0.25
+    assert asked == [GRACE_S, GRACE_S + AGAIN_S[0], GRACE_S + 3 * AGAIN_S[0], GRACE_S + 7 * AGAIN_S[0]]
+    while len(missing):
+        assert missing.due(now_s) in ([], [(NODE, "a")])
+        now_s += AGAIN_S[1]
+
+
+def test_made_up_names_take_a_bounded_room() -> None:
+    """Beyond the limit no further ones are kept, even where each is found at once."""
+    missing = MissingState(100)
+    for number in range(1_000):
+        missing.hear(NODE, str(number))
+        missing.found(NODE, str(number - 500))
+    assert len(missing) <= 100
+    assert len(missing.due(1.0) + missing.due(2.0)) <= 100
+
+
+async def test_a_monitor_fills_up_on_a_broker_that_withholds() -> None:
+    """Where wildcards get no retained messages, descriptors and presences are asked for by their topics, and then no more."""
+    feed, clock = Feed(ultraservers(1)), ManualClock(monotonic_s=50.0)
+    feed.scatter()
+    bus = MemoryBus(clock)
+    bus.withholds_retained = True
+    publisher = bus.publisher()
+    source = bus.source([(build_filter("demo", each), qos) for each, qos in SUBSCRIPTIONS])
+    publisher.connect()
+    await publisher.publish(feed.announcements())
+    source.connect()
+    monitor = Monitor(source, "demo", clock=clock)
+    running = asyncio.create_task(monitor.run())
+    for _ in range(8):
+        await publisher.publish(feed.telemetry())
+        await clock.advance(0.5)
+    summary = monitor.summary()
+    assert (summary.chips, summary.live_chips, summary.undescribed_chips, summary.undescribed_paths) == (
+        64, 64, 0, 0,
+    )  # fmt: skip
+    assert summary.publishers_online == 1
+    nodes = [each for each in source.requested if "/node/" in each]
+    assert sorted(nodes) == sorted({each.topic for each in feed.announcements() if "/node/" in each.topic})
+    assert source.status.withholds_retained
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from trnfleet.clock import ManualClock
+from trnfleet.transport.connection import SUBSCRIBED_AT_ONCE, LinkDown
+from trnfleet.transport.retained_requests import ANSWER_S, MOST_AT_ONCE, RetainedRequests
+from trnfleet.wire.ports import Envelope, LinkStatus
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+TOPICS = [f"node/{number:04d}" for number in range(1_000)]
+
+
+class Broker:
+    """A connection to a broker that takes a number of filters at once and retains a message for some topics."""
+
+    def __init__(self, retained: Sequence[str] = TOPICS, most: int = 10_000) -> None:
+        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.batches: list[int] = []
+        self.subscribed: set[str] = set()
+        self.requests: RetainedRequests | None = None
+        self._retained = set(retained)
+        self._most = most
+
+    async def subscribe(self, topics: Sequence[tuple[str, int]], at_once: int) -> list[str]:
+        """Give what is retained, or end the connection over too many filters."""
+        assert len(topics) <= at_once
+        if len(topics) > self._most:
+            self.ended.set_result("protocol error")
+            raise LinkDown("protocol error")
+        self.batches.append(len(topics))
+        self.subscribed |= {topic for topic, _ in topics}
+        for topic, _ in topics:
+            if topic in self._retained and self.requests is not None:
+                self.requests.note(Envelope(topic, b"x", retain=True))
+        return []
+
+    async def unsubscribe(self, topics: Sequence[str], at_once: int) -> None:
+        """Forget subscriptions."""
+        assert len(topics) <= at_once
+        self.subscribed -= set(topics)
+
+
+@contextlib.asynccontextmanager
+async def asking(clock: ManualClock, *brokers: Broker) -> AsyncIterator[tuple[RetainedRequests, LinkStatus]]:
+    """Yield requests that run on the first connection."""
+    status = LinkStatus()
+    requests = RetainedRequests(clock, status, lambda: 0)
+    for broker in brokers:
+        broker.requests = requests
+    requests.use(brokers[0])  # type: ignore[arg-type]  # what it has of a connection is all that is used
+    task = asyncio.create_task(requests.run())
+    try:
+        yield requests, status
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_batches_grow_and_no_subscription_stays() -> None:
+    """The first batch is one that every broker takes, the next have twice as many, and all are unsubscribed from."""
+    clock, broker = ManualClock(), Broker()
+    async with asking(clock, broker) as (requests, status):
+        requests.add(TOPICS)
+        requests.add(TOPICS[:5])
+        await clock.advance(1.0)
+    assert broker.batches[:6] == [SUBSCRIBED_AT_ONCE * 2**power for power in range(6)]
+    assert (sum(broker.batches), max(broker.batches)) == (len(TOPICS), MOST_AT_ONCE)
+    assert broker.subscribed == set()
+    assert (status.retained_exactly, status.withholds_retained) == (len(TOPICS), True)
+
+
+async def test_a_broker_that_takes_few_is_asked_for_few() -> None:
+    """After a connection that ended over a batch, the next gets what was not answered, in batches that the broker took."""
+    clock = ManualClock()
+    broker, after = Broker(most=10), Broker(most=10)
+    async with asking(clock, broker, after) as (requests, status):
+        requests.add(TOPICS[:100])
+        await clock.advance(1.0)
+        assert broker.batches == [SUBSCRIBED_AT_ONCE]
+        requests.use(after)  # type: ignore[arg-type]  # as above
+        await clock.advance(1.0)
+    assert after.batches == [SUBSCRIBED_AT_ONCE] * 11 + [4]
+    assert status.retained_exactly == 100
+
+
+async def test_topics_that_nobody_retains_slow_it_down() -> None:
+    """Each batch without any answer doubles the pause, so that made-up names are a small load; an answer ends that."""
+    clock = ManualClock()
+    broker = Broker(retained=TOPICS[900:])
+    async with asking(clock, broker) as (requests, _):
+        requests.add(TOPICS)
+        await clock.advance(10 * ANSWER_S)
+        assert sum(broker.batches) < 900
+        await clock.advance(30.0)
+    assert sum(broker.batches) == len(TOPICS)
+    assert broker.subscribed == set()
+
+
+async def test_retained_messages_of_wildcards_are_told_apart() -> None:
+    """A broker that also gives retained messages to wildcards withholds none."""
+    clock, broker = ManualClock(), Broker()
+    async with asking(clock, broker) as (requests, status):
+        requests.note(Envelope("node/9999", b"x", retain=True))
+        requests.add(TOPICS[:1])
+        await clock.advance(1.0)
+    assert (status.retained, status.retained_exactly, status.withholds_retained) == (1, 1, False)

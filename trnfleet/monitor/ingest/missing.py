@@ -1,0 +1,78 @@
+"""Retained messages that have not come although their topics are known: to be asked for, each at its time.
+
+A path that publishes without a descriptor has one at `node/{path}`; a publisher that a descriptor names has its presence at
+`publisher/{client}`. A broker may have withheld them (`Source.request_retained`). It costs nothing where nothing is missing, and
+never looks through all that is.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trnfleet.wire.topics import TopicClass
+
+GRACE_S = 0.5
+"""Time for which a message is given to come by itself: what is retained comes at once, but beside telemetry."""
+AGAIN_S = (5.0, 300.0)
+"""First wait before a message that has not come is asked for again, if it is still missing then, and the longest; it doubles."""
+
+
+class MissingState:
+    """The missing messages by class and the path of their topic."""
+
+    def __init__(self, most: int) -> None:
+        """Begin with none; of more than `most` no further ones are kept."""
+        self._most = most
+        self._heard: dict[tuple[TopicClass, str], bool] = {}
+        """Whether each was missing again since it was last asked for."""
+        self._fresh: list[tuple[TopicClass, str]] = []
+        self._due: list[tuple[float, int, float, tuple[TopicClass, str]]] = []
+        """Heap of when each is asked for next, a number that keeps their order, and the wait after that."""
+        self._number = 0
+
+    def __len__(self) -> int:
+        """Return how many messages are missing."""
+        return len(self._heard)
+
+    def copy(self) -> MissingState:
+        """Return one in which nothing is missing: a copy of a monitor has no broker to ask."""
+        return MissingState(self._most)
+
+    def hear(self, topic_class: TopicClass, path: str) -> None:
+        """Note that a message is missing; called whenever that shows."""
+        key = topic_class, path
+        if key in self._heard:
+            self._heard[key] = True
+        elif len(self._fresh) + len(self._due) < self._most:
+            self._heard[key] = True
+            self._fresh.append(key)
+
+    def found(self, topic_class: TopicClass, path: str) -> None:
+        """Note that a message has come."""
+        self._heard.pop((topic_class, path), None)
+
+    def due(self, now_s: float) -> list[tuple[TopicClass, str]]:
+        """Return what is to be asked for now; what was not missing again since it was last asked for is forgotten.
+
+        Args:
+            now_s: Monotonic seconds.
+        """
+        fresh, self._fresh = self._fresh, []
+        for key in fresh:
+            self._plan(key, now_s + GRACE_S, AGAIN_S[0])
+        asked = []
+        while self._due and self._due[0][0] <= now_s:
+            _, _, wait_s, key = heapq.heappop(self._due)
+            if self._heard.get(key):
+                self._heard[key] = False
+                asked.append(key)
+                self._plan(key, now_s + wait_s, min(2 * wait_s, AGAIN_S[1]))
+            else:
+                self._heard.pop(key, None)
+        return asked
+
+    def _plan(self, key: tuple[TopicClass, str], at_s: float, wait_s: float) -> None:
+        self._number += 1
+        heapq.heappush(self._due, (at_s, self._number, wait_s, key))

@@ -1,0 +1,70 @@
+"""Descriptors that a recording lacks although their telemetry comes: a broker may have withheld them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trnfleet.domain import address
+from trnfleet.domain.address import Level
+from trnfleet.errors import WireError
+from trnfleet.monitor.ingest.missing import MissingState
+from trnfleet.wire.limits import DEFAULT_LIMITS
+from trnfleet.wire.topics import TopicClass, build_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from trnfleet.wire.ports import Envelope
+    from trnfleet.wire.topics import Topic
+
+MOST_TOPICS = 262_144
+"""Telemetry topics of which is known that their descriptors have come."""
+
+
+class MissingDescriptors:
+    """The topics of descriptors that have not come, in all fleets."""
+
+    def __init__(self, root: str, parse: Callable[[str], Topic]) -> None:
+        """Begin with none.
+
+        Args:
+            root: First part of the topics.
+            parse: Takes a topic apart, or raises `WireError`.
+        """
+        self._root = root
+        self._parse = parse
+        self._missing = MissingState(DEFAULT_LIMITS.undescribed_paths)
+        self._described: set[str] = set()
+        self._settled: set[str] = set()
+
+    def take(self, batch: Iterable[Envelope]) -> None:
+        """Look at messages of any kind."""
+        for envelope in batch:
+            if envelope.topic in self._settled:
+                continue
+            try:
+                topic = self._parse(envelope.topic)
+            except WireError:
+                continue
+            if topic.topic_class is TopicClass.NODE:
+                self._missing.found(TopicClass.NODE, envelope.topic)
+                if len(self._described) < MOST_TOPICS:
+                    self._described.add(envelope.topic)
+            elif topic.topic_class is TopicClass.TELEMETRY:
+                self._look_at(envelope.topic, topic)
+
+    def due(self, now_s: float) -> list[str]:
+        """Return the topics that are to be asked for now.
+
+        Args:
+            now_s: Monotonic seconds.
+        """
+        return [topic for _, topic in self._missing.due(now_s)]
+
+    def _look_at(self, name: str, topic: Topic) -> None:
+        path = address.parent(topic.path) if address.level_of(topic.path) is Level.CHIP else topic.path
+        node = build_topic(topic.fleet, TopicClass.NODE, path, self._root)
+        if node not in self._described:
+            self._missing.hear(TopicClass.NODE, node)
+        elif len(self._settled) < MOST_TOPICS:
+            self._settled.add(name)

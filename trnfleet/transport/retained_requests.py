@@ -1,0 +1,154 @@
+"""Requests for what a broker retains on exact topics: subscribed to for a moment, in batches, at a pace.
+
+Some brokers send no retained messages to subscriptions with wildcards (RabbitMQ), and others drop what does not fit into a client's
+queue (Mosquitto, by default from 1,000 on). An exact subscription gets them of all; what is published later comes by the wildcards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import TYPE_CHECKING
+
+from trnfleet import logs
+from trnfleet.transport.connection import SUBSCRIBED_AT_ONCE, LinkDown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from trnfleet.clock import Clock
+    from trnfleet.transport.connection import Connection
+    from trnfleet.wire.ports import Envelope, LinkStatus
+
+log = logs.get_logger(__name__)
+
+MOST_AT_ONCE = 256
+"""Filters of a SUBSCRIBE: 20 KB, and a quarter of what Mosquitto queues for a client. The first has `SUBSCRIBED_AT_ONCE`, and each that
+is answered lets the next have twice as many: a broker that takes fewer ends the connection, and then it stays with what it took."""
+PACE_S = 0.01
+"""Least time between two batches, so that other messages come in between."""
+ANSWER_S = 1.0
+"""Longest wait for the retained messages of a batch; a topic that retains nothing is not answered."""
+LONGEST_PAUSE_S = 8.0
+"""After batches that nothing at all answers, the pause doubles up to this: made-up names cost a broker little."""
+MOST_WAITING = 16_384
+"""Messages in the inbox above which the next batch waits, for a second at most: descriptors must not push out what came before."""
+LOOK_S = 0.05
+
+
+class RetainedRequests:
+    """The exact topics of a source that are still to be asked for, and those that were and have not been answered."""
+
+    def __init__(self, clock: Clock, status: LinkStatus, waiting: Callable[[], int]) -> None:
+        """Begin with none.
+
+        Args:
+            clock: Paces the batches.
+            status: Counts what is answered.
+            waiting: Returns the number of messages in the inbox.
+        """
+        self._clock = clock
+        self._status = status
+        self._waiting = waiting
+        self._pending: dict[str, None] = {}
+        self._asked: set[str] = set()
+        self._connection: Connection | None = None
+        self._wake = asyncio.Event()
+        self._answered = asyncio.Event()
+        self._at_once, self._most = SUBSCRIBED_AT_ONCE, MOST_AT_ONCE
+
+    def add(self, topics: Iterable[str]) -> None:
+        """Ask for topics, each once, behind those that are still pending; they are kept while no connection stands."""
+        self._pending.update(dict.fromkeys(topics))
+        self._wake.set()
+
+    def use(self, connection: Connection) -> None:
+        """Ask on a new connection from now on, beginning with what the former one did not answer."""
+        self._connection = connection
+        self._pending = dict.fromkeys(itertools.chain(self._asked, self._pending))
+        self._asked.clear()
+        self._wake.set()
+
+    def note(self, envelope: Envelope) -> None:
+        """Look whether a message is an answer; called for retained ones, and while something is asked for."""
+        is_answer = envelope.topic in self._asked
+        if envelope.retain:
+            self._status.retained += not is_answer
+            self._status.retained_exactly += is_answer
+        if is_answer:
+            self._asked.discard(envelope.topic)
+            if not self._asked:
+                self._answered.set()
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether answers are awaited."""
+        return bool(self._asked)
+
+    async def run(self) -> None:
+        """Ask for what is pending, batch after batch, until cancelled."""
+        pause_s = PACE_S
+        while True:
+            connection = self._connection
+            if not self._pending or connection is None or connection.ended.done():
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            await self._await_room()
+            try:
+                answers = await self._ask(connection)
+            except LinkDown as down:
+                self._give_up(connection, str(down))
+                continue
+            pause_s = PACE_S if answers else min(max(2 * pause_s, LOOK_S), LONGEST_PAUSE_S)
+            await self._clock.sleep(pause_s)
+
+    async def _await_room(self) -> None:
+        for _ in range(round(1.0 / LOOK_S)):
+            if self._waiting() < MOST_WAITING:
+                return
+            await self._clock.sleep(LOOK_S)
+
+    async def _ask(self, connection: Connection) -> int:
+        """Subscribe to a batch, wait for its messages, unsubscribe, and return how many came.
+
+        Raises:
+            LinkDown: the connection ended, or the broker did not answer.
+        """
+        batch = list(itertools.islice(self._pending, self._at_once))
+        for topic in batch:
+            del self._pending[topic]
+        self._asked = set(batch)
+        self._answered.clear()
+        # What telemetry's QoS is suffices: an answer that is lost is asked for again.
+        refused = await connection.subscribe([(topic, 0) for topic in batch], self._at_once)
+        self._at_once = min(2 * self._at_once, self._most)
+        if refused:
+            log.info(
+                "retained_request_refused", broker=self._status.broker, topics=refused[:3], count=len(refused)
+            )
+        self._asked.difference_update(refused)
+        if self._asked:
+            answered = asyncio.create_task(self._answered.wait(), name="retained-answers")
+            limit = asyncio.create_task(self._clock.sleep(ANSWER_S), name="retained-limit")
+            try:
+                await asyncio.wait((answered, limit, connection.ended), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                answered.cancel()
+                limit.cancel()
+        if connection.ended.done():
+            raise LinkDown(connection.ended.result())
+        missing = len(self._asked)
+        self._asked.clear()
+        await connection.unsubscribe(batch, self._most)
+        return len(batch) - len(refused) - missing
+
+    def _give_up(self, connection: Connection, why: str) -> None:
+        """Keep what was asked for until the next connection, and ask for less at once: that may have been the reason."""
+        if self._connection is connection:
+            self._connection = None
+            self._pending = dict.fromkeys(itertools.chain(self._asked, self._pending))
+            self._asked.clear()
+        self._most = max(self._at_once // 2, SUBSCRIBED_AT_ONCE)
+        self._at_once = SUBSCRIBED_AT_ONCE
+        log.info("retained_request_failed", broker=self._status.broker, reason=why, next_at_once=self._most)
