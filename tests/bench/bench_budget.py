@@ -1,6 +1,7 @@
-"""What the app may cost: `python tests/bench/bench_budget.py [--part demo] [--part large] [--part paced]`.
+"""What the app may cost: `python tests/bench/bench_budget.py [--part demo] [--part large] [--part paced] [--against CHECKOUT]`.
 
-`demo` is the app of `trnfleet demo` at 120x40, without its simulator and broker. `large` is the app at 240x70 over 62,500 instances
+`demo` is the app of `trnfleet demo` at 120x40, without its simulator and broker: user and system CPU after a minute, and its memory;
+with `--against` beside that of another checkout at the same time, which is what a busy machine allows to compare. `large` is the app at 240x70 over 62,500 instances
 (1,000,000 chips) whose values change ten times a second inside the same process, without messages; what changing them takes is left out.
 `paced` is the same in a terminal that takes 500 KB/s. Figures are printed, never asserted.
 """
@@ -11,16 +12,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import os
 import platform
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -34,11 +35,14 @@ from trnfleet.services.files.rules import load_rules
 from trnfleet.tui.run import run_app
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import psutil
 
     from trnfleet.wire.ports import Envelope
 
 MIB = 2**20
+WARM_UP_S = 60.0
 ULTRASERVERS = 15_625
 CHANGED = ("nc_util_pct", "power_w", "temperature_c", "tflops", "hbm_used_bytes")
 EVERY_S = 0.1
@@ -87,22 +91,72 @@ def cpu_s(process: psutil.Process) -> float:
     return times.user + times.system
 
 
-def demo(seconds: float) -> None:
-    """Print what the demo's app costs."""
-    with tempfile.TemporaryDirectory() as folder:
-        states = {"XDG_STATE_HOME": folder, "XDG_CACHE_HOME": folder}
-        with BareTerminal("demo", "--seed", "1", columns=120, rows=40, **states) as terminal:
-            time.sleep(30)
-            begun, before, size = time.monotonic(), cpu_s(terminal.process), len(terminal.raw)
-            time.sleep(seconds)
-            elapsed = time.monotonic() - begun
-            share = (cpu_s(terminal.process) - before) / elapsed * 100
-            output = (len(terminal.raw) - size) / elapsed / 1e3
-            time.sleep(max(0.0, 120 - (time.monotonic() - terminal.started_s)))
-            memory = terminal.process.memory_full_info()
-            terminal.end(keys="q")
-    print(f"demo, 120x40: {share:.1f} % of a core over {elapsed:.0f} s, output {output:.1f} KB/s;", end=" ")
-    print(f"after 120 s {memory.rss / MIB:.0f} MiB, {memory.uss / MIB:.0f} MiB of them its own")
+class Memory(NamedTuple):
+    """What a process has of some kind of memory, MiB."""
+
+    rss: float
+    pss: float
+    """Each page divided by the number of processes that have it."""
+    uss: float
+    """Pages that no other process has."""
+
+
+def memory_of(process: psutil.Process) -> dict[str, Memory]:
+    """Return a process's memory by kind, and all of it as `all`."""
+    sums = dict.fromkeys(("all", "files", "heap", "other"), np.zeros(3))
+    for part in process.memory_maps(grouped=False):
+        own = part.private_clean + part.private_dirty
+        kind = "files" if part.path.startswith("/") else "heap" if part.path == "[heap]" else "other"
+        for each in ("all", kind):
+            sums[each] = sums[each] + np.array([part.rss, part.pss, own]) / MIB
+    return {kind: Memory(*each.tolist()) for kind, each in sums.items()}
+
+
+class Demo:
+    """The app of a demo in a terminal, from one checkout."""
+
+    def __init__(self, checkout: Path, folder: Path) -> None:
+        self.checkout = checkout
+        # A new interpreter: one that is forked from another shares its memory.
+        self.terminal = BareTerminal(
+            "demo", "--seed", "1", columns=120, rows=40, PYTHONPATH=str(checkout), PYTHONSAFEPATH="1",
+            XDG_STATE_HOME=str(folder), XDG_CACHE_HOME=str(folder),
+        )  # fmt: skip  # the two lines are program and variables
+        self._begun = self._used = 0.0
+        self._size = 0
+
+    def begin(self) -> None:
+        """Note what it has used so far."""
+        self._begun, self._used = time.monotonic(), cpu_s(self.terminal.process)
+        self._size = len(self.terminal.raw)
+
+    def report(self) -> str:
+        """Return what it has used since, and what memory it has."""
+        elapsed = time.monotonic() - self._begun
+        share = (cpu_s(self.terminal.process) - self._used) / elapsed * 100
+        output = (len(self.terminal.raw) - self._size) / elapsed / 1e3
+        memory = memory_of(self.terminal.process)
+        sizes = "; ".join(
+            f"{kind} {each.rss:.1f} / {each.pss:.1f} / {each.uss:.1f}" for kind, each in memory.items()
+        )
+        return f"{share:.2f} % of a core over {elapsed:.0f} s, output {output:.1f} KB/s; RSS / PSS / USS, MiB: {sizes}"
+
+
+def demo(seconds: float, checkouts: Sequence[Path]) -> None:
+    """Print what the demo's app costs in each of some checkouts, all of them running at the same time."""
+    with contextlib.ExitStack() as stack:
+        demos = []
+        for checkout in checkouts:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            demos.append(Demo(checkout, folder))
+            stack.enter_context(demos[-1].terminal)
+        time.sleep(WARM_UP_S)
+        for each in demos:
+            each.begin()
+        time.sleep(seconds)
+        for each in demos:
+            print(f"demo of {each.checkout.name}, 120x40: {each.report()}", flush=True)
+            each.terminal.end(keys="q")
 
 
 def large(seconds: float, kind: type[BareTerminal]) -> None:
@@ -185,6 +239,9 @@ def main() -> None:
     parser.add_argument(
         "--app", type=Path, help="only show the large fleet; what changing it takes goes here"
     )
+    parser.add_argument(
+        "--against", type=Path, action="append", default=[], help="another checkout whose demo runs beside"
+    )
     given = parser.parse_args()
     if given.app is not None:
         asyncio.run(app(given.app))
@@ -193,7 +250,7 @@ def main() -> None:
     machine = platform.processor() or platform.machine()
     print(f"{machine}, {os.cpu_count()} cores, Python {platform.python_version()}")
     if "demo" in parts:
-        demo(given.seconds)
+        demo(given.seconds, [Path(__file__).parents[2], *(each.resolve() for each in given.against)])
     if "large" in parts:
         large(given.seconds, BareTerminal)
     if "paced" in parts:
