@@ -6,6 +6,8 @@ It carries the same quantised values as frames do, so that both give the same st
 from __future__ import annotations
 
 import functools
+import itertools
+import operator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     Columns = Mapping[str, NDArray[Any]]
 
 MAX_SEQ = 2**63 - 1
+_BATCH = 8
+"""Messages from which on columns take less time than values one by one."""
 
 
 class Head(NamedTuple):
@@ -45,7 +49,7 @@ class Sample(NamedTuple):
     path: str
     """Address of the chip or instance, from the payload."""
     is_chip: bool
-    codes: list[int]
+    codes: Sequence[int] | NDArray[np.uint64]
     """Wire codes of all lanes of all metrics of its scope, in table order; the top code where absent or null."""
 
 
@@ -116,6 +120,14 @@ _CHIP_FIELDS = _fields(CHIP_METRICS)
 _INSTANCE_FIELDS = _fields(INSTANCE_METRICS)
 
 
+class _Place(NamedTuple):
+    """The head of a message and where it belongs."""
+
+    head: Head
+    path: str
+    is_chip: bool
+
+
 def decode_sample(payload: bytes, limits: Limits = DEFAULT_LIMITS) -> Sample:
     """Parse and validate a chip's or an instance's object.
 
@@ -123,20 +135,127 @@ def decode_sample(payload: bytes, limits: Limits = DEFAULT_LIMITS) -> Sample:
         WireError: it is not JSON, lacks its identity, or has a value of a wrong type or out of range.
     """
     data = parse_json_object(payload, limits)
+    place = _place(data)
+    return Sample(*place, codes=_codes(data, _CHIP_FIELDS if place.is_chip else _INSTANCE_FIELDS))
+
+
+def decode_samples(payloads: Sequence[bytes], limits: Limits = DEFAULT_LIMITS) -> list[Sample | WireError]:
+    """Parse and validate many objects, most of which are alike, in less time than one by one; of a wrong one return the error."""
+    if len(payloads) < _BATCH:
+        return [_decoded(payload, limits) for payload in payloads]
+    results: list[Sample | WireError | None] = [None] * len(payloads)
+    usual: tuple[list[_Usual], list[_Usual]] = [], []
+    for number, payload in enumerate(payloads):
+        try:
+            data = parse_json_object(payload, limits)
+            place = _place(data)
+        except WireError as error:
+            results[number] = error
+            continue
+        values = _VALUES[place.is_chip].of(data)
+        if values is not None:
+            usual[place.is_chip].append(_Usual(number, place, *values))
+    for is_chip, chosen in enumerate(usual):
+        if chosen:
+            for each, codes in zip(chosen, _VALUES[is_chip].codes(chosen), strict=True):
+                if codes is not None:
+                    results[each.number] = Sample(*each.place, codes=codes)
+    return [
+        _decoded(payload, limits) if result is None else result
+        for payload, result in zip(payloads, results, strict=True)
+    ]
+
+
+def _decoded(payload: bytes, limits: Limits) -> Sample | WireError:
+    try:
+        return decode_sample(payload, limits)
+    except WireError as error:
+        return error
+
+
+def _place(data: dict[str, Any]) -> _Place:
     head = Head(*_head(data))
     try:
-        cluster, ultraserver, instance = data["cluster"], data["ultraserver"], data["instance"]
+        path = f"{data['cluster']}/{data['ultraserver']}/{data['instance']}"
     except KeyError as error:
         raise WireError(f"telemetry lacks {error.args[0]!r}") from error
     chip = data.get("chip")
     if chip is None:
-        return Sample(
-            head, f"{cluster}/{ultraserver}/{instance}", is_chip=False, codes=_codes(data, _INSTANCE_FIELDS)
-        )
+        return _Place(head, path, is_chip=False)
     if type(chip) is not int or not 0 <= chip < 1_000:
         raise WireError("chip is not a number from 0 to 999")
-    path = f"{cluster}/{ultraserver}/{instance}/{format_chip(chip)}"
-    return Sample(head, path, is_chip=True, codes=_codes(data, _CHIP_FIELDS))
+    return _Place(head, f"{path}/{format_chip(chip)}", is_chip=True)
+
+
+class _Usual(NamedTuple):
+    """A message that has all its values, as numbers that are not converted yet."""
+
+    number: int
+    """Its place among the payloads."""
+    place: _Place
+    measured: list[float]
+    whole: tuple[int, ...]
+
+
+class _Values:
+    """Values of messages in columns: a number for every lane and no other, which is how nearly all come."""
+
+    def __init__(self, fields: Sequence[_Field]) -> None:
+        ends = itertools.accumulate(field.width for field in fields)
+        lanes = {field: range(end - field.width, end) for field, end in zip(fields, ends, strict=True)}
+        vectors = [field for field in fields if field.is_vector]
+        single = [field for field in fields if not field.is_vector and field.scale != 1]
+        # Whole numbers may be larger than a float64 holds exactly.
+        whole = [field for field in fields if not field.is_vector and field.scale == 1]
+        measured = [*vectors, *single]
+        self._get = operator.itemgetter(*(field.name for field in (*measured, *whole)))
+        self._vectors, self._measured = len(vectors), len(measured)
+        self._widths = [field.width for field in vectors]
+        self._width = len([lane for field in fields for lane in lanes[field]])
+        self._measured_lanes = [lane for field in measured for lane in lanes[field]]
+        self._whole_lanes = [lane for field in whole for lane in lanes[field]]
+        of_lanes = [field for field in measured for _ in lanes[field]]
+        self._steps = np.array([field.steps or 1 for field in of_lanes], np.float64)
+        self._scale = np.array([1.0 if field.steps else field.scale for field in of_lanes])
+        self._limits = np.array([field.limit for field in of_lanes])
+        self._tops = np.array([field.top for field in of_lanes], np.float64)
+        self._whole_tops = np.array([field.top for field in whole], np.uint64)
+
+    def of(self, data: dict[str, Any]) -> tuple[list[float], tuple[int, ...]] | None:
+        """Return an object's measured and whole values; None for one that must be looked at value by value."""
+        try:
+            values = self._get(data)
+            vectors = values[: self._vectors]
+            if list(map(len, vectors)) != self._widths or not _ARRAYS.issuperset(map(type, vectors)):
+                return None
+        except (KeyError, TypeError):
+            return None
+        measured = [*itertools.chain.from_iterable(vectors), *values[self._vectors : self._measured]]
+        whole = values[self._measured :]
+        if _NUMBERS.issuperset(map(type, measured)) and _INTEGERS.issuperset(map(type, whole)):
+            return measured, whole
+        return None
+
+    def codes(self, chosen: Sequence[_Usual]) -> Sequence[NDArray[np.uint64] | None]:
+        """Return the codes of each message; None for one with a value that is out of range."""
+        try:
+            measured = np.array([each.measured for each in chosen], np.float64)
+            whole = np.array([each.whole for each in chosen], np.uint64)
+        except OverflowError:
+            return [None] * len(chosen)
+        is_fine = ((measured >= 0) & (measured <= self._limits)).all(axis=1)
+        codes = np.rint(np.minimum(measured, self._limits) * self._steps / self._scale)
+        is_fine &= (codes < self._tops).all(axis=1)
+        is_fine &= (whole < self._whole_tops).all(axis=1)
+        table = np.empty((len(chosen), self._width), np.uint64)
+        table[:, self._whole_lanes] = whole
+        table[:, self._measured_lanes] = np.where(is_fine[:, np.newaxis], codes, 0)
+        return [row if fine else None for row, fine in zip(table, is_fine.tolist(), strict=True)]
+
+
+_NUMBERS, _INTEGERS, _ARRAYS = frozenset({int, float}), frozenset({int}), frozenset({list})
+_VALUES = _Values(_INSTANCE_FIELDS), _Values(_CHIP_FIELDS)
+"""By whether they are a chip's."""
 
 
 def _head(data: dict[str, Any]) -> tuple[str, int, int]:
@@ -209,7 +328,9 @@ def _code(value: Any, field: _Field) -> int:
     return code
 
 
-def split_codes(codes: list[list[int]], metrics: Sequence[Metric]) -> Iterator[tuple[Metric, NDArray[Any]]]:
+def split_codes(
+    codes: Sequence[Sequence[int] | NDArray[np.uint64]], metrics: Sequence[Metric]
+) -> Iterator[tuple[Metric, NDArray[Any]]]:
     """Yield each metric's column of decoded rows: shape (rows,), or (rows, width) for a vector."""
     table = np.array(codes, dtype=np.uint64)
     start = 0

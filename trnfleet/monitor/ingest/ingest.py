@@ -171,7 +171,9 @@ class Ingest:
         rows, sizes, row_lags_s, behind_s = came
         counts.read += len(batch)
         topic: TopicState | None = None
-        for envelope in batch:
+        with guard(counts, "telemetry"):
+            telemetry.decode(batch, topics)
+        for number, envelope in enumerate(batch):
             try:
                 topic = topics.get(envelope.topic)
                 if topic is None:
@@ -182,7 +184,7 @@ class Ingest:
                     self._take_undescribed(envelope, topic.path, now_s)
                     continue
                 lost, late, duplicates = counts.lost, counts.late, counts.duplicates
-                head = telemetry.take(topic, envelope)
+                head = telemetry.take(topic, envelope, number)
                 if head is None or counts.lost != lost:
                     missing = counts.lost - lost, counts.late - late, counts.duplicates - duplicates
                     traffic.miss(topic.row, *missing)

@@ -15,10 +15,10 @@ from trnfleet.errors import WireError
 from trnfleet.monitor.ingest.rejects import MisplacedError, RejectedError
 from trnfleet.wire.frame_head import is_cbor
 from trnfleet.wire.frames import to_store_codes
-from trnfleet.wire.telemetry import decode_sample, split_codes
+from trnfleet.wire.telemetry import decode_sample, decode_samples, split_codes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -79,7 +79,9 @@ def reporting_rows(columns: Mapping[str, NDArray[Any]], rows: slice | NDArray[np
 class TelemetryBatch:
     """Writes the telemetry of one batch into a store."""
 
-    __slots__ = ("_contests", "_counts", "_heard_since_s", "_limits", "_now_s", "_samples", "_store")
+    __slots__ = (
+        "_contests", "_counts", "_decoded", "_heard_since_s", "_limits", "_now_s", "_samples", "_store",
+    )  # fmt: skip  # names, not lines
 
     def __init__(
         self,
@@ -108,9 +110,29 @@ class TelemetryBatch:
         self._heard_since_s = heard_since_s
         self._samples: dict[int, tuple[TopicState, Sample]] = {}
         """One of a row, by its topic's identity."""
+        self._decoded: dict[int, Sample | WireError] = {}
+        """By their places in the batch."""
 
-    def take(self, topic: TopicState, envelope: Envelope) -> Head | None:
+    def decode(self, batch: Sequence[Envelope], topics: Mapping[str, TopicState]) -> None:
+        """Decode the JSON samples among the messages of a batch, whatever becomes of them."""
+        samples = [
+            number
+            for number, envelope in enumerate(batch)
+            if envelope.topic in topics
+            and not envelope.retain
+            and len(envelope.payload) <= self._limits.payload_bytes
+            and not is_cbor(envelope)
+        ]
+        decoded = decode_samples([batch[number].payload for number in samples], self._limits)
+        self._decoded = dict(zip(samples, decoded, strict=True))
+
+    def take(self, topic: TopicState, envelope: Envelope, number: int) -> Head | None:
         """Write a message of a described topic, or keep it for `finish`; return its head unless it is not new.
+
+        Args:
+            topic: Its topic.
+            envelope: The message.
+            number: Its place in the batch.
 
         Raises:
             WireError: it is rejected.
@@ -125,7 +147,12 @@ class TelemetryBatch:
             )
         if is_cbor(envelope):
             return self._write_frame(topic, payload, envelope.shed)
-        sample = decode_sample(payload, self._limits)
+        sample = self._decoded.get(number)
+        if sample is None:
+            # The first of its topic.
+            sample = decode_sample(payload, self._limits)
+        if isinstance(sample, WireError):
+            raise sample
         if sample.path != topic.path or sample.is_chip != topic.is_chip:
             raise MisplacedError(_NOT_ITS_OWN)
         counts = self._counts
