@@ -193,12 +193,12 @@ class _Usual(NamedTuple):
     number: int
     """Its place among the payloads."""
     place: _Place
-    measured: list[float]
-    whole: tuple[int, ...]
+    measured: list[float | None]
+    whole: Sequence[int]
 
 
 class _Values:
-    """Values of messages in columns: a number for every lane and no other, which is how nearly all come."""
+    """Values of messages in columns: every lane a number, or not available, which is how nearly all come."""
 
     def __init__(self, fields: Sequence[_Field]) -> None:
         ends = itertools.accumulate(field.width for field in fields)
@@ -220,15 +220,20 @@ class _Values:
         self._limits = np.array([field.limit for field in of_lanes])
         self._tops = np.array([field.top for field in of_lanes], np.float64)
         self._whole_tops = np.array([field.top for field in whole], np.uint64)
+        self._blanks = [[None] * width for width in self._widths]
 
-    def of(self, data: dict[str, Any]) -> tuple[list[float], tuple[int, ...]] | None:
+    def of(self, data: dict[str, Any]) -> tuple[list[float | None], Sequence[int]] | None:
         """Return an object's measured and whole values; None for one that must be looked at value by value."""
         try:
             values = self._get(data)
-            vectors = values[: self._vectors]
-            if list(map(len, vectors)) != self._widths or not _ARRAYS.issuperset(map(type, vectors)):
-                return None
-        except (KeyError, TypeError):
+        except KeyError:
+            return None
+        vectors: Sequence[Any] = values[: self._vectors]
+        if None in vectors:
+            vectors = [
+                blank if each is None else each for each, blank in zip(vectors, self._blanks, strict=True)
+            ]
+        if not _ARRAYS.issuperset(map(type, vectors)) or list(map(len, vectors)) != self._widths:
             return None
         measured = [*itertools.chain.from_iterable(vectors), *values[self._vectors : self._measured]]
         whole = values[self._measured :]
@@ -243,17 +248,18 @@ class _Values:
             whole = np.array([each.whole for each in chosen], np.uint64)
         except OverflowError:
             return [None] * len(chosen)
-        is_fine = ((measured >= 0) & (measured <= self._limits)).all(axis=1)
-        codes = np.rint(np.minimum(measured, self._limits) * self._steps / self._scale)
-        is_fine &= (codes < self._tops).all(axis=1)
-        is_fine &= (whole < self._whole_tops).all(axis=1)
+        missing = np.isnan(measured)
+        is_fine = (missing | ((measured >= 0) & (measured <= self._limits))).all(axis=1)
+        codes = np.rint(np.clip(measured, 0.0, self._limits) * self._steps / self._scale)
+        is_fine &= ~(codes >= self._tops).any(axis=1) & (whole < self._whole_tops).all(axis=1)
+        codes[missing] = np.broadcast_to(self._tops, codes.shape)[missing]
         table = np.empty((len(chosen), self._width), np.uint64)
         table[:, self._whole_lanes] = whole
         table[:, self._measured_lanes] = np.where(is_fine[:, np.newaxis], codes, 0)
         return [row if fine else None for row, fine in zip(table, is_fine.tolist(), strict=True)]
 
 
-_NUMBERS, _INTEGERS, _ARRAYS = frozenset({int, float}), frozenset({int}), frozenset({list})
+_NUMBERS, _INTEGERS, _ARRAYS = frozenset({int, float, type(None)}), frozenset({int}), frozenset({list})
 _VALUES = _Values(_INSTANCE_FIELDS), _Values(_CHIP_FIELDS)
 """By whether they are a chip's."""
 

@@ -123,6 +123,7 @@ def test_many_are_decoded_as_each_alone(feed: Feed) -> None:
     counters = [{"exec_completed": count} for count in (2**53 + 1, 2**64 - 2, 2**64 - 1, 2**64, -1, 0, 1.0)]
     lanes: list[Any] = ["12345678", [None] * 8, [0.25] * 8, [0.75] * 8, {}, None]
     odd: list[dict[str, Any]] = [{"nc_util_pct": each} for each in lanes]
+    odd += [{"power_w": None}, {"power_w": None, "nc_util_pct": [None, *[0.5] * 6, None]}, {"links_up": None}]
     changed = [{**good[0], **change} for change in (*CHANGES, *limits, *counters, *odd)]
     payloads = [dump(value) for value in (*good, *changed)] + [b"", b"{}", b"[]", b"{}{}", b"\xff"]
     assert [plain(each) for each in decode_samples(payloads)] == [alone(payload) for payload in payloads]
