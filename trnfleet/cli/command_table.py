@@ -41,6 +41,7 @@ COMMANDS = {
     "rules": CommandRow("rules", "Check, test and list alert rules."),
     "fleet": CommandRow("fleet", "Hierarchy and totals of a fleet file."),
     "config": CommandRow("config", "Settings files: write one, list their places, print what is in force."),
+    "completion": CommandRow("completion", "Print the script by which bash, zsh or fish completes."),
     "broker": CommandRow("broker", "The embedded broker alone."),
 }
 """The commands in the order of `trnfleet --help`."""

@@ -1,4 +1,4 @@
-"""Types of option values that name a file, or what ships by name; a shell completes them.
+"""Types of values that name a file, what ships by name, or a place in a fleet; a shell completes them.
 
 A path in a settings file is relative to that file (`PathType.in_folder`), on the command line and in variables to the
 working folder.
@@ -7,11 +7,17 @@ working folder.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
 
+if TYPE_CHECKING:
+    from trnfleet.domain.address import Level
+    from trnfleet.domain.fleet import FleetFile
+
+MOST_ADDRESSES = 500
+"""Addresses that a shell is offered at once."""
 STREAM = "-"
 """Name of stdin or stdout where a file is expected."""
 
@@ -82,3 +88,72 @@ class ShippedName(PathType):
 
         names = [each for each in shipped_names(self._kind) if each.startswith(incomplete)]
         return [CompletionItem(each) for each in names] or [CompletionItem(incomplete, type="file")]
+
+
+class Target(click.ParamType[str]):
+    """The target of a fault: an address of a fleet, a pattern, or a random choice of what a pattern matches."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002  click's arguments
+        """Return the text."""
+        return str(value)
+
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,  # noqa: ARG002  click's argument
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Return addresses of a shipped fleet of the level that the fault has; no broker is asked.
+
+        It is the fleet that --name or the settings name, else the demo's.
+        """
+        from trnfleet.config import find_file, load_model, shipped_names  # noqa: PLC0415  only completion needs them
+        from trnfleet.domain.address import Level  # noqa: PLC0415
+        from trnfleet.domain.faults import FAULTS  # noqa: PLC0415
+
+        fault = FAULTS.get(str(ctx.params.get("fault")))
+        fleet = str(ctx.params.get("name") or "demo")
+        if fault is None or fleet not in shipped_names("fleets"):
+            return []
+        if fault.scope.value == "publisher":
+            return [CompletionItem("*")]
+        from trnfleet.domain.fleet import FleetFile  # noqa: PLC0415  it loads pydantic
+
+        names = {"rack": Level.INSTANCE, "link": Level.CHIP}
+        level = names.get(fault.scope.value) or Level[fault.scope.name]
+        found = _addresses(load_model(find_file("fleets", fleet), FleetFile), incomplete, level)
+        return [CompletionItem(each) for each in found]
+
+
+def _addresses(fleet: FleetFile, start: str, level: Level) -> list[str]:
+    """Return the addresses that begin so, of a level, or of the lowest one above it of which there are at most `MOST_ADDRESSES`.
+
+    A shell then completes as far as they have in common, one level after the other.
+    """
+    from trnfleet.domain.address import Level, format_chip  # noqa: PLC0415  as above
+    from trnfleet.domain.fleet import expand  # noqa: PLC0415
+    from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES  # noqa: PLC0415
+
+    inside = start.count("/")
+    paths = [
+        (path.split("/"), kind)
+        for path, kind in expand(fleet)
+        if f"{path}/".startswith(start[: len(path) + 1])
+    ]
+    found: list[str] = []
+    for depth in range(min(inside + 1, level), level + 1):
+        if depth == Level.CHIP:
+            below = [
+                f"{'/'.join(path)}/{format_chip(number)}"
+                for path, kind in paths
+                for number in range(INSTANCE_TYPES[kind].chips)
+            ]
+        else:
+            below = ["/".join(path[:depth]) for path, _ in paths]
+        below = [each for each in dict.fromkeys(below) if each.startswith(start)]
+        if len(below) > MOST_ADDRESSES:
+            break
+        found = below
+    return found

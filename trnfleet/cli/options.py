@@ -22,7 +22,7 @@ from click.core import ParameterSource
 from trnfleet import folders, logs
 from trnfleet.cli.names import FileName
 from trnfleet.cli.params import Broker, Duration, FleetName, Root, Size
-from trnfleet.cli.settings.layers import read_settings
+from trnfleet.cli.settings.layers import complete_profile, read_settings
 from trnfleet.cli.streams import report
 from trnfleet.errors import ConfigError
 from trnfleet.text import plain
@@ -71,6 +71,7 @@ profile_option = click.option(
     is_eager=True,
     expose_value=False,
     callback=read_settings,
+    shell_complete=complete_profile,
     metavar="NAME",
     help="Profile of the settings file: the defaults in its table [profile.NAME]; none for no profile.",
 )

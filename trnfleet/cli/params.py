@@ -7,8 +7,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from trnfleet.clock import NS_PER_S
+from trnfleet.config import shipped_names
 from trnfleet.domain.address import is_segment
 from trnfleet.domain.alerts.links import check_web_url
 from trnfleet.domain.durations import parse_duration_s
@@ -69,6 +71,17 @@ class FleetName(click.ParamType[str]):
         if not is_segment(str(value)):
             self.fail(f"{value!r} is not 1 to 64 of A-Z a-z 0-9 _ -", param, ctx)
         return str(value)
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002  click's argument
+        param: click.Parameter,
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Return the fleets that ship: what a broker has is not asked, for an answer may take long."""
+        if "--name" not in param.opts:
+            return []
+        return [CompletionItem(each) for each in shipped_names("fleets") if each.startswith(incomplete)]
 
 
 class Broker(click.ParamType[BrokerUrl]):
@@ -200,6 +213,21 @@ class Kinds(click.ParamType[tuple[str, ...]]):
             if kind not in KINDS:
                 self.fail(f"{kind!r} is no kind of line: {nearest(kind, KINDS)}", param, ctx)
         return chosen
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002  click's arguments
+        param: click.Parameter,  # noqa: ARG002
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Return the kinds that may follow those that have been typed."""
+        before, comma, begun = incomplete.rpartition(",")
+        typed = before.split(",")
+        return [
+            CompletionItem(f"{before}{comma}{kind}")
+            for kind in KINDS
+            if kind.startswith(begun) and kind not in typed
+        ]
 
 
 class Size(click.ParamType[int]):

@@ -15,6 +15,7 @@ from trnfleet.cli.options import json_option
 from trnfleet.cli.settings.effective import Effective, effective_options
 from trnfleet.cli.settings.files import check_file, read_file
 from trnfleet.cli.settings.keys import leaves
+from trnfleet.cli.settings.layers import complete_profile
 from trnfleet.cli.settings.places import NONE, Place, places_to_read, user_file, usual_places
 from trnfleet.cli.tables import table_lines
 from trnfleet.config import shipped_folder
@@ -141,10 +142,30 @@ def _state(place: Place) -> str:
     return "read"
 
 
+def _complete_command(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the commands, or those of the group that has been typed."""
+    words = ctx.params.get("words") or ()
+    found = load_command(words[0]) if words and words[0] in COMMANDS else None
+    names = (
+        COMMANDS
+        if not words
+        else found.commands
+        if isinstance(found, click.Group) and len(words) == 1
+        else ()
+    )
+    return [name for name in names if name.startswith(incomplete)]
+
+
 @command.command("print", context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
-@click.argument("words", metavar="[COMMAND [OPTIONS]...]", nargs=-1, type=click.UNPROCESSED)
+@click.argument(
+    "words",
+    metavar="[COMMAND [OPTIONS]...]",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    shell_complete=_complete_command,
+)
 @click.option("--config", type=FileName(), metavar="FILE", help="As of any command.")
-@click.option("--profile", metavar="NAME", help="As of any command.")
+@click.option("--profile", metavar="NAME", shell_complete=complete_profile, help="As of any command.")
 @json_option
 def print_settings(words: tuple[str, ...], config: str | None, profile: str | None, as_json: bool) -> None:
     """Print every option of COMMAND with its value and where that comes from; without COMMAND, all that is not a default.

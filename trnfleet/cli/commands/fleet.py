@@ -60,8 +60,18 @@ def list_fleets() -> None:
         click.echo(f"{name:<16} {load_model(find_file('fleets', name), FleetFile).title}")
 
 
+def _complete_subject(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the shipped fleets and the hardware whose names begin so."""
+    from trnfleet.config import shipped_names
+    from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, ULTRASERVER_TYPES
+    from trnfleet.domain.hardware.comparators import ACCELERATED_TYPES
+
+    names = [*shipped_names("fleets"), *INSTANCE_TYPES, *ULTRASERVER_TYPES, *ACCELERATED_TYPES]
+    return [name for name in names if name.startswith(incomplete)]
+
+
 @command.command("compare")
-@click.argument("subjects", nargs=-1, required=True)
+@click.argument("subjects", nargs=-1, required=True, shell_complete=_complete_subject)
 @click.option("--chips", type=click.FloatRange(1, 1e8), metavar="N", help="As much of each as has N chips.")
 @click.option("--train", metavar="PARAMETERS:TOKENS", help="A model to train, such as 300e9:6e12 or 300B:6T.")
 @click.option(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trnfleet.cli.names import Target
 from trnfleet.cli.options import (
     broker_options,
     fleet_option,
@@ -57,7 +58,7 @@ def _complete_fault(_ctx: click.Context, _parameter: click.Parameter, incomplete
 
 @click.command("inject")
 @click.argument("fault", required=False, shell_complete=_complete_fault)
-@click.argument("target", required=False)
+@click.argument("target", type=Target(), required=False)
 @setting("--for", "lasts_s", type=Duration(), help="Simulated time until it ends; by default as in --list.")
 @setting("--magnitude", type=float, help="Magnitude in the fault's own unit; by default as in --list.")
 @click.option(

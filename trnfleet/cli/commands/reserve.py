@@ -20,6 +20,7 @@ from trnfleet.cli.options import (
 )
 from trnfleet.cli.params import Instant
 from trnfleet.cli.tables import table_lines
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.domain.reservations.states import ENDED, BlockState
 from trnfleet.errors import BrokerError, nearest
 from trnfleet.text import plain
@@ -78,6 +79,11 @@ def reserve_options(command: CommandT) -> CommandT:
     return with_options  # type: ignore[return-value]  # click reads its parameters, not its signature
 
 
+def _complete_type(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the instance types whose names begin so."""
+    return [name for name in INSTANCE_TYPES if name.startswith(incomplete)]
+
+
 def offering_options(command: CommandT) -> CommandT:
     """Add the options that describe an offering."""
     for option in (
@@ -87,7 +93,7 @@ def offering_options(command: CommandT) -> CommandT:
         setting("--days", type=click.IntRange(0, 1_000_000), help="Duration: 1 to 14 days, or weeks up to 182."),
         click.option("--ultraserver", is_flag=True, help="One whole UltraServer."),
         setting("--instances", type=click.IntRange(0, 1_000_000), help="Number of instances; 1 if not given."),
-        setting("--instance-type", metavar="TYPE", help="Instance type, such as trn2.48xlarge."),
+        setting("--instance-type", metavar="TYPE", shell_complete=_complete_type, help="Instance type, such as trn2.48xlarge."),
     ):  # fmt: skip  # a table reads as rows
         command = option(command)
     return command

@@ -163,6 +163,16 @@ def read_settings(ctx: click.Context, param: click.Parameter, value: str | None)
         apply_settings(ctx, load_settings(given["config"], given[PROFILE], chosen_by, is_named=is_named))
 
 
+def complete_profile(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the profiles of the settings files whose names begin so; none where a file is invalid."""
+    given = ctx.meta.get(f"{_META}.{ctx.command_path}", {})
+    try:
+        files = read_files(given.get("config"))
+    except ConfigError:
+        return []
+    return sorted({name for file in files for name in file.profiles if name.startswith(incomplete)})
+
+
 def table_of(ctx: click.Context) -> str:
     """Return the table of a command: its name, or that of its group."""
     names = []

@@ -1,0 +1,32 @@
+"""`trnfleet completion`: the script by which a shell completes commands, options and values."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+from trnfleet.errors import TrnfleetError
+
+VARIABLE = "_TRNFLEET_COMPLETE"
+"""By which the script asks for what may follow; click makes it of the program's name."""
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.pass_context
+def command(ctx: click.Context, shell: str) -> None:
+    """Print the script by which SHELL completes commands, options, and names of fleets, faults, profiles and others.
+
+    It asks the program that is on the PATH as trnfleet, and no broker. Bash needs version 4.4.
+
+    \b
+    Examples:
+      eval "$(trnfleet completion bash)"                                      # in ~/.bashrc
+      trnfleet completion zsh > "${fpath[1]}/_trnfleet"                       # with compinit in ~/.zshrc
+      trnfleet completion fish > ~/.config/fish/completions/trnfleet.fish
+    """
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise TrnfleetError(f"click has no completion of {shell}")
+    click.echo(kind(ctx.find_root().command, {}, "trnfleet", VARIABLE).source())
