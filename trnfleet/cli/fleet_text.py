@@ -71,7 +71,6 @@ def described(facts: dict[str, Any], title: str) -> str:
         same = amount(exact, "FLOP/s")
         return text if text == same else f"{text} as AWS rounds it ({same} from {facts['chips']:,} chips)"
 
-    network = "EFA" if facts["has_efa"] else "network"
     rows = [
         ("UltraClusters", f"{facts['clusters']:,}"),
         ("UltraServers", _with_kinds(facts["ultraservers"], facts["ultraserver_types"])),
@@ -82,13 +81,23 @@ def described(facts: dict[str, Any], title: str) -> str:
         *((label, peak(name)) for label, name in PEAKS if facts[name]),
         ("NeuronLinks", _links(facts)),
         ("hosts", f"{facts['vcpus']:,} vCPUs, {amount(facts['host_memory_bytes'], 'B', is_size=True)}"),
-        (network, f"{amount(facts['efa_bytes_per_s'] * 8, 'b/s')}" + ("" if facts["has_efa"] else ", no EFA")),
+        _network(facts["efa_bytes_per_s"], facts["network_bytes_per_s"]),
         ("chip power", f"{amount(facts['chip_power_max_w'], 'W')} at most (assumed: AWS publishes no wattage)"),
         ("jobs", _jobs(facts["jobs"])),
     ]  # fmt: skip  # a table reads as rows
     head = f"{facts['fleet']}: {title}" if title else str(facts["fleet"])
     lines = [head, *(f"  {name:<14}{value}" for name, value in rows)]
     return "\n".join([*lines, *_sources(facts["sources_differ"], "  ")])
+
+
+def _network(efa_bytes_per_s: float, all_bytes_per_s: float) -> tuple[str, str]:
+    """Return the row about the network between hosts: EFA, and what is none."""
+    other = all_bytes_per_s - efa_bytes_per_s
+    if not efa_bytes_per_s:
+        return "network", f"{amount(other * 8, 'b/s')}, no EFA"
+    return "EFA", amount(efa_bytes_per_s * 8, "b/s") + (
+        f", and {amount(other * 8, 'b/s')} of network without it" if other else ""
+    )
 
 
 def compared(subjects: Sequence[Hardware], training: Training | None, columns: int | None = None) -> str:

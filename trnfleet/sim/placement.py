@@ -14,6 +14,7 @@ import numpy as np
 from trnfleet.domain.address import Level
 from trnfleet.domain.fleet import Inference, instances_of
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
+from trnfleet.domain.hardware.topology import TopologyKind
 from trnfleet.domain.layout import Layout, Node
 from trnfleet.errors import ConfigError
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.fleet import FleetFile
     from trnfleet.domain.hardware.catalogue import ChipType
+    from trnfleet.domain.hardware.topology import Topology
 
 IDLE = -1
 """The job number of an instance on which nothing runs."""
@@ -124,7 +126,8 @@ class Hosts:
 class Cohorts:
     """Sets of chips with the same row of work, type, and links to other instances that the job uses.
 
-    The chips of an instance are one cohort, or several where several replicas share the instance.
+    The chips of an instance are one cohort, or several where several replicas share the instance, or the chips of one lie between
+    different neighbours.
     """
 
     row: NDArray[np.intp]
@@ -146,14 +149,14 @@ class Cohorts:
         """Group chips and instances."""
         owner = placement.job_of_instance
         row = _rows(layout, placement)
-        used = _used_lanes(layout, _talks_to(layout, placement, row))
-        used &= _inside_replicas(layout, placement)
-        is_first = np.append(True, np.diff(row) != 0)
+        used = np.repeat(_used_lanes(layout, _talks_to(layout, placement, row)), np.diff(layout.chip_start))
+        _keep_inside_replicas(used, layout, placement)
+        is_first = np.append(True, (np.diff(row) != 0) | (np.diff(used) != 0))
         is_first[layout.chip_start[:-1]] = True
         begin = np.flatnonzero(is_first)
         instance = layout.instance_of_chip[begin].astype(np.int64)
         types = max(len(layout.types), 1)
-        key = (row[begin].astype(np.int64) * types + layout.instance_type[instance]) * 256 + used[instance]
+        key = (row[begin].astype(np.int64) * types + layout.instance_type[instance]) * 256 + used[begin]
         _, first, cohort = np.unique(key, return_index=True, return_inverse=True)
         lengths = np.diff(np.append(begin, layout.chips))
         of_chip = np.repeat(cohort.astype(np.int32), lengths)
@@ -161,7 +164,7 @@ class Cohorts:
             row[begin[first]].astype(np.intp),
             owner[instance[first]].astype(np.intp),
             layout.instance_type[instance[first]].astype(np.intp),
-            used[instance[first]],
+            used[begin[first]],
             of_chip,
             _hosts(layout, instance, cohort, lengths),
         )
@@ -232,9 +235,14 @@ def _talks_to(layout: Layout, placement: Placement, row: NDArray[np.int32]) -> N
     return np.where(first > len(placement.chips), first, placement.job_of_instance)
 
 
-def _inside_replicas(layout: Layout, placement: Placement) -> NDArray[np.uint8]:
-    """Return for each instance the bits of the lanes that lead to the same replica from all of its chips."""
-    bits = np.full(len(layout.instances), 0xFF, np.uint8)
+def _keep_inside_replicas(used: NDArray[np.uint8], layout: Layout, placement: Placement) -> None:
+    """Leave of each chip's lanes those that lead to the same replica from all chips of the instance; where none does, its own.
+
+    Args:
+        used: For each chip the bits of lanes.
+        layout: The fleet.
+        placement: Its jobs.
+    """
     sizes = np.append(placement.replica_chips, 0)[placement.job_of_instance]
     for index, kind in enumerate(layout.types):
         here = layout.instance_type == index
@@ -243,17 +251,24 @@ def _inside_replicas(layout: Layout, placement: Placement) -> NDArray[np.uint8]:
             if kind.chips % size:
                 # Replicas lie differently on each instance: all lanes may be theirs.
                 continue
-            leaves = sum(
-                1 << lane
-                for lane in range(len(topology.lanes))
-                if any(
-                    peer // size != member // size
-                    for member in range(topology.members)
-                    for peer in topology.peers(member, lane)
-                )
+            inside = np.array(
+                [_lanes_inside(topology, member, size) for member in range(kind.chips)], np.uint8
             )
-            bits[here & (sizes == size)] &= np.uint8(0xFF ^ leaves)
-    return bits
+            common = np.bitwise_and.reduce(inside)
+            rows = layout.chip_rows(np.flatnonzero(here & (sizes == size))).reshape(-1, kind.chips)
+            between = 0xFF << len(topology.lanes) & 0xFF
+            used[rows] &= (np.full_like(inside, common) if common else inside) | np.uint8(between)
+
+
+def _lanes_inside(topology: Topology, member: int, size: int) -> int:
+    """Return the bits of a chip's lanes that lead nowhere but to its replica; through a switch all of the instance are reached."""
+    if topology.kind is TopologyKind.SWITCHED:
+        return (1 << len(topology.lanes)) - 1 if size > 1 else 0
+    return sum(
+        1 << lane
+        for lane in range(len(topology.lanes))
+        if {peer // size for peer in topology.peers(member, lane)} == {member // size}
+    )
 
 
 def _used_lanes(layout: Layout, owner: NDArray[np.int64]) -> NDArray[np.uint8]:

@@ -47,6 +47,14 @@ def test_shipped_fleets(name: str, chips: int) -> None:
     assert described(name)["chips"] == chips
 
 
+def test_efa_is_that_of_the_types_that_have_it() -> None:
+    """Inf2 has a network and no EFA: 2 x 800 Gb/s of trn1, 200 of trn2.3xlarge, and 12.8 Tb/s of each UltraServer are."""
+    facts = described("mixed")
+    assert facts["efa_bytes_per_s"] * 8 == pytest.approx(27.4e12)
+    assert facts["network_bytes_per_s"] * 8 == pytest.approx(27.4e12 + 150e9)
+    assert "27.4 Tb/s, and 150.0 Gb/s of network without it" in run("fleet", "describe", "mixed").stdout
+
+
 def test_text_is_for_people() -> None:
     """Without --json it reads well."""
     assert "192" in run("fleet", "describe", "demo").stdout

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from support.sim.job_run import fleet_of
 
-from trnfleet.domain.fleet import expand
+from trnfleet.config import validate
+from trnfleet.domain.fleet import FleetFile, expand
 from trnfleet.domain.layout import Layout
 from trnfleet.sim.placement import Cohorts, Placement
 
@@ -57,6 +58,29 @@ def test_replicas_do_not_talk_to_each_other(size: int, used: set[int]) -> None:
     placed = Placed(size)
     serving = placed.cohorts.job == 1
     assert set(placed.cohorts.used_lanes[serving].tolist()) == used
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "used"),
+    [
+        ("inf2.24xlarge", 2, [0b10, 0b01]),
+        ("inf2.48xlarge", 4, [0b10, 0b11, 0b11, 0b01]),
+        ("trn2.48xlarge", 2, [0b1000, 0b0100]),
+        ("trn2.48xlarge", 1, [0]),
+    ],
+)
+def test_chips_of_a_small_replica_use_the_links_between_them(kind: str, size: int, used: list[int]) -> None:
+    """Where no lane leads to the same replica from all chips, as in a line of pairs, each chip uses those that do from it."""
+    serving = SERVING | {
+        "on": [f"c/standalone/{kind[:4]}-000{place}" for place in (1, 2)],
+        "chips_per_replica": size,
+    }
+    cluster = {"name": "c", "instances": [{"type": kind, "count": 2}]}
+    fleet = validate({"name": "f", "clusters": [cluster], "jobs": [serving]}, FleetFile, "fleet.toml")
+    layout = Layout.of(expand(fleet))
+    cohorts = Cohorts.of(layout, Placement.of(layout, fleet))
+    of_chips: list[int] = cohorts.used_lanes[cohorts.of_chip].tolist()
+    assert of_chips == used * (layout.chips // size)
 
 
 @pytest.mark.parametrize(("size", "spans"), [(4, False), (16, False), (64, False), (128, True)])

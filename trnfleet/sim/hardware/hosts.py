@@ -99,6 +99,8 @@ class HostPhysics:
         kind = cohorts.hosts.type_index
         self._memory_bytes = np.array([float(each.host_memory_bytes) for each in layout.types])[kind]
         self._efa_peak = np.array([each.efa_bytes_per_s.value for each in layout.types])[kind]
+        has_none = ~np.array([each.has_efa for each in layout.types], np.bool_)[kind]
+        self._without_efa = has_none[cohorts.hosts.of_instance[self._own]] if has_none.any() else None
         self._idle_w = np.array([each.host_power_idle_w.value for each in layout.types])[kind]
         self._most_w = np.array([each.host_power_max_w.value for each in layout.types])[kind]
         peaks = (self._memory_bytes, self._efa_peak, self._idle_w, self._most_w)
@@ -159,7 +161,7 @@ class HostPhysics:
         used = varied("host_memory_used_bytes", memory)
         self._write("host_memory_used_bytes", np.minimum(used, memory_bytes, out=used))
         for name in ("efa_tx_bytes_per_s", "efa_rx_bytes_per_s"):
-            self._write(name, np.minimum(varied(name, efa), efa_peak))
+            self._write(name, np.minimum(varied(name, efa), efa_peak), self._without_efa)
         median_s = varied("exec_latency_p50_s", latency_s)
         tail = np.maximum(self._factor("exec_latency_p99_s", noise), np.float32(_LEAST_TAIL))
         own = TAIL if jobs.latency_tail is None else self._mean(jobs.latency_tail)

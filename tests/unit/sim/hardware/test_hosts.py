@@ -45,6 +45,14 @@ def test_efa_never_carries_more_than_was_measured() -> None:
         assert sent[1] == 0
 
 
+def test_a_host_without_efa_has_no_figure_of_it() -> None:
+    """Inf2 has none, so that 0 bytes per second would say that a network was idle."""
+    chips = Chips(make_fleet("c/standalone/inf2-0001", kind="inf2.48xlarge"))
+    chips.tick(doing(phase(Phase.DECODE)))
+    assert np.isnan([chips.value(name) for name in ("efa_tx_bytes_per_s", "efa_rx_bytes_per_s")]).all()
+    assert not np.isnan(chips.value("host_power_w")).any()
+
+
 def test_an_idle_host_has_no_latency() -> None:
     """No execution, no latency; a busy host's tail is longer than its median."""
     chips = Chips(make_fleet(ONE))
