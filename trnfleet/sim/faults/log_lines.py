@@ -85,8 +85,8 @@ class LogWriter:
             if fault.has_detour:
                 group = self._layout.instances[incident.instances[0]].rpartition("/")[0]
                 is_paired = any(link.is_unused for link in incident.links)
-                what = "its drivers have elected two pairs, traffic between them" if is_paired else "traffic"
-                yield event("detour_begun", "operator", f"{group} can be used: {what} goes over EFA")
+                how = "between two pairs, as its drivers elect" if is_paired else "beside it"
+                yield event("detour_begun", "operator", f"jobs that start on {group} now use EFA {how}")
             if incident.drains:
                 yield event("instance_quarantined", "operator", f"nothing new is placed on {where}")
             else:

@@ -266,7 +266,7 @@ class IncidentTimeline:
 
     def _obstacle(self, incident: Incident) -> str:
         """Return the reason why an incident cannot happen at present; empty if it can."""
-        if incident.fault.needs_job and not incident.jobs:
+        if incident.fault.needs_job and self.effects.are_down(incident.jobs, self._open):
             return "no job runs there that it could hit"
         for other in self._down:
             # What many instances share can fail while one of them is away.

@@ -167,10 +167,7 @@ def test_a_repair_names_the_link_itself() -> None:
 def test_a_detour_is_announced() -> None:
     """Operators read which UltraServer can be used again, and how."""
     begun = next(e for e in steps(incident("z_link_down", f"{CHIP}:z_next")) if e.name == "detour_begun")
-    assert (
-        begun.text
-        == f"{TRAIN} can be used: its drivers have elected two pairs, traffic between them goes over EFA"
-    )
+    assert begun.text == f"jobs that start on {TRAIN} now use EFA between two pairs, as its drivers elect"
 
 
 def test_an_end_is_logged_for_the_target() -> None:

@@ -140,6 +140,16 @@ def test_what_cannot_be_is_refused_and_changes_nothing(
     assert fleet.incidents.active() == before
 
 
+def test_a_job_that_is_down_does_not_crash_again() -> None:
+    """Nothing runs there whose runtime could crash, and no operator notices that it did."""
+    fleet = SmallFleet(
+        entry("chip_lost", at=5), entry("runtime_crash", f"{TRAIN}/trn2u-0001-1/chip02", at=30)
+    )
+    fleet.go(60.0)
+    assert "chip_lost" in fleet.names()
+    assert not [event for event in fleet.events if "runtime crash" in event.text]
+
+
 def test_what_was_asked_for_a_moment_ago_is_there_already() -> None:
     """Two requests between two ticks are one fault, which counts once; another chip's is another."""
     fleet = SmallFleet()
