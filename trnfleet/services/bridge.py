@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
 from trnfleet.bridge.ec2.client import connect, read
-from trnfleet.bridge.ec2.service import Bridge, serve
+from trnfleet.bridge.ec2.service import REPEAT_S, Bridge, serve
+from trnfleet.domain.quantities import counted
 from trnfleet.errors import ConfigError
 from trnfleet.services.publishing import fail_if_all_refused, raise_if_refused
 from trnfleet.services.read_back import StateCheck
 from trnfleet.services.session import CONNECT_LIMIT_S
+from trnfleet.systemd import ServiceManager, Work, link_works
 from trnfleet.tasks import Ending, background, run_until
 from trnfleet.wire.eventbridge import MOST_BYTES
 from trnfleet.wire.ports import LinkStatus, PublishResult
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.services.session import BrokerSession
     from trnfleet.wire.ports import Envelope
+
+READING_STILL_S = 4 * REPEAT_S
+"""Time without a reading or a repetition, which comes each `REPEAT_S`, after which the bridge counts as hanging: a reading asks EC2
+for many pages, each within its own limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +94,7 @@ class Ec2Bridge:
             CloudError: the first reading failed.
         """
         request, bridge, ending = self._request, self._bridge, Ending()
+        manager = ServiceManager(session.clock)
         publisher = session.publisher(self.client_id, will=bridge.presence("offline"))
         publisher.on_connect(bridge.announce)
         check = StateCheck(session, publisher, report)
@@ -107,7 +114,10 @@ class Ec2Bridge:
                     once=request.once,
                     next_line=self._next_line,
                 )
-                await run_until(ending, work)
+                rounds = Work("readings", lambda: bridge.rounds, still_s=READING_STILL_S)
+                works = [rounds, *link_works("connection", publisher.status.parts or (publisher.status,))]
+                async with background(service_manager=manager.run(works, lambda: _status(publisher.status))):
+                    await run_until(ending, work)
                 await check.finish(ending)
         raise_if_refused(publisher.status)
         check.raise_if_lost()
@@ -132,6 +142,12 @@ class Ec2Bridge:
         )
         with ending.on_signals():
             await run_until(ending, work)
+
+
+def _status(link: LinkStatus) -> str:
+    """Return what was published in one line, or why there is no connection."""
+    state = "" if link.connected else f"no connection: {link.last_error}; "
+    return f"{state}{counted(link.sent, 'message')} published"
 
 
 def open_events(path: str) -> int:

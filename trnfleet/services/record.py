@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.domain.quantities import size_text
 from trnfleet.errors import TrnfleetError
 from trnfleet.record.format.metadata import About
 from trnfleet.record.write.part import DELETED
@@ -17,6 +18,7 @@ from trnfleet.services.files.outputs import find_former, make_sink, remove_forme
 from trnfleet.services.files.recordings import fleets_in
 from trnfleet.services.files.sequence_gaps import SequenceGaps
 from trnfleet.services.session import CONNECT_LIMIT_S, BatchReader
+from trnfleet.systemd import ServiceManager, Work, link_works
 from trnfleet.tasks import Ending, background, run_until
 from trnfleet.transport.inbox import InboxLimits
 
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from trnfleet.services.files.outputs import Sink
     from trnfleet.services.session import BrokerSession
     from trnfleet.transport.mqtt import MqttSource
-    from trnfleet.wire.ports import Envelope
+    from trnfleet.wire.ports import Envelope, LinkStatus
 
 FIRST_S = 1.0
 """Wait for the first messages, which name the fleets."""
@@ -116,6 +118,7 @@ async def record(session: BrokerSession, request: RecordRequest, reporter: Recor
         [] if request.stdout else find_former(request.file, is_split=is_split, overwrite=request.overwrite)
     )
     clock, ending = session.clock, Ending()
+    manager = ServiceManager(clock)
     source = session.source(
         # Telemetry is published at QoS 0 and comes so; what is published at QoS 1 must not be lost.
         ((each, 1) for each in request.filters),
@@ -154,7 +157,13 @@ async def record(session: BrokerSession, request: RecordRequest, reporter: Recor
                 _take(sink, gaps, first)
                 missing.take(first)
                 work = _write_until_end(request, source, sink, gaps, missing, clock, reporter)
-                await run_until(ending, work)
+                works = _works(source, sink)
+                async with background(
+                    service_manager=manager.run(
+                        works, lambda: _status(source.status, _progress(source, sink, gaps))
+                    )
+                ):
+                    await run_until(ending, work)
             finally:
                 sink.close()
     progress = _progress(source, sink, gaps)
@@ -222,6 +231,22 @@ async def _report_progress(
                 lost_s = status.changed_s
                 reporter.disconnected(status.last_error)
         reporter.progressed(_progress(source, sink, gaps), now_s - began_s)
+
+
+def _works(source: MqttSource, sink: Sink) -> list[Work]:
+    """Return the loops that must go on: messages are taken, what was taken is written, and each connection."""
+    link = source.status
+    return [
+        Work("messages", lambda: link.received - source.waiting, lambda: not source.waiting),
+        Work("writing", lambda: sink.status.messages, lambda: sink.is_drained),
+        *link_works("connection", link.parts or (link,)),
+    ]
+
+
+def _status(link: LinkStatus, progress: RecordProgress) -> str:
+    """Return the totals in one line, or why there is no connection."""
+    state = "" if link.connected else f"no connection: {link.last_error}; "
+    return f"{state}{progress.messages:,} messages, {size_text(progress.file_bytes)}, lost {progress.lost:,}"
 
 
 def _progress(source: MqttSource, sink: Sink, gaps: SequenceGaps) -> RecordProgress:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet import logs
 from trnfleet.errors import BrokerError
-from trnfleet.transport.backoff import STABLE_S, backoff_s
+from trnfleet.transport.backoff import LONGEST_WAIT_S, STABLE_S, backoff_s
 from trnfleet.transport.connection import UNACKNOWLEDGED, Connection, LinkDown, Login, ProtocolName
 from trnfleet.transport.filters import topic_pattern
 from trnfleet.transport.inbox import Reception
@@ -99,7 +99,8 @@ class Link:
                 continue
             await self._clock.sleep(backoff_s(attempt, self._clock.monotonic_s() - outage_since_s, self._rng))
             while (away_s := self._away_until_s - self._clock.monotonic_s()) > 0.0:
-                await self._clock.sleep(away_s)
+                self.status.attempts += 1
+                await self._clock.sleep(min(away_s, LONGEST_WAIT_S))
             attempt += 1
 
     def interrupt(self, seconds: float) -> None:
@@ -124,6 +125,7 @@ class Link:
 
     async def _connect_once(self) -> float:
         """Connect, stay until the end, and return how many seconds the connection held."""
+        self.status.attempts += 1
         connection = self._connection = await self._open()
         since_s = self._clock.monotonic_s()
         if since_s < self._away_until_s:

@@ -73,6 +73,8 @@ class LinkStatus:
     """Monotonic time of the last change of `connected`."""
     connects: int = 0
     """Successful connects since the start; more than one means reconnects."""
+    attempts: int = 0
+    """Attempts to connect since the start; in an outage on purpose its parts count as well."""
     last_error: str = ""
     """Reason why the last connection ended or failed, in one line."""
     protocol: str = ""

@@ -71,6 +71,7 @@ def test_the_wheel_has_everything_inside(built: Built) -> None:
         f"{INFO}/{name}" for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")
     }
     beside.add(f"{DATA}/share/man/man1/trnfleet.1")
+    beside |= {f"{DATA}/lib/systemd/system/{path.name}" for path in (ROOT / "config" / "systemd").iterdir()}
     assert names == tree | {f"trnfleet/_config/{name}" for name in config} | beside
     assert "trnfleet/py.typed" in names
     description = metadata.partition("\n\n")[2]

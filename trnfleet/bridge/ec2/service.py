@@ -88,6 +88,8 @@ class Bridge:
         self._problems: set[str] = set()
         self._has_read = False
         self._events = 0
+        self.rounds = 0
+        """Readings, and looks between them at what is due."""
 
     @property
     def skipped(self) -> int:
@@ -339,6 +341,7 @@ async def _read_on(
     while True:
         try:
             reading = await in_thread(read)
+            bridge.rounds += 1
         except Throttled as error:
             if once:
                 raise
@@ -362,6 +365,7 @@ async def _read_on(
         while (now_s := clock.monotonic_s()) < due_s:
             await clock.sleep(min(due_s, repeat_s, _next_warning_s(bridge, clock)) - now_s)
             await publisher.publish(bridge.warn(clock.wall_ns()))
+            bridge.rounds += 1
             if clock.monotonic_s() >= repeat_s:
                 repeat_s = clock.monotonic_s() + REPEAT_S
                 await publisher.publish(bridge.announce())

@@ -340,6 +340,11 @@ class Recorder:
         self._thread = RecordingThread(lambda: writer, clock=clock, queue_bytes=queue_bytes, durable=durable)
         self.status = self._thread.status
 
+    @property
+    def is_drained(self) -> bool:
+        """Whether all that was taken is in the file."""
+        return self._thread.is_drained
+
     def take(self, batch: Sequence[Envelope]) -> None:
         """Record a batch: cheap, never waits; what does not fit into the queue is counted as lost."""
         self._thread.take(batch)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MOST_PENDING = 1_000
 """Topics whose newest retained message waits for a broker that is away."""
 _SUMMED = (
+    "attempts",
     "received",
     "dropped",
     "shed",

@@ -42,6 +42,10 @@ class Sink(Protocol):
     def status(self) -> RecordStatus:
         """Counts of what was written, and why writing failed."""
 
+    @property
+    def is_drained(self) -> bool:
+        """Whether all that was taken is written."""
+
     def start(self) -> None:
         """Start writing."""
 
@@ -89,6 +93,11 @@ class LineSink:
         self._is_abandoned = False
         """Whether the reader has closed the pipe."""
         self._thread: threading.Thread | None = None
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether all that was taken is written."""
+        return not self._queue
 
     def start(self) -> None:
         """Start the thread that writes."""

@@ -16,6 +16,7 @@ from trnfleet.sim.publish.commands import Commands, serve
 from trnfleet.sim.publish.faulty_publisher import TransportControl
 from trnfleet.sim.publish.service import Simulation
 from trnfleet.sim.publish.state import new_boot, will_envelope
+from trnfleet.systemd import STILL_S, ServiceManager, Work, link_works
 from trnfleet.tasks import Ending, background, run_until
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from trnfleet.services.session import BrokerSession
     from trnfleet.services.simulator.run import Run
     from trnfleet.sim.engine import Engine
+    from trnfleet.wire.ports import LinkStatus
 
 
 class PublishOptions(NamedTuple):
@@ -59,6 +61,7 @@ async def publish(
         NotConfirmedError: in MQTT 3.1.1, at the end: the broker does not give back what it was sent.
     """
     clock, boot, ending = session.clock, new_boot(), Ending()
+    manager = ServiceManager(clock)
     client = options.client_id
     will = will_envelope(engine.fleet.name, client, boot, root=session.root)
     mqtt = session.publisher(client, will=will)
@@ -124,7 +127,17 @@ async def publish(
                 f"publishing {engine.fleet.name}: {counted(chips, 'chip')} of {counted(len(own), 'instance')} to {session.url}, "
                 f"{simulation.messages_per_tick:,} messages every {run.period_s:g} s{speed}"
             )
-            await run_until(ending, simulation.run(ticks=options.ticks, duration_s=options.duration_s))
+            # A jump makes many ticks before one is published, and a large fleet is announced before the first.
+            ticks = Work(
+                "ticks", lambda: (engine.ticks, mqtt.status.sent), still_s=STILL_S + 2 * run.period_s
+            )
+            async with background(
+                service_manager=manager.run(
+                    [ticks, *link_works("connection", mqtt.status.parts or (mqtt.status,))],
+                    lambda: _status(simulation, mqtt.status, counted(chips, "chip")),
+                )
+            ):
+                await run_until(ending, simulation.run(ticks=options.ticks, duration_s=options.duration_s))
             await check.finish(ending)
             status = mqtt.status
     report(
@@ -133,3 +146,10 @@ async def publish(
     )
     raise_if_refused(status)
     check.raise_if_lost()
+
+
+def _status(simulation: Simulation, link: LinkStatus, chips: str) -> str:
+    """Return the ticks so far in one line, or why there is no connection."""
+    state = "" if link.connected else f"no connection: {link.last_error}; "
+    skipped = f", left out {simulation.overruns:,}" if simulation.overruns else ""
+    return f"{state}{chips}, {counted(simulation.published, 'tick')}{skipped}"

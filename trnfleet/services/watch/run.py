@@ -16,9 +16,11 @@ from trnfleet.services.discovery import find_fleet
 from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.services.watch.describe import LONGEST_LINE
+from trnfleet.services.watch.health import WatchHealth
 from trnfleet.services.watch.identity import Connections, Identity
 from trnfleet.services.watch.service import WatchService
 from trnfleet.services.watch.silence_exchange import SilenceExchange, SilenceMode
+from trnfleet.systemd import ServiceManager
 from trnfleet.tasks import Ending, background, run_until
 from trnfleet.text import plain
 from trnfleet.wire.topics import TopicClass, build_filter
@@ -87,6 +89,7 @@ async def watch_fleet(
         ConfigError: the broker has several fleets and none is named.
     """
     clock, ending = session.clock, Ending()
+    manager = ServiceManager(clock)
     with ending.on_signals():
         fleet = await find_fleet(session, request.fleet)
         live = monitor_fleet(session, fleet, rules=request.rules, adopts_alerts=True)
@@ -141,7 +144,9 @@ async def watch_fleet(
             report(
                 f"watching {fleet} at {session.url}: {len(request.rules)} rules, notifies {names}; ctrl+c ends it"
             )
-            await run_until(ending, service.run(request.exit_after_s))
+            health = WatchHealth(service, live.monitor, connections)
+            async with background(service_manager=manager.run(health.works(), health.status)):
+                await run_until(ending, service.run(request.exit_after_s))
             await service.leave()
             outcome = outcome_of(service)
             on_end(outcome)

@@ -121,13 +121,14 @@ class WatchService:
         self._report, self._receiver_errors = report, receiver_errors
         self._listening_since_s: float | None = None
         self._connects = 0
-        self._leader = ""
+        self.leader = ""
         self._is_unheard = self._has_taken_part = False
         self._rivals: set[str] = set()
         self._beat_s = -math.inf
         self._beat_due = False
         """Whether others have to hear something before the next heartbeat."""
-        self._firing = 0
+        self.firing = self.elections = 0
+        """Alerts that fire here and are notified of, and elections so far."""
         self._errors = NO_ERRORS
         self._outgoing: list[Envelope] = []
         self._connection_rules = {rule.name for rule in monitor.alerts.rules if rule.figure == UNHEARD}
@@ -156,8 +157,8 @@ class WatchService:
         self._unpublished.update(alerts, published, now_s)
         firing = [alert for alert in alerts.active() if alert.fired_ns is not None]
         own = [alert.fingerprint for alert in notifying(alerts)]
-        self._beat_due = self._beat_due or bool(own) != bool(self._firing)
-        self._firing = len(own)
+        self._beat_due = self._beat_due or bool(own) != bool(self.firing)
+        self.firing = len(own)
         for client in self._distrust.regained(published, own, now_s):
             self._election.trust(client)
             self._say(f"{client} publishes again what fires here: its word counts")
@@ -189,7 +190,7 @@ class WatchService:
 
         Only who led notifies; the alert is published once the broker is back.
         """
-        if self._leader != self._identity.client:
+        if self.leader != self._identity.client:
             return
         alerts, only = self._monitor.alerts, self._connection_rules
         firing = [alert for alert in alerts.active() if alert.fired_ns is not None and alert.name in only]
@@ -236,6 +237,7 @@ class WatchService:
             if refusal is not None and not self._ending.asked:
                 self.refusal = str(refusal)
                 self._ending.ask()
+            self.elections += 1
             await self._clock.sleep(CHECK_EVERY_S)
 
     def _choose_role(self, now_s: float) -> None:
@@ -272,7 +274,7 @@ class WatchService:
         reason = self._distrust_leader(now_s)
         leader, own = election.leader(now_s), self._identity.client
         role = Role.LEADER if leader == own else Role.STANDBY
-        if role is not self.role or leader != self._leader:
+        if role is not self.role or leader != self.leader:
             self._take_role(role, leader, now_s, reason)
         elif role is Role.LEADER:
             self._contest(now_s)
@@ -302,7 +304,7 @@ class WatchService:
             self._take_over()
         else:
             self._notification_log.end_leadership(self._now(), self._connection_rules)
-        self.role, self._leader, self._beat_due = role, leader, True
+        self.role, self.leader, self._beat_due = role, leader, True
         log.info("watch_role", role=role.value, client=self._identity.client, leader=leader, reason=reason)
         if role is Role.LEADER:
             self._say(f"leader for {self._identity.fleet}{f': {reason}' if reason else ''}")
@@ -365,7 +367,7 @@ class WatchService:
         self._beat_s = now_s
         self._beat_due = self._peers.owes_answer = False
         leads = self.role is Role.LEADER
-        firing = None if self.role is Role.DISCONNECTED else self._firing
+        firing = None if self.role is Role.DISCONNECTED else self.firing
         presence, wall_ns = self._identity.presence, self._clock.wall_ns()
         self._outgoing.append(
             presence("online", wall_ns, leads=leads, firing=firing, errors=self._errors if leads else None)

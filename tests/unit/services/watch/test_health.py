@@ -1,0 +1,90 @@
+"""The watchdog of a watch: fed while messages, passes, elections and connections go on."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.monitor.queue_source import QueueSource
+from support.processes.notify_socket import NotifySocket
+
+from trnfleet.clock import ManualClock
+from trnfleet.monitor.monitor import Monitor
+from trnfleet.services.watch.health import WatchHealth
+from trnfleet.services.watch.identity import Connections
+from trnfleet.services.watch.service import Role
+from trnfleet.systemd import STILL_S, ServiceManager
+from trnfleet.wire.ports import LinkStatus
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Scene:
+    """A monitor that runs, beside an election that goes on while `elects`."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.source = QueueSource()
+        self.monitor = Monitor(self.source, "demo", clock=self.clock)
+        self.service: Any = SimpleNamespace(role=Role.LEADER, leader="", firing=2, elections=0)
+        links: list[Any] = [SimpleNamespace(status=LinkStatus(connected=True), waiting=0) for _ in range(3)]
+        self.connections = Connections(*links)
+        self.elects = True
+
+    def health(self) -> WatchHealth:
+        return WatchHealth(self.service, self.monitor, self.connections)
+
+    async def elect(self) -> None:
+        while True:
+            self.service.elections += self.elects
+            await self.clock.sleep(0.1)
+
+    async def fed(self, channel: NotifySocket, seconds: int) -> int:
+        """Return how often the watchdog was fed within a time."""
+        channel.read()
+        lines: list[str] = []
+        for _ in range(seconds):
+            await self.clock.advance(1)
+            lines += channel.read()
+        return lines.count("WATCHDOG=1")
+
+
+@pytest.mark.parametrize("hanging", ["passes", "elections", "messages"])
+async def test_the_watchdog_is_fed_until_a_part_of_the_watch_hangs(tmp_path: Path, hanging: str) -> None:
+    """The event loop and the other parts go on all the while."""
+    scene = Scene()
+    health = scene.health()
+    with NotifySocket(tmp_path) as channel:
+        environ = {"NOTIFY_SOCKET": channel.address, "WATCHDOG_USEC": "8000000"}
+        manager = ServiceManager(scene.clock, environ)
+        monitor = asyncio.create_task(scene.monitor.run())
+        others = [
+            asyncio.create_task(scene.elect()),
+            asyncio.create_task(manager.run(health.works(), health.status)),
+        ]
+        assert await scene.fed(channel, int(2 * STILL_S)) >= STILL_S - 1
+        if hanging == "passes":
+            monitor.cancel()
+        elif hanging == "elections":
+            scene.elects = False
+        else:
+            vars(scene.connections.source)["waiting"] = 1
+        await scene.fed(channel, int(STILL_S) + 4)
+        assert await scene.fed(channel, int(STILL_S)) == 0
+        for each in (monitor, *others):
+            each.cancel()
+
+
+def test_the_status_says_what_the_watch_does() -> None:
+    scene = Scene()
+    health = scene.health()
+    assert health.status() == "leader; 0 chips, 2 firing alerts"
+    scene.service.role, scene.service.leader = Role.STANDBY, "trnfleet-watch-1"
+    assert health.status() == "standby, trnfleet-watch-1 leads; 0 chips, 2 firing alerts"
+    scene.service.role = Role.DISCONNECTED
+    assert health.status() == "listening for other watches"
+    vars(scene.connections.peers)["status"] = LinkStatus(last_error="connection refused")
+    assert health.status() == "no connection: connection refused"
