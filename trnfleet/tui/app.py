@@ -24,12 +24,10 @@ from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.actions.command_keys import CommandKeys
 from trnfleet.tui.actions.cursor_keys import CursorKeys
-from trnfleet.tui.alerts.actions import AlertActions
 from trnfleet.tui.alerts.view import AlertsView
-from trnfleet.tui.bars.news import News
 from trnfleet.tui.bars.tour import Tour
+from trnfleet.tui.fleet_pages import FleetPages, notice_of_others
 from trnfleet.tui.help import HelpScreen, Key, Section, help_title, sections, sign_section
-from trnfleet.tui.notifications import AlertWatch
 from trnfleet.tui.pacing import Pacer
 from trnfleet.tui.playback.keys import NOTE_S, TimeKeys
 from trnfleet.tui.playback.seek_bar_format import SIGNS
@@ -39,7 +37,7 @@ from trnfleet.tui.screen_bars import Note, ScreenBars
 from trnfleet.tui.state.context import UiContext
 from trnfleet.tui.state.highlight import holders
 from trnfleet.tui.terminal_app import TerminalApp
-from trnfleet.tui.view import CHIP, FLEET, HIERARCHY, SHOWN, View
+from trnfleet.tui.view import ALERTS, CHIP, FLEET, HIERARCHY, SHOWN, View
 from trnfleet.tui.views import TABS, VIEWS, ViewEntry
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.line_view import LineView
@@ -57,6 +55,8 @@ if TYPE_CHECKING:
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.replay.controls import Playback
     from trnfleet.tui.bars.status import OwnProcess
+    from trnfleet.tui.notifications import Notice
+    from trnfleet.tui.state.context import WatchedFleet
 
 log = logs.get_logger(__name__)
 
@@ -79,10 +79,11 @@ _PLAYED_NS = 500_000_000
 
 
 class Stop(NamedTuple):
-    """Where one has been: a view's title and an address."""
+    """Where one has been: a view's title, an address, and the fleet that they are of."""
 
     view: str
     address: str
+    fleet: str
 
 
 class FleetApp(CommandKeys, TerminalApp):
@@ -122,6 +123,7 @@ class FleetApp(CommandKeys, TerminalApp):
         bell: bool = False,
         notify: bool = False,
         playback: Playback | None = None,
+        others: Sequence[WatchedFleet] = (),
         processes: Sequence[OwnProcess] = (),
         theme_name: str | None = None,
         ascii_only: bool = False,
@@ -138,6 +140,7 @@ class FleetApp(CommandKeys, TerminalApp):
             bell: Whether the terminal rings for new alerts.
             notify: Whether the terminal is asked for a desktop notification of new alerts.
             playback: What goes back in time; the caller runs it. None where nothing is kept.
+            others: Further fleets beside that one.
             processes: Processes of the app's own, whose end is told.
             theme_name: One of `theme.NAMES`; None for the one that fits the terminal.
             ascii_only: Whether the terminal gets ASCII only.
@@ -145,9 +148,16 @@ class FleetApp(CommandKeys, TerminalApp):
         """
         super().__init__(playback)
         self.take_theme(theme_name, ascii_only=ascii_only)
-        self.context = UiContext.of(monitor, clock, playback=playback, operator=operator)
-        self.actions = AlertActions(self.context)
-        self.monitor = monitor
+        first = UiContext.of(monitor, clock, playback=playback, operator=operator)
+        for state, its_playback, its_operator in others:
+            UiContext.of(state, clock, playback=its_playback, operator=its_operator, beside=first)
+        tour = Tour(is_first_run=is_first_run)
+        self._fleets = [
+            FleetPages(self, context, rings=bell, notifies=notify, tour=tour)
+            for context in first.fleets.contexts
+        ]
+        self._bars = ScreenBars(first, broker_kind=broker_kind, processes=processes)
+        self._take_fleet(self._fleets[0])
         self.clock = clock
         self.title = title
         self.animation_level = "none"
@@ -155,11 +165,6 @@ class FleetApp(CommandKeys, TerminalApp):
         """Address of what one is looking at; the empty one is the fleet."""
         self._been: deque[Stop] = deque(maxlen=MOST_HISTORY)
         self._pacer = Pacer(self)
-        self._bars = ScreenBars(self.context, broker_kind=broker_kind, processes=processes)
-        self._pages: dict[str, View] = {entry.title: entry.kind(self.context) for entry in VIEWS}
-        self._watch = AlertWatch(self, self.context, rings=bell, notifies=notify)
-        self._source = monitor.revision.source
-        """Which exchange the monitor is of that is on the screen."""
         self._time_drawn: Hashable = None
         """The playback's state that the seek bar shows."""
         self._note_until_s = -np.inf
@@ -167,19 +172,29 @@ class FleetApp(CommandKeys, TerminalApp):
         """Whether a note stands in the status line."""
         self._entry = VIEWS[0]
         """The view on the screen."""
-        self._beside = News(monitor, self._watch, Tour(is_first_run=is_first_run))
         self._news: Hashable = None
         self._news_s = -np.inf
         self._is_due = False
         """Whether there is news that is not, or not all, on the screen."""
         self._second = 0
 
+    def _take_fleet(self, fleet: FleetPages) -> None:
+        """Let everything be about a fleet."""
+        self._shown = fleet
+        self.context, self.actions = fleet.context, fleet.actions
+        self.monitor, self.playback = fleet.context.monitor, fleet.context.playback
+        self._pages, self._watch, self._beside = fleet.views, fleet.watch, fleet.news
+        self._bars.show_fleet(fleet.context)
+        self.seek_bar.show_playback(fleet.context.playback)
+
     def compose(self) -> ComposeResult:
         yield from self._bars.above
-        yield from self._pages.values()
+        for fleet in self._fleets:
+            yield from fleet.views.values()
         yield self.seek_bar
         yield self.ask_line
-        yield self.actions
+        for fleet in self._fleets:
+            yield fleet.actions
         yield self._bars.status
 
     def on_mount(self) -> None:
@@ -187,7 +202,8 @@ class FleetApp(CommandKeys, TerminalApp):
         for tab in TABS:
             self.bind(tab.key, f"view('{tab.title}')", show=False)
         self.page.add_class(SHOWN)
-        self.context.frame.take()
+        for fleet in self._fleets:
+            fleet.context.frame.take()
         self._write_bars()
         self._write_crumbs()
         self.page.take_focus()
@@ -245,17 +261,30 @@ class FleetApp(CommandKeys, TerminalApp):
     def page(self) -> View:
         return self._pages[self._entry.title]
 
-    def go(self, address: str, view: str | None = None) -> None:
-        """Go to an address in a view and remember where one was; None: the usual view for what the address names."""
+    def go(self, address: str, view: str | None = None, fleet: str | None = None) -> None:
+        """Go to an address in a view of a fleet and remember where one was.
+
+        Args:
+            address: The address; the empty one is the fleet.
+            view: Title of the view; None for the usual one for what the address names.
+            fleet: Name of the fleet; None for the one on the screen.
+        """
         if view is None:
             view = CHIP if level_of(address) >= Level.CHIP else HIERARCHY
         if view not in self._pages:
             self.bell()
             return
-        here = Stop(self._entry.title, self.place)
-        if here != Stop(view, address):
+        here = Stop(self._entry.title, self.place, self._shown.name)
+        there = Stop(view, address, fleet or self._shown.name)
+        if here != there:
             self._been.append(here)
-        self._show(Stop(view, address))
+        self._show(there)
+
+    def show_fleet(self, name: str, view: str | None = None) -> None:
+        """Go to a fleet, where one was in it last, in the view on the screen or in another."""
+        self.go(
+            next(each.place for each in self._fleets if each.name == name), view or self._entry.title, name
+        )
 
     async def action_back(self) -> None:
         if self._been:
@@ -268,7 +297,7 @@ class FleetApp(CommandKeys, TerminalApp):
             self.tell("there is no view before this one")
             self._write_bars()
         else:
-            self.go(before.address, before.view)
+            self.go(before.address, before.view, before.fleet)
 
     def action_view(self, title: str) -> None:
         if title not in self._pages:
@@ -287,6 +316,8 @@ class FleetApp(CommandKeys, TerminalApp):
             self.action_view(value)
         elif kind is TargetKind.PLACE:
             self.go(value, None if value else FLEET)
+        elif kind is TargetKind.FLEET:
+            self.show_fleet(value, ALERTS)
         elif kind is TargetKind.JOB:
             self.run_command(f"job {value}")
         else:
@@ -392,11 +423,16 @@ class FleetApp(CommandKeys, TerminalApp):
         self.exit(return_code=SIGNALS.get(signal.Signals(signal_number), 128 + signal_number))
 
     def _show(self, stop: Stop) -> None:
+        before = self.page
+        if stop.fleet != self._shown.name:
+            self._shown.place = self.place
+            self._take_fleet(next(each for each in self._fleets if each.name == stop.fleet))
+            self._shown.follow_source()
         view = self._pages[stop.view]
         self.place = stop.address
-        if view is not self.page:
+        if view is not before:
             self._beside.tour.end()
-            self.page.remove_class(SHOWN)
+            before.remove_class(SHOWN)
             view.add_class(SHOWN)
             self._entry = next(entry for entry in VIEWS if entry.title == stop.view)
         view.show_place(stop.address)
@@ -412,6 +448,14 @@ class FleetApp(CommandKeys, TerminalApp):
     @on(View.Open)
     def _opened(self, message: View.Open) -> None:
         self.go(message.address, message.view)
+
+    @on(View.OpenFleet)
+    def _fleet_asked(self, message: View.OpenFleet) -> None:
+        message.stop()
+        if message.address is None:
+            self.show_fleet(message.fleet, message.view)
+        else:
+            self.go(message.address, message.view, message.fleet)
 
     @on(View.Moved)
     def _moved(self) -> None:
@@ -446,18 +490,20 @@ class FleetApp(CommandKeys, TerminalApp):
         """
         now_s = self.clock.monotonic_s()
         monitor, playback = self.monitor, self.playback
-        self._watch.note_present()
+        for fleet in self._fleets:
+            fleet.watch.note_present()
         self.follow_playback()
         revision = monitor.revision
-        if revision.source != self._source:
-            self._source = revision.source
-            self._renew()
+        if self._shown.follow_source():
+            self._news = None
+            self._write_crumbs()
         news = (
             None if playback is None else (playback.revision, playback.mode),
             playback.position_ns // _PLAYED_NS if playback is not None and playback.shows_past else 0,
             # Values come with the next pass, together with all that is made of them.
             revision._replace(store=0),
             self._watch.revision,
+            self.context.fleets.news(self.context) if len(self._fleets) > 1 else None,
         )
         if news != self._news:
             self._news, self._is_due, self._news_s = news, True, now_s
@@ -466,28 +512,26 @@ class FleetApp(CommandKeys, TerminalApp):
         has_news = self._is_due or (second != self._second and now_s - self._news_s > QUIET_S)
         if not has_news and now_s - self._news_s > SETTLE_S:
             return
-        self._watch.look(now_s)
+        for fleet in self._fleets:
+            fleet.watch.look(now_s)
         allowance = self._pacer.allowance()
         if not allowance:
             return
         self._second = second
-        if self._beside.look(now_s, self.page.lists):
+        if self._beside.look(now_s, self.page.lists, self._notice_of_others(now_s)):
             self._write_crumbs()
         if has_news or (self._shows_note and now_s >= self._note_until_s):
             # Else the frame and the bars are those of the tick before.
-            self.context.frame.take()
+            for fleet in self._fleets:
+                fleet.context.frame.take()
             self._write_bars()
         self._is_due = self.page.tick(allowance) >= allowance
 
-    def _renew(self) -> None:
-        """Drop caches of the monitor that was shown before: nothing of it may stay on the screen."""
-        self.context.alerts.renew()
-        self._watch.renew()
-        for page in self._pages.values():
-            page.renew()
-        self._beside.renew()
-        self._news = None
-        self._write_crumbs()
+    def _notice_of_others(self, now_s: float) -> Notice | None:
+        """Return what is new of the fleets that are not on the screen, where the view does not list it."""
+        if len(self._fleets) == 1 or self.page.lists.problems:
+            return None
+        return notice_of_others((each for each in self._fleets if each is not self._shown), now_s)
 
     def repaint_time(self) -> None:
         """Show at once what a key or the pointer has changed of the playback."""

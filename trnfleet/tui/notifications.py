@@ -37,6 +37,8 @@ class Notice(NamedTuple):
     path: str
     """Where; empty for the fleet."""
     text: str
+    fleet: str = ""
+    """Name of the fleet; empty for the one on the screen."""
 
 
 class AlertNews:

@@ -67,6 +67,10 @@ class ScreenBars:
         self._replay_of: tuple[int, int] | None = None
         self._is_replay = False
 
+    def show_fleet(self, context: UiContext) -> None:
+        """Write about another fleet from now on."""
+        self._context, self._replay_of = context, None
+
     @property
     def above(self) -> tuple[Bar, ...]:
         """The bars above the view, from the top."""
@@ -100,8 +104,9 @@ class ScreenBars:
 
     def write_crumbs(self, address: str, event: Event | Notice | Tour | None) -> None:
         """Write the path to an address, and news beside it."""
-        picked = self._context.highlight.words()
-        self.crumbs.show(lambda width: [breadcrumbs(address, width, event, picked)])
+        picked, fleets = self._context.highlight.words(), self._context.fleets
+        root = self._context.monitor.fleet_name if fleets.are_several else "fleet"
+        self.crumbs.show(lambda width: [breadcrumbs(address, width, event, picked, root)])
 
     def write_past(self, playback: Playback, before: ProblemCounts | None, now: ProblemCounts | None) -> None:
         """Write the banner that marks the past of a live fleet.

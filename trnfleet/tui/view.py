@@ -62,6 +62,18 @@ class View(Widget):
             self.view = view
             """Title of the view to go to; None for the usual way deeper (chips and cores: Chip; else Hierarchy)."""
 
+    class OpenFleet(Message):
+        """A request to the app to go to another fleet."""
+
+        def __init__(self, fleet: str, address: str | None = None, view: str | None = None) -> None:
+            super().__init__()
+            self.fleet = fleet
+            """Its name."""
+            self.address = address
+            """Where to go in it; None for where one was last."""
+            self.view = view
+            """Title of the view to go to; None for the usual one for the address, or the one on the screen without one."""
+
     class OpenReservation(Message):
         """A request to the app to go to a reservation."""
 

@@ -66,7 +66,7 @@ def search(active: Sequence[AlertWithStatus], findings: Findings, fleet: Fleet) 
     left_out = len(firing) - len(looked_at)
     if left:
         left_out += findings.total - len(findings.shown)
-    return Problems(tuple(sorted(_distinct(found), key=_urgency)), pending, left_out)
+    return Problems(tuple(sorted(_distinct(found), key=urgency)), pending, left_out)
 
 
 def _problem(members: list[AlertWithStatus], fleet: Fleet) -> Problem:
@@ -225,7 +225,8 @@ def _of_findings(group: FindingGroup, fleet: Fleet) -> Problem:
     )
 
 
-def _urgency(problem: Problem) -> tuple[int, int, bool, float, bool, int, str]:
+def urgency(problem: Problem) -> tuple[int, int, bool, float, bool, int, str]:
+    """Return the key by which problems are sorted: by status, severity, what they cost jobs, and age."""
     down, slowdown = problem.impact
     return (
         _RANK[problem.status],

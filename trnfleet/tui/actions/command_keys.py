@@ -61,9 +61,13 @@ class CommandKeys(CursorKeys):
         self.commands = Commands(self._commands())
         self._typed: list[str] = []
 
-    def go(self, address: str, view: str | None = None) -> None:
-        """Go to an address in a view; None: the usual one."""
-        raise TypeError(f"{type(self).__name__} does not implement go({address!r}, {view!r})")
+    def go(self, address: str, view: str | None = None, fleet: str | None = None) -> None:
+        """Go to an address in a view of a fleet; None: the usual one, the one on the screen."""
+        raise TypeError(f"{type(self).__name__} does not implement go({address!r}, {view!r}, {fleet!r})")
+
+    def show_fleet(self, name: str, view: str | None = None) -> None:
+        """Go to a fleet, where one was in it last."""
+        raise TypeError(f"{type(self).__name__} does not implement show_fleet({name!r}, {view!r})")
 
     def key_parts(self) -> list[tuple[str, type[DOMNode]]]:
         """Return the classes whose keys there are, with the titles of their sections: those of the view on the screen first."""

@@ -22,13 +22,13 @@ _NOTICE_FROM = 48
 _LEAST_NOTICE = 12
 
 
-def crumbs(address: str, room: int) -> Parts:
+def crumbs(address: str, room: int, root: str = "fleet") -> Parts:
     """Return an address as a path from the fleet down, without its beginning where there is little room.
 
     Each segment but the last leads to what it names.
     """
     segments = address.split("/") if address else []
-    names = ["fleet", *(plain(segment) for segment in segments)]
+    names = [plain(root, 32), *(plain(segment) for segment in segments)]
     first = 0
     while first < len(names) - 1 and _width(names[first:], first > 0) > room:
         first += 1
@@ -44,7 +44,11 @@ def crumbs(address: str, room: int) -> Parts:
 
 
 def breadcrumbs(
-    address: str, width: int, event: Event | Notice | Tour | None = None, picked: str = ""
+    address: str,
+    width: int,
+    event: Event | Notice | Tour | None = None,
+    picked: str = "",
+    root: str = "fleet",
 ) -> Parts:
     """Return the whole line: the path, and behind it news for a while, or what is highlighted, or the tour.
 
@@ -53,6 +57,7 @@ def breadcrumbs(
         width: Of the line, in cells.
         event: The notice, or the tour, that is shown for a while.
         picked: Words about the highlighted reservation; shown while there is no notice.
+        root: What the fleet is called.
     """
     tour_cells = 0
     if isinstance(event, Tour):
@@ -61,7 +66,7 @@ def breadcrumbs(
     beside = _NOTICE_FROM if event is not None else len(picked) + 2 if picked else tour_cells
     # What stands beside the path may shorten it to its end, which the view shows once more.
     least = len(plain(address).rpartition("/")[2]) + 5
-    parts = crumbs(address, max(min(width, least), width - beside) - 1)
+    parts = crumbs(address, max(min(width, least), width - beside) - 1, root)
     room = width - width_of(parts)
     if event is not None:
         return [*parts, *notice(event, room - 1)]
@@ -81,9 +86,11 @@ def notice(event: Event | Notice, room: int) -> Parts:
         return []
     glyph, style = theme.SEVERITY_GLYPH[event.severity], theme.SEVERITY_STYLE[event.severity]
     where = last_segments(plain(event.path))
+    if not isinstance(event, Event) and event.fleet:
+        where = f"{plain(event.fleet)} {where}".rstrip()
     text = f"{glyph} {where + ': ' if where else ''}{plain(event.text)}"
     if not isinstance(event, Event):
-        target = Target(TargetKind.VIEW, ALERTS)
+        target = Target(TargetKind.FLEET, event.fleet) if event.fleet else Target(TargetKind.VIEW, ALERTS)
     elif event.path:
         target = Target(TargetKind.PLACE, event.path)
     else:

@@ -25,19 +25,20 @@ class News:
         self.item: Event | Notice | Tour | None = None
         """What is shown; None for nothing."""
 
-    def look(self, now_s: float, lists: Lists) -> bool:
+    def look(self, now_s: float, lists: Lists, elsewhere: Notice | None = None) -> bool:
         """Choose what is shown, and return whether it is another item than before.
 
         Args:
             now_s: Real monotonic seconds.
             lists: What the view on the screen lists: that is not told once more.
+            elsewhere: What is new in another fleet.
         """
         monitor, before = self._monitor, self.item
         # The tour's minute begins with the first look, whatever stands in its place.
         tour = self.tour if self.tour.is_shown(now_s) else None
         alert = None if lists.problems else self._watch.notice(now_s, NOTICE_S)
         event = None if lists.events else monitor.events.notable(monitor.clock.monotonic_s(), NOTICE_S)
-        self.item = alert or event or tour
+        self.item = alert or elsewhere or event or tour
         return self.item is not before
 
     def renew(self) -> None:

@@ -48,6 +48,11 @@ class SeekBar(Bar):
         self._held: tuple[Seek, range] | None = None
         """What was drawn when the button went down: while it is held, a cell means the same time."""
 
+    def show_playback(self, playback: Playback | None) -> None:
+        """Show another playback from now on."""
+        self._playback, self._drawn, self._held = playback, None, None
+        self._marked_marks, self._marked_of = (), ()
+
     @property
     def track(self) -> range:
         """The cells of the line that are the bar itself."""

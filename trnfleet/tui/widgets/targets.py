@@ -19,6 +19,8 @@ class TargetKind(enum.Enum):
     """An address, in the view where it is usually shown."""
     JOB = enum.auto()
     """A job that has no place, by its name."""
+    FLEET = enum.auto()
+    """The alerts of another fleet, by its name."""
     KEY = enum.auto()
     """What a key does, by its name in bindings."""
 

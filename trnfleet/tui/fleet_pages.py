@@ -1,0 +1,78 @@
+"""What the app has for each fleet that it watches: its views, the forms for its alerts, and what is new of them.
+
+Of several fleets one is on the screen. The others keep their views as they are, unpainted, and their alerts are followed all the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trnfleet.tui.alerts.actions import AlertActions
+from trnfleet.tui.bars.news import NOTICE_S, News
+from trnfleet.tui.notifications import AlertWatch, Notice
+from trnfleet.tui.views import VIEWS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from textual.app import App
+
+    from trnfleet.tui.bars.tour import Tour
+    from trnfleet.tui.state.context import UiContext
+    from trnfleet.tui.view import View
+
+
+class FleetPages:
+    """The views of one fleet, and what goes with them."""
+
+    def __init__(self, app: App[Any], context: UiContext, *, rings: bool, notifies: bool, tour: Tour) -> None:
+        """Make the views of a fleet.
+
+        Args:
+            app: The app, whose terminal rings.
+            context: The fleet.
+            rings: Whether the terminal rings for new alerts.
+            notifies: Whether it is asked for a desktop notification.
+            tour: The tour of a first run.
+        """
+        self.context = context
+        self.views: dict[str, View] = {entry.title: entry.kind(context) for entry in VIEWS}
+        self.actions = AlertActions(context)
+        self.watch = AlertWatch(app, context, rings=rings, notifies=notifies)
+        self.news = News(context.monitor, self.watch, tour)
+        self.place = ""
+        """Where one was when another fleet came onto the screen."""
+        self._source = context.monitor.revision.source
+
+    @property
+    def name(self) -> str:
+        """The fleet's name."""
+        return self.context.monitor.fleet_name
+
+    def follow_source(self) -> bool:
+        """Drop caches where another monitor of the fleet is shown than before; return whether that is so."""
+        source = self.context.monitor.revision.source
+        if source == self._source:
+            return False
+        self._source = source
+        self.context.alerts.renew()
+        self.watch.renew()
+        for view in self.views.values():
+            view.renew()
+        self.news.renew()
+        return True
+
+
+def notice_of_others(others: Iterable[FleetPages], now_s: float) -> Notice | None:
+    """Return the worst new alert of fleets that are not on the screen; None for none.
+
+    Args:
+        others: The fleets.
+        now_s: Real monotonic seconds.
+    """
+    found = [
+        notice._replace(fleet=each.name)
+        for each in others
+        if (notice := each.watch.notice(now_s, NOTICE_S)) is not None
+    ]
+    return min(found, key=lambda notice: notice.severity, default=None)
