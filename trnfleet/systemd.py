@@ -1,4 +1,4 @@
-"""systemd as the manager of this process (`Type=notify`): readiness, status, end, and the watchdog.
+"""systemd as the manager of this process (`Type=notify`): readiness, status, end, the watchdog, and credentials.
 
 Reports are datagrams to the socket that `NOTIFY_SOCKET` names; where there is none, nothing is sent. The watchdog is fed only while
 every loop that does the work goes on: a process whose event loop turns while its work hangs is ended by systemd and started again.
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 import socket
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from trnfleet import logs
+from trnfleet.errors import ConfigError
 from trnfleet.text import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, MutableMapping, Sequence
+    from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
     from trnfleet.clock import Clock
 
@@ -30,6 +32,8 @@ broker lets two messages wait for its acknowledgement."""
 LINK_STILL_S = 90.0
 """The same of a connection that is being made: twice the longest pause between two attempts, and the time that one takes."""
 LONGEST_STATUS = 300
+PASSWORD = "mqtt-password"  # noqa: S105  the credential's name
+"""Name of the credential with the password of the broker's user."""
 
 
 class Work(NamedTuple):
@@ -122,6 +126,24 @@ class ServiceManager:
             log.warning("service_manager_not_told", reason=error.strerror or str(error))
             return False
         return True
+
+
+def read_credential(name: str, environ: Mapping[str, str] | None = None) -> str:
+    """Return a credential that systemd has passed (`LoadCredential=`), without the line break at its end; empty where there is none.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    folder = (os.environ if environ is None else environ).get("CREDENTIALS_DIRECTORY")
+    if not folder:
+        return ""
+    try:
+        return (Path(folder) / name).read_text(encoding="utf-8").rstrip("\r\n")
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        reason = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror
+        raise ConfigError(f"credential {name}: {reason}") from None
 
 
 def _watchdog_s(environ: MutableMapping[str, str]) -> float:

@@ -10,7 +10,8 @@ import pytest
 from support.processes.notify_socket import NotifySocket
 
 from trnfleet.clock import ManualClock
-from trnfleet.systemd import LINK_STILL_S, STILL_S, ServiceManager, Work, link_works
+from trnfleet.errors import ConfigError
+from trnfleet.systemd import LINK_STILL_S, STILL_S, ServiceManager, Work, link_works, read_credential
 from trnfleet.wire.ports import LinkStatus
 
 if TYPE_CHECKING:
@@ -142,3 +143,16 @@ async def test_without_a_manager_nobody_is_told(tmp_path: Path) -> None:
         away.rename(address)
         assert await told(clock, channel, 10) == ["READY=1", "STATUS=x"]
         task.cancel()
+
+
+def test_a_credential_is_read_from_the_folder_of_the_service(tmp_path: Path) -> None:
+    """Systemd's own files may be readable by a group; one that is not there is none."""
+    environ = {"CREDENTIALS_DIRECTORY": str(tmp_path)}
+    assert read_credential("mqtt-password", environ) == ""
+    assert read_credential("mqtt-password", {}) == ""
+    (tmp_path / "mqtt-password").write_text("s3cret\n", encoding="utf-8")
+    (tmp_path / "mqtt-password").chmod(0o440)
+    assert read_credential("mqtt-password", environ) == "s3cret"
+    (tmp_path / "mqtt-password").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="credential mqtt-password: it is not UTF-8"):
+        read_credential("mqtt-password", environ)

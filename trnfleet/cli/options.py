@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 from click.core import ParameterSource
 
-from trnfleet import folders, logs
+from trnfleet import folders, logs, systemd
 from trnfleet.cli.names import FileName
 from trnfleet.cli.params import Broker, Duration, FleetName, Root, Size
 from trnfleet.cli.settings.layers import complete_profile, read_settings
@@ -261,13 +261,13 @@ def given_on_command_line(ctx: click.Context) -> set[str]:
 
 
 def find_password(file: str | None) -> Password | None:
-    """Return the password from its file or variable, if there is one.
+    """Return the password from its file or variable, or from the service's credentials, if there is one.
 
     Raises:
         ConfigError: the file cannot be read, is empty, or others may read it.
     """
     if file is None:
-        text = os.environ.get(PASSWORD_VARIABLE)
+        text = os.environ.get(PASSWORD_VARIABLE) or systemd.read_credential(systemd.PASSWORD)
         return Password(text) if text else None
     path = Path(file)
     try:

@@ -225,7 +225,7 @@ def password(text: str) -> dict[str, Any]:
 
 
 def test_users_and_passwords(mosquitto_with: Any, tmp_path: Path) -> None:
-    """A broker that asks for a password gets it from the variable or from a private file, and a wrong one is told."""
+    """A broker that asks for a password gets it from the variable, a private file or a service's credentials; a wrong one is told."""
     passwords = tmp_path / "passwords"
     subprocess.run(
         ["mosquitto_passwd", "-b", "-c", str(passwords), "ops", "s3cret"], check=True, capture_output=True
@@ -237,6 +237,8 @@ def test_users_and_passwords(mosquitto_with: Any, tmp_path: Path) -> None:
     secret.write_text("s3cret\n")
     secret.chmod(0o600)
     assert run(*simulate, "--password-file", str(secret)).returncode == 0
+    (tmp_path / "mqtt-password").write_text("s3cret\n")
+    assert run(*simulate, CREDENTIALS_DIRECTORY=str(tmp_path)).returncode == 0
     secret.chmod(0o644)
     open_file = run(*simulate, "--password-file", str(secret))
     assert open_file.returncode == 2
