@@ -160,15 +160,16 @@ def head(title: Parts, note: str, width: int) -> FixedParts:
 def legend(series: Sequence[Series], figures: Sequence[str], width: int) -> Parts:
     """Return the names of series in their styles, with figures.
 
-    Figures go first where there is not room for all, then ends of names, then the beginnings that several share; then the last ones are
-    only counted.
+    Figures go first where there is not room for all, then ends of names, then the beginnings that several share before ends that no
+    other has; then the last ones are only counted.
     """
     names = [each.name for each in series]
     with_figures = [f"{name} {figure}" for name, figure in zip(names, figures, strict=True)]
     stems = stems_of(names)
+    ends = [name.partition("-")[2] or name for name in names]
     shortest = [
-        (name.partition("-")[2] or name) if stem == name else stem
-        for stem, name in zip(stems, names, strict=True)
+        end if stem == name and ends.count(end) == 1 else stem
+        for stem, end, name in zip(stems, ends, names, strict=True)
     ]
     if len(set(shortest)) < len(names):
         shortest = stems

@@ -180,6 +180,9 @@ def test_a_legend_gives_up_figures_then_names() -> None:
     alike = series_of("pretrain-405b", "pretrain-70b", "serve")
     assert text_of(charts.legend(alike, figures, 30)) == " 405b  70b  serve "
     assert text_of(charts.legend(alike, figures, 15)) == " 405b  70b  +1"
+    # An end that another name has, too, would name either.
+    shared = series_of("pretrain-70b", "serve-70b", "serve-8b", "finetune-8b")
+    assert text_of(charts.legend(shared, ["1", "2", "3", "4"], 36)) == " pretrain  serve-70b  serve-8b  +1"
     assert charts.stems_of(["serve-8b", "serve-70b", "pretrain-70b"]) == ["serve-8b", "serve-70b", "pretrain"]
     assert charts.legend([], [], 20) == []
 
