@@ -6,6 +6,7 @@ The map has `topic`, `qos`, `retain`, `content_type` (where the broker gave one)
 
 from __future__ import annotations
 
+import functools
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -39,6 +40,11 @@ _FRAME_HEAD_BYTES = 512
 """Bytes within which a frame has its time."""
 _JSON_TIME = b'{"ts":"'
 _U64 = struct.Struct(">Q")
+_U8_U16 = struct.Struct(">BH")
+_U8_U32 = struct.Struct(">BI")
+_BYTES, _TEXT = 0x40, 0x60
+"""Kinds of CBOR values in their first byte."""
+_EMPTY_TOPIC = cbor2.dumps("topic") + cbor2.dumps("")
 _MAX_DEPTH = 16
 
 
@@ -60,11 +66,32 @@ def channel_namer(root: str) -> Callable[[str], str]:
 
 def pack(envelope: Envelope) -> bytes:
     """Return an envelope as a message's data, without the receive time."""
-    fields: dict[str, Any] = {"topic": envelope.topic, "qos": envelope.qos, "retain": envelope.retain}
-    if envelope.content_type is not None:
-        fields["content_type"] = envelope.content_type
-    fields["payload"] = envelope.payload
-    return cbor2.dumps(fields)
+    topic = envelope.topic.encode()
+    payload = envelope.payload
+    # A map from texts to four or five values is not worth the way through an encoder of everything.
+    before, after = _fields_around_topic(envelope.qos, envelope.retain, envelope.content_type)
+    return b"".join((before, _head(_TEXT, len(topic)), topic, after, _head(_BYTES, len(payload)), payload))
+
+
+@functools.lru_cache(maxsize=64)
+def _fields_around_topic(qos: int, retain: bool, content_type: str | None) -> tuple[bytes, bytes]:
+    """Return what stands before the topic and between topic and payload; few kinds of envelopes come again and again."""
+    fields: dict[str, Any] = {"topic": "", "qos": qos, "retain": retain}
+    if content_type is not None:
+        fields["content_type"] = content_type
+    before, _, after = cbor2.dumps({**fields, "payload": b""}).partition(_EMPTY_TOPIC)
+    return before + _EMPTY_TOPIC[:-1], after[:-1]
+
+
+def _head(kind: int, size: int) -> bytes:
+    """Return the CBOR head of a text or of bytes of a size."""
+    if size < 24:
+        return bytes((kind | size,))
+    if size < 2**8:
+        return bytes((kind | 24, size))
+    if size < 2**16:
+        return _U8_U16.pack(kind | 25, size)
+    return _U8_U32.pack(kind | 26, size)
 
 
 def pack_repeat(data: bytes, time_ns: int) -> bytes:
@@ -146,7 +173,7 @@ def source_ns(payload: bytes, received_ns: int) -> int:
     if payload.startswith(_JSON_TIME):
         end = payload.find(b'"', 7, 48)
         try:
-            time_ns = parse_rfc3339(payload[7:end].decode("ascii")) if end > 0 else received_ns
+            time_ns = _json_time_ns(payload[7:end]) if end > 0 else received_ns
         except (ValueError, OverflowError):
             return received_ns
     else:
@@ -155,3 +182,9 @@ def source_ns(payload: bytes, received_ns: int) -> int:
             return received_ns
         (time_ns,) = _U64.unpack_from(payload, at)
     return time_ns if 0 <= time_ns <= MAX_NS else received_ns
+
+
+@functools.lru_cache(maxsize=64)
+def _json_time_ns(stamp: bytes) -> int:
+    """Return nanoseconds since 1970; many messages of a tick have the same time."""
+    return parse_rfc3339(stamp.decode("ascii"))

@@ -32,6 +32,7 @@ envelopes = st.builds(
     content_type=st.none() | st.text(max_size=60),
     received_s=st.just(0.0),
     shed=st.just(0),
+    link=st.just(0),
 )
 
 
@@ -45,6 +46,17 @@ def test_an_envelope_survives(envelope: Envelope) -> None:
 def test_a_repeat_survives_with_its_time(envelope: Envelope, time_ns: int) -> None:
     """A keyframe's message has the time at which the envelope came in."""
     assert unpack_repeat(pack_repeat(pack(envelope), time_ns)) == (time_ns, envelope)
+
+
+@pytest.mark.parametrize("size", [0, 1, 23, 24, 255, 256, 65_535, 65_536])
+@pytest.mark.parametrize("content_type", [None, "application/json", "etopic`"])
+def test_an_envelope_is_packed_as_any_encoder_does(size: int, content_type: str | None) -> None:
+    """A message's data are the bytes that a CBOR encoder makes of the map, whatever the length of its parts."""
+    for topic in ("t", "é" * 11 + "tt", "t" * min(size + 1, 65_535)):
+        envelope = Envelope(topic, b"p" * size, size % 3, retain=bool(size % 2), content_type=content_type)
+        fields = {"topic": topic, "qos": envelope.qos, "retain": envelope.retain}
+        named = {} if content_type is None else {"content_type": content_type}
+        assert pack(envelope) == cbor2.dumps({**fields, **named, "payload": envelope.payload})
 
 
 def test_a_keyframes_bounds_survive() -> None:

@@ -31,6 +31,7 @@ envelopes = st.builds(
     content_type=st.one_of(st.none(), st.sampled_from(["application/json", "application/cbor"])),
     received_s=st.just(0.0),
     shed=st.just(0),
+    link=st.just(0),
 )
 
 
