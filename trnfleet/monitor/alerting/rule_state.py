@@ -15,6 +15,7 @@ from trnfleet.monitor.alerting.conditions.named import NamedCondition
 from trnfleet.monitor.alerting.conditions.row_condition import MANY, MatchingRows
 from trnfleet.monitor.alerting.conditions.rows import RowSearch
 from trnfleet.monitor.alerting.grouping import (
+    NO_GROUPS,
     AlertGroups,
     each_alone,
     find_group,
@@ -86,6 +87,14 @@ class RuleState:
         self._names: dict[int, str] = {}
         self.texts: dict[str, str] = {}
         """Values that are texts, of targets with names whose alert is about to be made."""
+
+    def stays_quiet(self, readings: Readings) -> bool:
+        """Take a rule without anything active to an instant at which nothing fulfils it; return whether that is all there is to do."""
+        if self._rows is None or len(self.track) or self.alerts or not self._rows.sees_nothing(readings):
+            return False
+        self.track.at_ns = np.int64(self.now_ns(readings.instant))
+        self.before = NO_GROUPS
+        return True
 
     def step(self, readings: Readings) -> Slices[AlertGroups]:
         """Take its targets to an instant, and return the groups that they make.

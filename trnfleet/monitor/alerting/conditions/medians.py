@@ -37,6 +37,7 @@ class MedianRows(RowCondition):
     """A figure in relation to the median of its peers."""
 
     refines = True
+    has_telling_mask = False
 
     def __init__(self, scope: Scope, condition: Condition, counters: Counters) -> None:
         super().__init__(scope, condition, counters)
@@ -67,6 +68,8 @@ class MedianRows(RowCondition):
 
 class MedianDistanceRows(MedianRows):
     """What a figure is above the median."""
+
+    has_telling_mask = True
 
     def mask(self, readings: Readings, part: slice) -> Flags:
         """Compare codes: a median is 0 or more, so what is that far above it is above that limit, too."""

@@ -48,6 +48,8 @@ class RowCondition(abc.ABC):
 
     refines = False
     """Whether the mask lets more through than fulfils the condition, so that the values decide."""
+    has_telling_mask = True
+    """Whether the mask of all targets says by itself, and without being told of this evaluation, that none fulfils it."""
     needs_known = True
     """Whether only targets fulfil it of which anything live is known."""
 

@@ -197,6 +197,8 @@ class CounterRows(RowCondition):
 class EventRows(CounterRows):
     """The number of events of some names over a window, or their rate."""
 
+    has_telling_mask = False
+
     def __init__(self, scope: Scope, condition: Condition, counters: Counters) -> None:
         super().__init__(scope, condition, counters)
         self._events: deque[tuple[int, str]] = deque()
@@ -265,6 +267,14 @@ class RowSearch:
         self._scope = rule.scope
         self._own = evaluation_of(rule.scope, rule, counters)
         self._also = [evaluation_of(rule.scope, condition, counters) for condition in rule.also]
+
+    def sees_nothing(self, readings: Readings) -> bool:
+        """Return whether a look at all targets shows that none fulfils the conditions; False for what takes more than a look."""
+        own = self._own
+        total = count_of(readings.layout, self._scope)
+        if not own.has_telling_mask or total > MANY or not own.is_quick(readings):
+            return False
+        return not own.mask(readings, slice(0, total)).any()
 
     def search(self, readings: Readings) -> Slices[MatchingRows]:
         """Return the targets that fulfil all conditions.
