@@ -38,6 +38,9 @@ OVERLOAD_GAP_S = 5.0
 """Times of overload that are less than this apart are one."""
 LEAST_MESSAGES = 10
 """Fewest messages of a window whose share says something."""
+JUDGED_WITHIN_S = 0.4
+"""Longest time between two judgements of freshness while nothing comes, and at most half a period: a seventh of the time after which a
+source that publishes each second is stale."""
 MOST_PERIODS = 9.0
 """Periods after which values are stale even while most messages are lost, so that they are not drawn as live for long."""
 
@@ -237,3 +240,26 @@ class LinkHealth:
 
 def _either(one: NDArray[np.bool_] | None, other: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
     return other if one is None else one if other is None else one | other
+
+
+class Judgements:
+    """When freshness was judged last, and of what."""
+
+    def __init__(self) -> None:
+        self._of: tuple[int, bool, int] | None = None
+        self._at_s = -math.inf
+
+    def is_due(self, now_s: float, revision: int, link: LinkStatus, period_s: float) -> bool:
+        """Return whether freshness is to be judged now, and note it.
+
+        Args:
+            now_s: Monotonic seconds.
+            revision: Of the store.
+            link: The connection.
+            period_s: Publishing period of the usual source.
+        """
+        of = (revision, link.connected, link.connects)
+        if of == self._of and now_s - self._at_s < min(JUDGED_WITHIN_S, period_s / 2):
+            return False
+        self._of, self._at_s = of, now_s
+        return True

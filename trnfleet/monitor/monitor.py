@@ -26,7 +26,7 @@ from trnfleet.monitor.alerting.named_targets import (
 from trnfleet.monitor.failures import guard, guarded
 from trnfleet.monitor.ingest.ingest import Ingest
 from trnfleet.monitor.layout_pacing import LayoutPacing
-from trnfleet.monitor.link_health import LinkHealth
+from trnfleet.monitor.link_health import Judgements, LinkHealth
 from trnfleet.monitor.revision import MonitorRevision
 from trnfleet.monitor.sampling import Sampling
 from trnfleet.monitor.slices import LayoutChanged, Rests, batch_slices, finish
@@ -296,15 +296,15 @@ class Monitor:
 
     async def _keep_passing(self) -> None:
         """Refresh freshness each time and everything else when something has changed, within `PASS_SHARE` of time."""
-        clock = self.clock
-        shortest, longest = PASS_EVERY_S
-        done, done_s, pause_s = -1, -longest, 0.0
+        clock, (shortest, longest) = self.clock, PASS_EVERY_S
+        done, done_s, pause_s, judgements = -1, -longest, 0.0, Judgements()
         while True:
             begun_s = clock.monotonic_s()
             self.link_health.wake(begun_s, pause_s)
             self.ingest.request_missing(self._source, begun_s)
             self._rebuild_if_due(begun_s)
-            self._refresh_states()
+            if judgements.is_due(begun_s, self.store.revision, self.link, self._usual_period_s()):
+                self._refresh_states()
             own_s = clock.monotonic_s() - begun_s
             if self.store.revision != done or begun_s - done_s >= longest:
                 done, done_s = self.store.revision, begun_s

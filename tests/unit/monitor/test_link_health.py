@@ -11,11 +11,12 @@ from support.monitor.feed import Feed, SilentSource, standalone, ultraservers
 from support.monitor.queue_source import QueueSource
 
 from trnfleet.clock import ManualClock
+from trnfleet.monitor.link_health import Judgements
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.services.files.rules import load_rules
 from trnfleet.wire.messages import WatchMessage, encode_message
-from trnfleet.wire.ports import Envelope
+from trnfleet.wire.ports import Envelope, LinkStatus
 from trnfleet.wire.topics import TopicClass, build_topic
 
 if TYPE_CHECKING:
@@ -408,3 +409,16 @@ async def test_freshness_does_not_flutter_where_most_is_lost(*, lossy: bool, is_
         fleet.seq += 2 * lossy
         fleet.tick(list(fleet.layout.instances[: 10 if second < 10 else 8]))
     assert (fleet.monitor.store.count(Freshness.LIVE) == fleet.layout.chips) is is_live
+
+
+def test_freshness_is_judged_at_news_and_often_enough_in_silence() -> None:
+    """What came, or a change of the connection, is judged at once; a silence often enough that staleness comes on time."""
+    judgements, link = Judgements(), LinkStatus(connected=True, connects=1)
+    assert judgements.is_due(10.0, 1, link, 1.0)
+    assert not judgements.is_due(10.2, 1, link, 1.0)
+    assert judgements.is_due(10.3, 2, link, 1.0)
+    link.connected = False
+    assert judgements.is_due(10.31, 2, link, 1.0)
+    assert not judgements.is_due(10.6, 2, link, 10.0)
+    assert judgements.is_due(10.71, 2, link, 10.0)
+    assert judgements.is_due(10.77, 2, link, 0.1)
