@@ -119,7 +119,8 @@ class Backlog:
         waiting, delivery, content_type = self._waiting, self._delivery, None
         count = min(most, len(waiting))
         for number in range(count):
-            key, (data, _) = next(iter(waiting.items()))
+            key = next(iter(waiting))
+            data = waiting[key].data
             if data[0] != _PUBLISH_QOS_0 or (isinstance(key, int) and key < 0):
                 return number
             head = _head(data, 0)[0]

@@ -172,9 +172,11 @@ class Inbox:
             self._newest or envelope.received_s - self._recent[0].received_s >= SHED_FROM_S
         ):
             self._keep_newest()
-        while len(self) > limits.messages or self._size_bytes > limits.size_bytes:
+        waiting = len(self._recent) + len(self._kept) + len(self._newest)
+        while waiting > limits.messages or self._size_bytes > limits.size_bytes:
             self._drop_one()
-        status.queue_peak = max(status.queue_peak, len(self))
+            waiting = len(self)
+        status.queue_peak = max(status.queue_peak, waiting)
         self._filled.set()
 
     async def take(self) -> list[Envelope]:
