@@ -86,6 +86,8 @@ class Source(NamedTuple):
     jobs: tuple[str, ...]
     """Names of the jobs that have series, the one with the most power first."""
     styles: dict[str, Style]
+    tracks: dict[tuple[str, str], Track]
+    """What has been read of jobs, by their names and figures."""
 
     @staticmethod
     def of(context: UiContext) -> Source:
@@ -93,15 +95,17 @@ class Source(NamedTuple):
         inputs = chart_inputs(monitor, context.window, shows_past=context.shows_past)
         span_s, history = inputs.times.span_s, monitor.history
         power: dict[str, float] = {}
+        tracks: dict[tuple[str, str], Track] = {}
         for name in history.job_names():
-            known = _known(history.job_track(name, POWER, span_s).last(span_s))
+            track = tracks[name, POWER] = history.job_track(name, POWER, span_s)
+            known = _known(track.last(span_s))
             if len(known):
                 power[name] = float(known[-1])
         most = len(theme.JOB_STYLES)
         shown = tuple(sorted(power, key=lambda name: (-power[name], name))[:most])
         slots = theme.job_slots(shown)
         styles = {name: theme.JOB_STYLES[slots[name]] for name in shown}
-        return Source(context, inputs, fired_marks(monitor, span_s), shown, styles)
+        return Source(context, inputs, fired_marks(monitor, span_s), shown, styles, tracks)
 
     def chart(self, series: list[Series], unit: str, **rest: object) -> Chart:
         chart = Chart(series, unit, self.inputs.times, marks=self.marks, gaps=self.inputs.gaps)
@@ -111,7 +115,9 @@ class Source(NamedTuple):
         """Return the series of jobs that have any sample of a figure."""
         span_s, found = self.inputs.times.span_s, []
         for name in self.jobs:
-            track = self.context.monitor.history.job_track(name, key, span_s)
+            track = self.tracks.get((name, key))
+            if track is None:
+                track = self.context.monitor.history.job_track(name, key, span_s)
             changed = change(name, track.smoothed(MEAN_S)) if len(_known(track.last(span_s))) else None
             if changed is not None:
                 found.append(Series(changed, self.styles[name], plain(name), has_band=False))

@@ -98,13 +98,14 @@ class Trends(LineView, can_focus=False):
                 (make(), number % plan.columns, heights[number // plan.columns] - 2)
                 for number, make in enumerate(makers[: plan.columns * plan.rows])
             ]
-            axes = [0] * plan.columns
+            axes = [charts.value_axis(trend.chart, plan.width, rows) for trend, _, rows in placed]
+            shared = [0] * plan.columns
             # A chart alone in its column has the axis that it needs.
-            for trend, column, rows in placed if plan.rows > 1 else ():
-                axes[column] = max(axes[column], charts.axis_cells(trend.chart, plan.width, rows))
+            for (_, column, _), axis in zip(placed, axes, strict=True) if plan.rows > 1 else ():
+                shared[column] = max(shared[column], axis.cells)
             self._drawn = [
-                (trend, charts.draw(trend.chart, plan.width, rows, axis=axes[column]))
-                for trend, column, rows in placed
+                (trend, charts.draw(trend.chart, plan.width, rows, axis=shared[column], own=axis))
+                for (trend, column, rows), axis in zip(placed, axes, strict=True)
             ]
             self._plan, self._heights = plan, heights
         return self._drawn, self._plan, self._heights

@@ -186,15 +186,20 @@ class FleetView(FilteredView):
 
     def tick(self, allowance: int) -> int:
         """Paint what changed, all of it of one pass: what says most in the fewest lines first."""
+        rollups = self.context.frame.rollups
+        shown = (
+            rollups.generation,
+            rollups.revision,
+            self.context.alerts.revision,
+            self.latest.received,
+            len(self.monitor.ingest.jobs),
+        )
+        if shown == self._shown:
+            # Nothing here shows an age, and what changes sizes draws itself.
+            return 0
         self._share_space()
         if self.problems.filter.follow():
             self.map.filtered = self.problems.filter.mask
-        rollups = self.context.frame.rollups
-        events = self.latest.received
-        shown = rollups.generation, rollups.revision, self.context.alerts.revision, events
-        if shown == self._shown:
-            # Nothing here shows an age.
-            return 0
         self._write()
         painted = self.problems.tick(allowance) + self.jobs.tick(allowance) + self.latest.tick(allowance)
         if self._lent_rows and allowance > painted:

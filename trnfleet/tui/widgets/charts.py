@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -35,6 +36,7 @@ _NEAR_LIMIT = 1.6
 """A limit is on the scale unless it is above this many times the largest value; then only the title has it."""
 _REASONS = tuple(Reason)
 _PRESENT = -1
+_NO_VALUE = math.nan
 
 
 class Series(NamedTuple):
@@ -95,7 +97,21 @@ class Chart(NamedTuple):
     """Whether values are distances, written with a sign."""
 
 
-def draw(chart: Chart, width: int, height: int, *, axis: int = 0) -> list[FixedParts]:
+class ValueAxis(NamedTuple):
+    """The value axis of a chart of some size."""
+
+    low: float
+    high: float
+    """The ends of the scale."""
+    labels: dict[int, tuple[str, Style]]
+    """By row."""
+    cells: int
+    """What it takes; 0 below the least size."""
+
+
+def draw(
+    chart: Chart, width: int, height: int, *, axis: int = 0, own: ValueAxis | None = None
+) -> list[FixedParts]:
     """Return a chart of `height` lines, the last one its time axis; all blank below the least size.
 
     Args:
@@ -103,15 +119,15 @@ def draw(chart: Chart, width: int, height: int, *, axis: int = 0) -> list[FixedP
         width: Cells.
         height: Lines.
         axis: Least cells of the value axis: charts below each other share it, so that their instants are in one column.
+        own: The axis that it needs, where that has been made already.
     """
     if width < 1 or height < 1:
         return []
     if width < LEAST_WIDTH or height < LEAST_ROWS:
         return [((" " * width, theme.BASE),)] * height
     rows = height - 1
-    low, high = scale_of(chart)
-    labels = _labels(chart, low, high, rows, width)
-    gutter = max(axis, _cells_of(labels))
+    low, high, labels, least = value_axis(chart, width, height) if own is None else own
+    gutter = max(axis, least)
     cells = width - gutter
     grid = plot.Grid(chart.times.span_s, cells * plot.COLUMNS, chart.times.end_s)
     canvas = _Canvas(rows, cells)
@@ -130,11 +146,18 @@ def draw(chart: Chart, width: int, height: int, *, axis: int = 0) -> list[FixedP
     return [*made, ((" " * gutter, theme.BASE), *_time_axis(chart, grid, cells))]
 
 
+def value_axis(chart: Chart, width: int, height: int) -> ValueAxis:
+    """Return the value axis that a chart needs."""
+    low, high = scale_of(chart)
+    if width < LEAST_WIDTH or height < LEAST_ROWS:
+        return ValueAxis(low, high, {}, 0)
+    labels = _labels(chart, low, high, height - 1, width)
+    return ValueAxis(low, high, labels, max(len(text) for text, _ in labels.values()) + 1)
+
+
 def axis_cells(chart: Chart, width: int, height: int) -> int:
     """Return the cells of a chart's value axis; 0 below the least size."""
-    if width < LEAST_WIDTH or height < LEAST_ROWS:
-        return 0
-    return _cells_of(_labels(chart, *scale_of(chart), height - 1, width))
+    return value_axis(chart, width, height).cells
 
 
 def head(title: Parts, note: str, width: int) -> FixedParts:
@@ -200,9 +223,12 @@ def scale_of(chart: Chart) -> tuple[float, float]:
     for each in chart.series:
         track = each.track.last(chart.times.span_s)
         least, most = (track.low, track.high) if each.has_band else (track.mean, track.mean)
-        if not np.isnan(least).all():
-            lows.append(float(np.nanmin(least)))
-            highs.append(float(np.nanmax(most)))
+        lowest, highest = _NO_VALUE, _NO_VALUE
+        if len(least):
+            lowest, highest = float(np.fmin.reduce(least)), float(np.fmax.reduce(most))
+        if not math.isnan(lowest):
+            lows.append(lowest)
+            highs.append(highest)
     low, high = min(lows), max(highs)
     if low < chart.floor:
         low = chart.floor - plot.nice_ceiling(chart.floor - low)
@@ -246,7 +272,9 @@ class _Canvas:
 
     def dash(self, limit: Limit, low: float, high: float) -> None:
         """Draw a limit: every other cell of its row."""
-        row = plot.row_of(np.full(self._bits.shape[1] * plot.COLUMNS, limit.value), low, high, self._dots)
+        row = np.repeat(
+            plot.row_of(np.array([limit.value]), low, high, self._dots), self._bits.shape[1] * plot.COLUMNS
+        )
         bits = plot.cells_of(plot.picture(row, row, self._dots))
         bits[:, 1::2] = 0
         self._under |= bits
@@ -312,11 +340,6 @@ def _labels(chart: Chart, low: float, high: float, rows: int, width: int) -> dic
     return labels
 
 
-def _cells_of(labels: dict[int, tuple[str, Style]]) -> int:
-    """Return the cells of the value axis: its longest label and the line beside it."""
-    return max(len(text) for text, _ in labels.values()) + 1
-
-
 def _gaps(chart: Chart, grid: plot.Grid, bands: list[plot.Bands]) -> list[tuple[int, int, Reason]]:
     """Return the columns in which no series has a value: the first, the one after the last, and why."""
     missing = np.ones(grid.columns, np.bool_)
@@ -365,7 +388,8 @@ def _time_axis(chart: Chart, grid: plot.Grid, cells: int) -> FixedParts:
         taken = room.start - 2
     parts: list[tuple[str, Style]] = []
     for character, style in line:
-        if parts and parts[-1][1] == style:
+        # Most are the very same, which is quicker to see than that two are equal.
+        if parts and (parts[-1][1] is style or parts[-1][1] == style):
             parts[-1] = (parts[-1][0] + character, style)
         else:
             parts.append((character, style))
