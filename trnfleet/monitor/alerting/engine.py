@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 GROUPS_A_SLICE = 200
 """Alerts that are updated in one slice."""
 FEW_CHIPS, RULES_A_SLICE = 20_000, 8
-"""Chips up to which so many rules that find nothing are one slice."""
+"""Chips up to which one slice has this number of rules that find nothing."""
 UNWATCHED_S = 30.0
 """A leap of the fleet's time by more than this beyond what passed is a time without evaluations."""
 LATEST_FLOW_NS = 2**62
