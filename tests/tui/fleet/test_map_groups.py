@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.monitor.feed import Feed, standalone
+from support.tui.alerts_scene import alerts_app, alerts_feed, chips_at
 from support.tui.pilot import fleet_app, running
 
 SLEDS = [(f"uc1/us-0002/trn3s-0002-{number:02}", "trn3s.16xlarge") for number in range(36)]
@@ -53,6 +54,18 @@ async def test_details_of_part_of_an_ultraserver_are_those_of_the_part() -> None
         text = pilot.text()
         assert "us-0002 00..03 2 jobs 1.60 kW" in text
         assert "us-0002 04..07 1 job 1.60 kW" in text
+
+
+async def test_an_alert_marks_the_part_of_an_ultraserver_where_it_is() -> None:
+    """A hot chip of one sled does not put its sign on the eight other groups of sleds."""
+    feed = alerts_feed(TORUS + SLEDS)
+    feed.set("temperature_c", 95.0, chips_at(feed, "uc1/us-0002/trn3s-0002-05/chip02"))
+    app, _ = alerts_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.telemetry(feed)
+        labels = " ".join(line[:72] for line in pilot.screen() if ".." in line)
+        assert "04..07 ✖" in labels
+        assert labels.count("✖") == 1
 
 
 async def test_standalone_instances_of_different_types_have_groups_of_their_own() -> None:

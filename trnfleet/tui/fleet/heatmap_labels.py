@@ -148,7 +148,11 @@ class GroupLabels:
             )
             # A segment of standalone instances is no group of its own.
             is_server = ~layout.is_standalone[grid.group_ultraserver]
-            servers = alerts.marks.ultraservers[grid.group_ultraserver]
+            servers = alerts.marks.ultraservers
+            # A mark that the whole has from an instance is not that of its other parts.
+            below = np.minimum.reduceat(alerts.marks.instances, layout.ultraserver_start[:-1])
+            own = np.where(servers < below, servers, NONE)
+            servers = np.where(grid.is_part, own[grid.group_ultraserver], servers[grid.group_ultraserver])
             marks[is_server] = np.minimum(marks, servers)[is_server]
             self._alerted = alerts.revision, grid, marks
         return self._alerted[2]
