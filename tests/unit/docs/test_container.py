@@ -1,0 +1,53 @@
+"""The Containerfile and the compose file, as far as they can be judged without a container engine."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+from support.documents import ROOT
+
+from trnfleet.cli.command_table import load_command
+
+FOLDER = ROOT / "config" / "container"
+CONTAINERFILE = (FOLDER / "Containerfile").read_text(encoding="utf-8")
+COMPOSE = (FOLDER / "compose.yaml").read_text(encoding="utf-8")
+
+
+def test_everything_that_is_copied_is_there() -> None:
+    sources = re.findall(r"^COPY (?!--from)(.+) \S+$", CONTAINERFILE, re.MULTILINE)
+    names = [name for line in sources for name in line.split()]
+    assert {"trnfleet", "config", "man", "pyproject.toml"} <= set(names)
+    assert [name for name in names if not (ROOT / name).exists()] == []
+
+
+def test_images_are_named_without_a_registry() -> None:
+    """The engine decides where they come from."""
+    images = re.findall(r"^ARG BASE=(\S+)$", CONTAINERFILE, re.MULTILINE)
+    images += re.findall(r"^ +image: (\S+)$", COMPOSE, re.MULTILINE)
+    assert len(images) == 3
+    assert [image for image in images if "/" in image] == []
+
+
+def test_nothing_runs_as_root() -> None:
+    assert "USER 65532:65532" in CONTAINERFILE.partition("--from=build")[2]
+
+
+def test_the_services_are_commands_with_their_variables() -> None:
+    found = re.findall(r'command: \["(\w+)"\]\n +environment:\n((?: +TRNFLEET_\w+: .+\n)+)', COMPOSE)
+    assert [command for command, _ in found] == ["simulate", "watch", "monitor"]
+    for command, variables in found:
+        known = {each.envvar for each in load_command(command).params}
+        assert set(re.findall(r"TRNFLEET_\w+", variables)) <= known
+
+
+@pytest.mark.parametrize(("status", "healthy"), [(0, True), (1, False), (2, False), (3, True)])
+def test_a_container_is_healthy_while_its_fleet_can_be_heard(status: int, *, healthy: bool) -> None:
+    """An unhealthy fleet is no fault of the container's; without a broker there is nothing to hear."""
+    found = re.search(r"^ +CMD (test -z .+)$", CONTAINERFILE, re.MULTILINE)
+    assert found is not None
+    shell = f"trnfleet() {{ return {status}; }}\n{found[1]}"
+    with_broker = subprocess.run(["sh", "-c", shell], env={"TRNFLEET_BROKER": "x"}, check=False)
+    assert (with_broker.returncode == 0) is healthy
+    assert subprocess.run(["sh", "-c", shell], env={}, check=False).returncode == 0
