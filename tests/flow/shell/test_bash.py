@@ -31,7 +31,11 @@ def test_a_tab_completes_commands_options_and_values(tmp_path: Path, monkeypatch
     settings = tmp_path / "settings.toml"
     settings.write_text("[profile.prod]\n[profile.lab]\n")
     monkeypatch.chdir(tmp_path)
-    variables = {"PATH": f"{folder}:/usr/bin:/bin", "PS1": "> ", "TRNFLEET_CONFIG": str(settings)}
+    variables: dict[str, Any] = {
+        "PATH": f"{folder}:/usr/bin:/bin",
+        "PS1": "> ",
+        "TRNFLEET_CONFIG": str(settings),
+    }
     with Terminal("--norc", "--noprofile", "-i", program=[bash], columns=200, **variables) as terminal:
         terminal.send('eval "$(trnfleet completion bash)"; bind "set bell-style none"; echo rea""dy\n')
         terminal.wait_for("ready")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.processes.programs import run
@@ -85,7 +85,7 @@ def test_profiles_come_from_the_settings_files(tmp_path: Path) -> None:
         ("fish", {"COMP_WORDS": "trnfleet mon", "COMP_CWORD": "mon"}, "plain,monitor\tThe app against a broker.\n"),
     ],
 )  # fmt: skip  # a line a case
-def test_other_shells_ask_in_their_own_way(shell: str, variables: dict[str, str], said: str) -> None:
+def test_other_shells_ask_in_their_own_way(shell: str, variables: dict[str, Any], said: str) -> None:
     """Files are left to the shell."""
     result = run(_TRNFLEET_COMPLETE=f"{shell}_complete", **variables)
     assert (result.returncode, result.stdout) == (0, said)
