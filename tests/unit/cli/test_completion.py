@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def completed(*words: str, **variables: str) -> list[str]:
+def completed(*words: str, **variables: Any) -> list[str]:
     """Return what bash is offered for the last of the words of a line that begins with `trnfleet`."""
     line = " ".join(("trnfleet", *words))
     result = run(_TRNFLEET_COMPLETE="bash_complete", COMP_WORDS=line, COMP_CWORD=str(len(words)), **variables)
