@@ -40,6 +40,7 @@ COMMANDS = {
     "silence": CommandRow("silence", "Silence alerts for a while; list and expire silences."),
     "rules": CommandRow("rules", "Check, test and list alert rules."),
     "fleet": CommandRow("fleet", "Hierarchy and totals of a fleet file."),
+    "doctor": CommandRow("doctor", "Look what this machine and a broker can do; exit status 3 for problems."),
     "config": CommandRow("config", "Settings files: write one, list their places, print what is in force."),
     "completion": CommandRow("completion", "Print the script by which bash, zsh or fish completes."),
     "broker": CommandRow("broker", "The embedded broker alone."),

@@ -52,29 +52,39 @@ def setting(*flags: str, **attributes: Any) -> Callable[[CommandT], CommandT]:
     return click.option(*flags, **attributes)
 
 
-config_option = click.option(
-    "--config",
-    envvar="TRNFLEET_CONFIG",
-    show_envvar=True,
-    is_eager=True,
-    expose_value=False,
-    callback=read_settings,
-    type=FileName(),
-    metavar="FILE",
-    help="Settings file (TOML) that gives other defaults, in place of the user's and the system's (trnfleet config path); none "
-    "for no file.",
-)
-profile_option = click.option(
-    "--profile",
-    envvar="TRNFLEET_PROFILE",
-    show_envvar=True,
-    is_eager=True,
-    expose_value=False,
-    callback=read_settings,
-    shell_complete=complete_profile,
-    metavar="NAME",
-    help="Profile of the settings file: the defaults in its table [profile.NAME]; none for no profile.",
-)
+def settings_options(read: Callable[..., None] = read_settings) -> tuple[Callable[[Any], Any], ...]:
+    """Return the options that choose settings.
+
+    Args:
+        read: Reads them once both are known.
+    """
+    return (
+        click.option(
+            "--config",
+            envvar="TRNFLEET_CONFIG",
+            show_envvar=True,
+            is_eager=True,
+            expose_value=False,
+            callback=read,
+            type=FileName(),
+            metavar="FILE",
+            help="Settings file (TOML) that gives other defaults, in place of the user's and the system's (trnfleet config path); "
+            "none for no file.",
+        ),
+        click.option(
+            "--profile",
+            envvar="TRNFLEET_PROFILE",
+            show_envvar=True,
+            is_eager=True,
+            expose_value=False,
+            callback=read,
+            shell_complete=complete_profile,
+            metavar="NAME",
+            help="Profile of the settings file: the defaults in its table [profile.NAME]; none for no profile.",
+        ),
+    )
+
+
 fleet_option = setting("--name", type=FleetName(), help="Name of the fleet, where the broker has several.")
 fleets_option = setting(
     "--name",
@@ -242,8 +252,7 @@ _LOG_OPTIONS: tuple[Callable[[Any], Any], ...] = (
         default="warning",
         help="The least severe level that is logged.",
     ),
-    config_option,
-    profile_option,
+    *settings_options(),
 )
 
 

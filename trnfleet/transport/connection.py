@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
     from trnfleet.clock import Clock
+    from trnfleet.transport.broker_limits import BrokerLimits
     from trnfleet.transport.inbox import Reception
     from trnfleet.transport.url import BrokerUrl, Password
     from trnfleet.wire.ports import Envelope
@@ -141,6 +142,11 @@ class Connection:
         )
         self._client.oversize = reception.note_oversize
         self._client.keep_newest(reception, delivery, clock)
+
+    @property
+    def limits(self) -> BrokerLimits:
+        """What the broker says that it takes; what MQTT allows before it has answered, and in MQTT 3.1.1."""
+        return self._client.limits
 
     async def open(self) -> None:
         """Connect.

@@ -17,6 +17,7 @@ from trnfleet import logs
 from trnfleet.clock import SystemClock
 from trnfleet.tasks import background
 from trnfleet.text import plain
+from trnfleet.transport.broker_limits import BrokerLimits
 from trnfleet.transport.connection import (
     KEEPALIVE_S,
     PENDING_ANNOUNCEMENTS,
@@ -93,6 +94,11 @@ class MqttPublisher:
     def status(self) -> LinkStatus:
         """Connection state."""
         return self._link.status
+
+    @property
+    def limits(self) -> BrokerLimits:
+        """What the broker says that it takes; what MQTT allows before the first connection, and in MQTT 3.1.1."""
+        return BrokerLimits() if self._connection is None else self._connection.limits
 
     def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
         """Name what is sent first after every connect, in the order of the calls; name it before `run` starts."""

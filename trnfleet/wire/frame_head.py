@@ -69,6 +69,20 @@ def frame_head(payload: bytes) -> tuple[str, int]:
     raise WireError("a frame without boot or seq")
 
 
+def frame_time_ns(payload: bytes) -> int:
+    """Return the timestamp of a frame, ns since 1970.
+
+    Raises:
+        WireError: it is no frame, or has none.
+    """
+    for key, at in _places(payload):
+        if key == b"ts":
+            major, ts_ns, _ = _item(payload, at)
+            if major == _NUMBER:
+                return ts_ns
+    raise WireError("a frame without ts")
+
+
 def _boot(payload: bytes, at: int) -> slice:
     major, size, begin = _item(payload, at)
     if major != _TEXT or not 0 < size <= _LONGEST_BOOT or begin + size > len(payload):

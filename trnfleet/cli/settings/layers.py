@@ -163,6 +163,19 @@ def read_settings(ctx: click.Context, param: click.Parameter, value: str | None)
         apply_settings(ctx, load_settings(given["config"], given[PROFILE], chosen_by, is_named=is_named))
 
 
+def read_settings_if_valid(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    """Read the settings as `read_settings` does; where that fails, there are none, and `settings_problem` has the reason."""
+    try:
+        read_settings(ctx, param, value)
+    except ConfigError as error:
+        ctx.meta[f"{_META}.problem"] = str(error)
+
+
+def settings_problem(ctx: click.Context) -> str:
+    """Return why settings could not be read; empty where they could."""
+    return str(ctx.meta.get(f"{_META}.problem", ""))
+
+
 def complete_profile(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Return the profiles of the settings files whose names begin so; none where a file is invalid."""
     given = ctx.meta.get(f"{_META}.{ctx.command_path}", {})

@@ -1,0 +1,190 @@
+"""`trnfleet doctor`: what this machine and a broker can do, and what to change."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import os
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trnfleet import logs
+from trnfleet.cli.options import CommandT, broker_options, json_option, setting, settings_options
+from trnfleet.cli.params import Duration
+from trnfleet.cli.settings.layers import applied, read_settings_if_valid, settings_problem
+from trnfleet.cli.settings.places import usual_places
+from trnfleet.cli.version import versions
+from trnfleet.errors import BrokerError, ConfigError
+from trnfleet.services.doctor.findings import Finding, Health
+from trnfleet.text import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trnfleet.services.session import BrokerSession
+
+UNREACHABLE = 1
+PROBLEMS = 3
+MOST_RETAINED = 100_000
+_WIDTH = 600
+_SETTINGS = "settings"
+
+
+def _doctor_options(command: CommandT) -> CommandT:
+    """Add the options about brokers and settings; what is wrong in them is a finding, and ends nothing."""
+    # Options are read off the function that is decorated last.
+    with_sessions = broker_options(required=False, several=True)(command)
+
+    @functools.wraps(with_sessions)
+    def with_problem(*args: Any, **options: Any) -> Any:
+        try:
+            return with_sessions(*args, problem="", **options)
+        except ConfigError as error:
+            kept = {
+                name: value for name, value in options.items() if name in {"retained", "listen", "as_json"}
+            }
+            return command(*args, sessions=(), problem=str(error), **kept)
+
+    for option in reversed(settings_options(read_settings_if_valid)):
+        with_problem = option(with_problem)
+    return with_problem  # type: ignore[return-value]  # click reads its parameters, not its signature
+
+
+@click.command("doctor")
+@setting(
+    "--retained",
+    type=click.IntRange(0, MOST_RETAINED),
+    default=2_000,
+    help="Retained messages that a broker is tried with; 0 leaves that out.",
+)
+@setting(
+    "--listen",
+    type=Duration(600),
+    default="3s",
+    help="Time to listen for telemetry, whose timestamps tell of clocks.",
+)
+@json_option
+@_doctor_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    sessions: tuple[BrokerSession, ...],
+    problem: str,
+    retained: int,
+    listen: float,
+    as_json: bool,
+) -> None:
+    """Look at versions, terminal, programs, folders and settings, and, where one is given or set, try what the broker can do.
+
+    The trials publish some small messages below ROOT/v1/_doctor-..., which readers of fleets pass over, and clear them again. A
+    broker whose user may not write there is not tried further than that.
+
+    \b
+    Examples:
+      trnfleet doctor
+      trnfleet doctor --broker mqtt://127.0.0.1:1883
+      trnfleet doctor --profile prod --json | jq '.findings[] | select(.health == "problem")'
+
+    Exit status: 0 fine or warnings only, 1 a broker cannot be reached, 3 problems.
+    """
+    # What goes wrong at a broker is a finding; the same in the log would stand between them.
+    logs.configure(log_format="console", level="error")
+    report = _Report(as_json=as_json)
+    from trnfleet.services.doctor import machine
+
+    for look in (machine.software(versions()), machine.terminal(os.environ), machine.programs()):
+        report.add_all(look)
+    report.add_all(machine.own_folders())
+    report.add_all(_settings(ctx, problem))
+    is_reached = asyncio.run(_examine_all(sessions, report, retained, listen))
+    if not sessions and not problem:
+        advice = "give --broker URL, or set one, to have it tried, too"
+        report.add(Finding("broker", "broker", Health.UNKNOWN, "none given", advice))
+    report.end()
+    ctx.exit(UNREACHABLE if not is_reached else PROBLEMS if report.has_problems else 0)
+
+
+async def _examine_all(
+    sessions: tuple[BrokerSession, ...], report: _Report, retained: int, listen_s: float
+) -> bool:
+    """Try each broker; return whether all could be reached."""
+    from trnfleet.services.doctor.broker import examine
+    from trnfleet.tasks import Ending
+
+    is_reached = True
+    # A signal ends a trial in order: it clears what it has left at the broker.
+    with Ending().on_signals():
+        for session in sessions:
+            try:
+                await examine(session, report.add, retained=retained, listen_s=listen_s)
+            except BrokerError as error:
+                is_reached = False
+                said = str(error).removeprefix(f"broker {session.url}: ")
+                advice = "is it running, and may this machine and user reach it?"
+                report.add(Finding(str(session.url), "connection", Health.PROBLEM, said, advice))
+    return is_reached
+
+
+def _settings(ctx: click.Context, problem: str) -> Iterator[Finding]:
+    """Yield what settings were read, and what is wrong with them."""
+    for said in filter(None, (settings_problem(ctx), problem)):
+        yield Finding(
+            _SETTINGS, "settings", Health.PROBLEM, said, "trnfleet config path names the files that are read"
+        )
+    read = applied(ctx)
+    if read is None:
+        return
+    settings, found = read
+    for file in settings.files:
+        yield Finding(_SETTINGS, file.place.kind, Health.OK, file.name)
+    if not settings.files:
+        places = " and ".join(str(place.file) for place in usual_places())
+        yield Finding(_SETTINGS, "files", Health.OK, f"none read; looked for are {places}")
+    profile = settings.profile
+    value = f"{profile.name}, from {profile.chosen_by}" if profile.name else "none"
+    yield Finding(_SETTINGS, "profile", Health.OK, value)
+    broker = found.get("broker")
+    if broker is not None:
+        yield Finding(_SETTINGS, "broker", Health.OK, f"from {broker.origin}")
+
+
+class _Report:
+    """Findings, printed as they come or together as JSON."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._findings: list[Finding] = []
+
+    @property
+    def has_problems(self) -> bool:
+        return any(each.health is Health.PROBLEM for each in self._findings)
+
+    def add_all(self, findings: Iterator[Finding]) -> None:
+        for each in findings:
+            self.add(each)
+
+    def add(self, finding: Finding) -> None:
+        if not self._as_json:
+            if not self._findings or self._findings[-1].group != finding.group:
+                click.echo(f"{plain(finding.group, _WIDTH)}")
+            click.echo(f"  {finding.health.value:<8} {finding.name:<16} {plain(finding.value, _WIDTH)}")
+            if finding.advice:
+                click.echo(f"  {'':<8} {'':<16} -> {plain(finding.advice, _WIDTH)}")
+        self._findings.append(finding)
+
+    def end(self) -> None:
+        """Print the sum, or all of it as JSON."""
+        counts = Counter(each.health for each in self._findings)
+        if self._as_json:
+            facts = {
+                "healthy": not self.has_problems,
+                "counts": {health.value: counts[health] for health in Health},
+                "findings": [each._asdict() for each in self._findings],
+            }
+            click.echo(json.dumps(facts, indent=2))
+            return
+        numbers = (f"{counts[health]} {health.value}" for health in Health if counts[health])
+        click.echo(f"\n{', '.join(numbers)}")

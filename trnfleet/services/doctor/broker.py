@@ -1,0 +1,133 @@
+"""Findings about a broker: what it says of itself, and what it does when it is tried.
+
+Everything that is tried happens below a prefix of its own, `{root}/v1/_doctor-.../probe`, which no reader of a fleet takes for one,
+and is cleared again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+from typing import TYPE_CHECKING
+
+from trnfleet.domain.quantities import counted, size_text
+from trnfleet.errors import BrokerError
+from trnfleet.services.discovery import RETAINED_S, discover_fleets
+from trnfleet.services.doctor.clocks import clock_finding
+from trnfleet.services.doctor.findings import Finding, Health, took
+from trnfleet.services.doctor.probes import Probes
+from trnfleet.services.session import CONNECT_LIMIT_S, BatchReader
+from trnfleet.tasks import background
+from trnfleet.text import plain
+from trnfleet.transport.broker_limits import UNLIMITED
+from trnfleet.wire.topics import VERSION, TopicClass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trnfleet.services.session import BrokerSession
+    from trnfleet.transport.broker_limits import BrokerLimits
+    from trnfleet.transport.connection import ProtocolName
+
+KIND_TOPIC = "$SYS/broker/version"
+"""Where Mosquitto and some others name themselves."""
+LONGEST_KIND = 80
+
+
+async def examine(
+    session: BrokerSession, report: Callable[[Finding], None], *, retained: int, listen_s: float
+) -> None:
+    """Report what is found about a broker, one after the other.
+
+    Args:
+        session: The broker.
+        report: Receives the findings.
+        retained: Number of retained messages that are tried; 0 for no such trial.
+        listen_s: Time to listen for telemetry, whose timestamps tell of clocks.
+
+    Raises:
+        BrokerError: it cannot be reached, or is lost meanwhile.
+    """
+    group = str(session.url)
+    begun_s = session.clock.monotonic_s()
+    prefix = f"{session.root}/{VERSION}/_doctor-{secrets.token_hex(4)}/probe"
+    publisher = session.publisher(f"trnfleet-doctor-{secrets.token_hex(4)}")
+    async with background(doctor=publisher.run()):
+        await publisher.wait_connected(CONNECT_LIMIT_S)
+        connected_s = session.clock.monotonic_s() - begun_s
+        report(Finding(group, "connection", Health.OK, f"in {took(connected_s)}"))
+        report(_security(session))
+        report(_version(group, publisher.status.protocol))
+        # Every further connection is to be of the version that was found.
+        spoken: ProtocolName = "5" if publisher.status.protocol == "5" else "3.1.1"
+        session = dataclasses.replace(session, protocol=spoken)
+        report(await _kind(session))
+        if spoken == "5":
+            for finding in _stated(group, publisher.limits):
+                report(finding)
+        await Probes(session, publisher, prefix, group).run(report, retained=retained)
+    report(await _fleets(session))
+    report(await clock_finding(session, group, listen_s=listen_s))
+
+
+def _security(session: BrokerSession) -> Finding:
+    url, group = session.url, str(session.url)
+    if url.scheme in {"mqtt", "ws"}:
+        if url.is_loopback:
+            return Finding(group, "encryption", Health.OK, "none, within this machine")
+        advice = "use mqtts:// where the broker has it: names, telemetry and passwords can be read on the way"
+        return Finding(group, "encryption", Health.WARNING, "none", advice)
+    return Finding(group, "encryption", Health.OK, "TLS")
+
+
+def _version(group: str, protocol: str) -> Finding:
+    if protocol == "5":
+        return Finding(group, "MQTT", Health.OK, "5")
+    advice = "what an access list forbids is dropped without a word in this version; give publishers what they need to write"
+    return Finding(group, "MQTT", Health.WARNING, f"{protocol} only", advice)
+
+
+async def _kind(session: BrokerSession) -> Finding:
+    source = session.source([(KIND_TOPIC, 0)])
+    name = ""
+    try:
+        async with background(kind=source.run()):
+            await source.wait_connected(CONNECT_LIMIT_S)
+            for envelope in await BatchReader(source, session.clock, limit_s=RETAINED_S).next():
+                name = envelope.payload.decode("utf-8", "replace")
+    except BrokerError:
+        pass  # it lets nobody read it
+    group = str(session.url)
+    if name:
+        return Finding(group, "broker", Health.OK, plain(name, LONGEST_KIND))
+    return Finding(group, "broker", Health.UNKNOWN, f"says nothing on {KIND_TOPIC}")
+
+
+def _stated(group: str, limits: BrokerLimits) -> list[Finding]:
+    """Return what an MQTT 5 broker says of itself when a client connects."""
+    size = (
+        "any packet"
+        if limits.packet_bytes >= UNLIMITED
+        else f"packets up to {size_text(limits.packet_bytes)}"
+    )
+    said = f"{size}, QoS {limits.qos}, {limits.under_way:,} unacknowledged messages"
+    found = [Finding(group, "limits", Health.OK, f"as it says: {said}")]
+    if limits.qos < 1:
+        advice = "let it take QoS 1: commands and alerts are not acknowledged without"
+        found.append(Finding(group, "QoS", Health.WARNING, "0 only", advice))
+    return found
+
+
+async def _fleets(session: BrokerSession) -> Finding:
+    group = str(session.url)
+    try:
+        fleets = await discover_fleets(session, TopicClass.PUBLISHER, RETAINED_S)
+    except BrokerError as error:
+        advice = f"let this user read {session.root}/{VERSION}/#"
+        return Finding(group, "fleets", Health.WARNING, str(error).removeprefix(f"broker {group}: "), advice)
+    if not fleets:
+        return Finding(group, "fleets", Health.OK, f"none under {session.root}/ yet")
+    named = (
+        f"{plain(name, 64)} ({'live' if is_live else 'offline'})" for name, is_live in sorted(fleets.items())
+    )
+    return Finding(group, "fleets", Health.OK, f"{counted(len(fleets), 'fleet')}: {', '.join(named)}"[:300])

@@ -1,0 +1,283 @@
+"""Trials at a broker: messages that are written below a prefix of our own, and read back."""
+
+from __future__ import annotations
+
+import functools
+import secrets
+import statistics
+from typing import TYPE_CHECKING
+
+from trnfleet.domain.quantities import size_text
+from trnfleet.errors import BrokerError
+from trnfleet.services.doctor.findings import Finding, Health, took
+from trnfleet.services.session import CONNECT_LIMIT_S, BatchReader
+from trnfleet.tasks import background
+from trnfleet.transport.inbox import MAX_PAYLOAD_BYTES
+from trnfleet.wire.ports import Envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from trnfleet.services.session import BrokerSession
+    from trnfleet.transport.mqtt import MqttPublisher, MqttSource
+
+ROUND_TRIPS = 20
+ANSWER_S = 2.0
+"""Longest wait for a message that the broker should hand on at once."""
+QUIET_S = 1.0
+"""Silence after which no more retained messages come."""
+FLOOD_S = 20.0
+"""Longest time for the trial of many retained messages, each way."""
+FLOODED_AT_ONCE = 64
+FLOODED_BYTES = 1_024
+"""Payload of such a message, about that of a descriptor of an instance (assumed)."""
+WILL_S = 3.0
+"""Longest wait for the last will of a client whose connection is cut."""
+USUAL_BYTES = 16 * 1024
+"""Payload that telemetry of one host stays below."""
+SIZES = (USUAL_BYTES, 64 * 1024, MAX_PAYLOAD_BYTES)
+"""Payloads that are tried; the last is the largest that is ever sent."""
+SLOW_S = 0.2
+"""Round trip from which on acknowledged messages, of which 64 are under way at once, are fewer than 320 a second."""
+
+
+class Probes:
+    """The trials, one after the other."""
+
+    def __init__(self, session: BrokerSession, publisher: MqttPublisher, prefix: str, group: str) -> None:
+        """Prepare them.
+
+        Args:
+            session: The broker, with the version of MQTT that it speaks.
+            publisher: A connection that runs.
+            prefix: Topics below which all happens.
+            group: Section of the findings.
+        """
+        self._session = session
+        self._clock = session.clock
+        self._publisher = publisher
+        self._prefix = prefix
+        self._group = group
+        self._retained: list[str] = []
+        """Topics to be cleared."""
+
+    async def run(self, report: Callable[[Finding], None], *, retained: int) -> None:
+        """Report what each trial finds, and clear what it leaves at the broker.
+
+        Args:
+            report: Receives the findings.
+            retained: Number of retained messages that are tried; 0 for no such trial.
+
+        Raises:
+            BrokerError: the broker is lost.
+        """
+        trip = await self._round_trip()
+        report(trip)
+        if trip.health in {Health.UNKNOWN, Health.PROBLEM}:
+            return
+        try:
+            single = await self._single()
+            report(single)
+            if retained and single.health is Health.OK:
+                report(await self._many(retained))
+        finally:
+            left = await self._clear()
+        if left:
+            advice = f"clear what is retained under {self._prefix}/#, as with mosquitto_sub --remove-retained"
+            report(self._found("clean-up", Health.WARNING, f"{left:,} retained messages are left", advice))
+        report(await self._will())
+        report(await self._size())
+
+    def _found(self, name: str, health: Health, value: str, advice: str = "") -> Finding:
+        return Finding(self._group, name, health, value, advice)
+
+    async def _round_trip(self) -> Finding:
+        """Publish acknowledged messages, one after the other, and read them."""
+        name, topic = "round trip", f"{self._prefix}/echo"
+        trips_s: list[float] = []
+        source = self._session.source([(topic, 1)])
+        try:
+            async with background(echo=source.run()):
+                await source.wait_connected(CONNECT_LIMIT_S)
+                for number in range(ROUND_TRIPS):
+                    payload = str(number).encode()
+                    begun_s = self._clock.monotonic_s()
+                    result = await self._publisher.publish([Envelope(topic, payload, qos=1)])
+                    if result.unsent:
+                        advice = "give the trials a user that may write below the root, or take the broker's other findings alone"
+                        return self._found(name, Health.UNKNOWN, f"not tried: {result.error}", advice)
+                    if not await self._comes(source, functools.partial(_holds, payload)):
+                        break
+                    trips_s.append(self._clock.monotonic_s() - begun_s)
+        except BrokerError as error:
+            return self._found(name, Health.UNKNOWN, f"not tried: {_reason(error, self._group)}")
+        if len(trips_s) < ROUND_TRIPS:
+            value = f"{len(trips_s)} of {ROUND_TRIPS} messages came back within {ANSWER_S:g} s"
+            if trips_s:
+                return self._found(name, Health.PROBLEM, value, "look at the broker's queues and its log")
+            advice = f"let this user write and read {self._prefix.rsplit('/', 2)[0]}/#, if the trials shall be made"
+            return self._found(name, Health.UNKNOWN, value, advice)
+        median_s, most_s = statistics.median(trips_s), max(trips_s)
+        value = f"{took(median_s)} in the median of {ROUND_TRIPS} with QoS 1, {took(most_s)} at most"
+        if median_s <= SLOW_S:
+            return self._found(name, Health.OK, value)
+        advice = "run programs that publish near the broker: 64 acknowledged messages are under way at once"
+        return self._found(name, Health.WARNING, value, advice)
+
+    async def _single(self) -> Finding:
+        """Retain a message, and subscribe to it with a wildcard, then exactly."""
+        name, topic = "retained", f"{self._prefix}/retained/one"
+        self._retained.append(topic)
+        result = await self._publisher.publish([Envelope(topic, b"kept", qos=1, retain=True)])
+        if result.unsent:
+            self._retained.remove(topic)
+            advice = "let the broker keep retained messages: descriptors, jobs, alerts and silences are such"
+            return self._found(name, Health.PROBLEM, result.error, advice)
+        if await self._is_given(f"{self._prefix}/retained/#"):
+            return self._found(name, Health.OK, "reach subscriptions with wildcards")
+        if await self._is_given(topic):
+            advice = (
+                "readers ask for descriptors by their topics, which takes longer; silences from before a reader's start are not "
+                "known to it"
+            )
+            return self._found(name, Health.WARNING, "reach exact subscriptions only, no wildcards", advice)
+        advice = "let the broker keep retained messages, or take another: descriptors, jobs, alerts and silences are such"
+        return self._found(name, Health.PROBLEM, "are not kept", advice)
+
+    async def _is_given(self, topic_filter: str) -> bool:
+        source = self._session.source([(topic_filter, 1)])
+        async with background(retained=source.run()):
+            await source.wait_connected(CONNECT_LIMIT_S)
+            return await self._comes(source, lambda each: each.retain and each.payload == b"kept")
+
+    async def _many(self, count: int) -> Finding:
+        """Retain many messages, and count those that a new subscriber with a wildcard gets."""
+        name = "many retained"
+        topics = [f"{self._prefix}/many/{number}" for number in range(count)]
+        begun_s = self._clock.monotonic_s()
+        kept = 0
+        for begin in range(0, count, FLOODED_AT_ONCE):
+            chunk = topics[begin : begin + FLOODED_AT_ONCE]
+            self._retained += chunk
+            result = await self._publisher.publish(
+                [Envelope(each, bytes(FLOODED_BYTES), qos=1, retain=True) for each in chunk]
+            )
+            kept += result.sent
+            if result.unsent or self._clock.monotonic_s() - begun_s > FLOOD_S:
+                break
+        written_s = self._clock.monotonic_s() - begun_s
+        # As monitors subscribe to descriptors.
+        source = self._session.source([(f"{self._prefix}/many/#", 0)])
+        given: set[str] = set()
+        begun_s = self._clock.monotonic_s()
+        async with background(many=source.run()):
+            await source.wait_connected(CONNECT_LIMIT_S)
+            reader = BatchReader(source, self._clock, limit_s=FLOOD_S, quiet_s=QUIET_S)
+            while len(given) < kept and (batch := await reader.next()):
+                given.update(each.topic for each in batch)
+        read_s = self._clock.monotonic_s() - begun_s
+        value = f"{len(given):,} of {kept:,} ({size_text(FLOODED_BYTES)} each) reach a new reader in {took(read_s)}; written in {took(written_s)}"
+        if len(given) < kept:
+            advice = "raise what the broker queues for a client, such as max_queued_messages 4000 of Mosquitto; the rest is asked for"
+            return self._found(name, Health.WARNING, value, advice)
+        if kept < count:
+            advice = "fleets with as many hosts take long to announce themselves"
+            return self._found(name, Health.WARNING, f"{value}; {count:,} were meant", advice)
+        return self._found(name, Health.OK, value)
+
+    async def _will(self) -> Finding:
+        """Cut a connection that has a last will, and wait for that."""
+        name, topic = "last will", f"{self._prefix}/will"
+        source = self._session.source([(topic, 1)])
+        will = Envelope(topic, b"gone", qos=1)
+        client = self._session.publisher(f"trnfleet-doctor-{secrets.token_hex(4)}", will=will)
+        async with background(reader=source.run()):
+            await source.wait_connected(CONNECT_LIMIT_S)
+            try:
+                async with background(victim=client.run()):
+                    await client.wait_connected(CONNECT_LIMIT_S)
+                    begun_s = self._clock.monotonic_s()
+                    # It is not to come back before the trial is over.
+                    client.interrupt(2 * WILL_S)
+                    came = await self._comes(source, functools.partial(_holds, b"gone"), WILL_S)
+            except BrokerError as error:
+                advice = "let clients of this user have a last will below the root"
+                return self._found(name, Health.WARNING, f"refused: {_reason(error, self._group)}", advice)
+        if came:
+            return self._found(
+                name, Health.OK, f"comes {took(self._clock.monotonic_s() - begun_s)} after a cut"
+            )
+        advice = "a publisher that dies is noticed by its silence alone, three periods later"
+        return self._found(name, Health.WARNING, f"did not come within {WILL_S:g} s after a cut", advice)
+
+    async def _size(self) -> Finding:
+        """Send messages of the sizes that occur, each on a connection of its own: a broker may end it."""
+        name, topic = "largest message", f"{self._prefix}/size"
+        largest, why = 0, ""
+        stated = self._publisher.limits.packet_bytes
+        source = self._session.source([(topic, 0)])
+        async with background(reader=source.run()):
+            await source.wait_connected(CONNECT_LIMIT_S)
+            for size in SIZES:
+                if size + len(topic) + 16 > stated:
+                    why = f"it says that it takes packets up to {size_text(stated)}"
+                    break
+                why = await self._lost(topic, size, source)
+                if why:
+                    break
+                largest = size
+        if not why:
+            return self._found(
+                name, Health.OK, f"{size_text(largest)} comes through, the largest that is ever sent"
+            )
+        value = f"{size_text(size)} does not come through: {why}"
+        if largest < USUAL_BYTES:
+            advice = f"raise the broker's limit to {size_text(2 * MAX_PAYLOAD_BYTES)}: telemetry of a host may not come through"
+            return self._found(name, Health.PROBLEM, value, advice)
+        advice = f"raise the broker's limit to {size_text(2 * MAX_PAYLOAD_BYTES)}, or publish by instance: frames of blocks are larger"
+        return self._found(name, Health.WARNING, f"{size_text(largest)}; {value}", advice)
+
+    async def _lost(self, topic: str, size: int, source: MqttSource) -> str:
+        """Return why a message of a size does not come through; empty where it does."""
+        client = self._session.publisher(f"trnfleet-doctor-{secrets.token_hex(4)}")
+        try:
+            async with background(client=client.run()):
+                await client.wait_connected(CONNECT_LIMIT_S)
+                result = await client.publish([Envelope(topic, bytes(size), qos=1)])
+                if result.unsent:
+                    return result.error.removeprefix(f"{topic}: ")
+                if await self._comes(source, lambda each: len(each.payload) == size):
+                    return ""
+                return "nothing comes back"
+        except BrokerError as error:
+            return _reason(error, self._group)
+
+    async def _comes(
+        self, source: MqttSource, is_wanted: Callable[[Envelope], bool], limit_s: float | None = None
+    ) -> bool:
+        """Wait for a message; for `ANSWER_S` unless a limit is given."""
+        reader = BatchReader(source, self._clock, limit_s=ANSWER_S if limit_s is None else limit_s)
+        while batch := await reader.next():
+            if any(map(is_wanted, batch)):
+                return True
+        return False
+
+    async def _clear(self) -> int:
+        """Clear what is retained; return the number of messages of which that is not known."""
+        topics, self._retained = self._retained, []
+        left = 0
+        for begin in range(0, len(topics), FLOODED_AT_ONCE):
+            chunk: Sequence[str] = topics[begin : begin + FLOODED_AT_ONCE]
+            result = await self._publisher.publish(
+                [Envelope(each, b"", qos=1, retain=True) for each in chunk]
+            )
+            left += result.unsent
+        return left
+
+
+def _holds(payload: bytes, envelope: Envelope) -> bool:
+    return envelope.payload == payload
+
+
+def _reason(error: BrokerError, broker: str) -> str:
+    return str(error).removeprefix(f"broker {broker}: ")
