@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.message_rate import MessageRate
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.monitor.pipeline.counts import PipelineCounts
+    from trnfleet.monitor.pipeline.health import PipelineHealth
     from trnfleet.monitor.reservations.table import Reservations
     from trnfleet.monitor.revision import MonitorRevision
     from trnfleet.monitor.sources.clocks import Moment
@@ -106,6 +107,9 @@ class FleetState(Protocol):
     def summary(self) -> Summary:
         """Return the fleet in a few figures."""
 
+    def pipeline(self) -> PipelineHealth:
+        """Return publishers, brokers, losses, lag and clocks."""
+
     def racks(self) -> list[RackPower]:
         """Return the power of every rack."""
 
@@ -169,5 +173,6 @@ class LiveOrPast:
     message_rate = _Of(lambda monitor: monitor.message_rate)
     ended = _Of(lambda monitor: monitor.ended)
     summary = _Of(lambda monitor: monitor.summary)
+    pipeline = _Of(lambda monitor: monitor.pipeline)
     racks = _Of(lambda monitor: monitor.racks)
     moment = _Of(lambda monitor: monitor.moment)

@@ -27,6 +27,7 @@ from trnfleet.monitor.failures import guard, guarded
 from trnfleet.monitor.ingest.ingest import Ingest
 from trnfleet.monitor.layout_pacing import LayoutPacing
 from trnfleet.monitor.link_health import Judgements, LinkHealth
+from trnfleet.monitor.pipeline_reader import PipelineReader
 from trnfleet.monitor.revision import MonitorRevision
 from trnfleet.monitor.sampling import Sampling
 from trnfleet.monitor.slices import LayoutChanged, Rests, batch_slices, finish
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.alerting.inputs import Instant
     from trnfleet.monitor.message_rate import MessageRate
     from trnfleet.monitor.pipeline.counts import PipelineCounts
+    from trnfleet.monitor.pipeline.health import PipelineHealth
     from trnfleet.monitor.reservations.table import Reservations
     from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.sources.clocks import Moment
@@ -136,7 +138,7 @@ class Monitor:
         """Whether the source has come to its end (a replay's)."""
         self._source = source
         self._layout_pacing = LayoutPacing()
-        self._usual_period = (-1, -1, 0.0)
+        self._usual_period, self._pipeline = (-1, -1, 0.0), PipelineReader()
         self._sampling, self._events_seen, self._figures = Sampling(), 0, PassFigures()
 
     @property
@@ -258,12 +260,17 @@ class Monitor:
             self.ingest,
             self._figures.of(self.store, self.averages, self.pue),
             self.findings,
-            self.counts,
+            self.pipeline(),
             self.moment(),
             pue=self.pue,
             now_s=self.clock.monotonic_s(),
-            link_health=self.link_health,
-            rate=self.message_rate,
+        )
+
+    def pipeline(self, *, at_once: bool = False) -> PipelineHealth:
+        """Return publishers, brokers, losses, lag and clocks, at most a second old, or of this very moment."""
+        counts, now_s = self.counts, self.clock.monotonic_s()
+        return self._pipeline.read(
+            self.ingest, counts, self.link, self.link_health, self.message_rate, now_s, at_once=at_once
         )
 
     def racks(self) -> list[RackPower]:
@@ -379,6 +386,7 @@ class Monitor:
             messages=self.counts.messages, speed=moment.speed, may_sample=may_sample,
         ):  # fmt: skip  # one call, beside its condition
             self.reservations.watch(moment)
+            self.pipeline()
 
     def _alert_slices(self) -> Slices[None]:
         """Evaluate the rules at the whole second of monitor time that has begun, in slices."""
@@ -395,22 +403,12 @@ class Monitor:
         ingest, link_health, now_s = self.ingest, self.link_health, self.clock.monotonic_s()
         seen, self._events_seen = self._events_seen, ingest.events.received
         fresh = ingest.events.since(seen)
-        gauges = {
-            "lag_s": ingest.lag_s,
-            "clock_skew_s": abs(ingest.timebase.worst_skew_s(now_s)),
-            "late_s": ingest.timebase.late_s(now_s),
-            "messages_per_s": self.message_rate.per_s,
-            "unheard_s": link_health.longest_outage_s(now_s),
-            "overloaded_s": link_health.overloaded_s(now_s),
-            "withholds_retained": float(self.link.withholds_retained),
-            # What was lost while nothing could be heard is told as that.
-            "lost": float(ingest.counts.lost - ingest.counts.unheard),
-        }
+        pipeline = self.pipeline(at_once=True)
         tables = {
             Scope.JOB: jobs_table(ingest.jobs, self.store, self.rollups),
             Scope.RESERVATION: reservations_table(self.reservations.table(), instant.now_ns),
-            Scope.PUBLISHER: publishers_table(ingest.publishers.clients(), ingest.contests.pairs(now_s)),
-            Scope.PIPELINE: pipeline_table(gauges, self.counts),
+            Scope.PUBLISHER: publishers_table(pipeline),
+            Scope.PIPELINE: pipeline_table(pipeline),
         }
         return Readings(
             self.store,
@@ -421,6 +419,7 @@ class Monitor:
             tick_s=self._usual_period_s() * self.moment().speed,
             publishers=ingest.publishers.names(),
             all_events=ingest.events,
+            pipeline_causes={each.name: each.where for each in reversed(pipeline.problems)},
             is_cut_off=link_health.is_cut_off,
             unsettled=link_health.unsettled(now_s, self.store),
         )

@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.alerts.watches import ReceiverError
     from trnfleet.monitor.ingest.ingest import Ingest
-    from trnfleet.monitor.link_health import LinkHealth
-    from trnfleet.monitor.message_rate import MessageRate
-    from trnfleet.monitor.pipeline.counts import PipelineCounts
+    from trnfleet.monitor.pipeline.health import PipelineHealth
     from trnfleet.monitor.reservations.table import Reservation
     from trnfleet.monitor.sources.clocks import Moment
     from trnfleet.monitor.store.averages import Averages
@@ -214,13 +212,11 @@ def summarize(
     ingest: Ingest,
     figures: Figures,
     findings: Findings,
-    counts: PipelineCounts,
+    pipeline: PipelineHealth,
     moment: Moment,
     *,
     pue: float,
     now_s: float,
-    link_health: LinkHealth,
-    rate: MessageRate,
 ) -> Summary:
     """Return the fleet in a few figures.
 
@@ -228,21 +224,18 @@ def summarize(
         ingest: The messages that were applied.
         figures: Those of the last pass.
         findings: Those of the last pass.
-        counts: Counts of the way to the store.
+        pipeline: The way to the store.
         moment: Monitor time.
         pue: Power usage effectiveness of the site.
         now_s: Monotonic seconds.
-        link_health: The times in which the sources could be heard.
-        rate: The rate of messages.
     """
     store, layout = ingest.store, ingest.store.layout
-    clients = ingest.publishers.clients()
+    counts = pipeline.counts
     # Rows of a tree show those of the pass, too.
     chips = [store.count(state) for state in Freshness] if figures.chips is None else figures.chips
     offline = chips[Freshness.OFFLINE]
     now = figures.now
     errors = receiver_errors(ingest.watches.present(now_s))
-    undescribed_chips, undescribed_paths = ingest.topics.undescribed.counts(now_s)
     return Summary(
         fleet=ingest.fleet_name,
         chips=layout.chips,
@@ -253,8 +246,8 @@ def summarize(
         offline_chips=offline,
         unknown_chips=chips[Freshness.UNKNOWN],
         jobs=len(ingest.jobs),
-        publishers_online=sum(clients.values()),
-        publishers=len(clients),
+        publishers_online=pipeline.publishers_online,
+        publishers=len(pipeline.publishers),
         nc_util_pct=now.get("nc_util_pct"),
         mfu_pct=now.get("mfu_pct"),
         power_w=now.get("power_w"),
@@ -274,14 +267,14 @@ def summarize(
         late=counts.late,
         duplicates=counts.duplicates,
         undescribed=counts.undescribed,
-        undescribed_chips=undescribed_chips,
-        undescribed_paths=undescribed_paths,
+        undescribed_chips=pipeline.undescribed_chips,
+        undescribed_paths=pipeline.undescribed_paths,
         undecodable=counts.undecodable,
         misplaced=counts.misplaced,
         rejected=counts.rejected,
         dropped=counts.dropped,
-        lag_s=ingest.lag_s if chips[Freshness.LIVE] else None,
-        clock_skew_s=ingest.timebase.worst_skew_s(now_s),
+        lag_s=pipeline.lag_s,
+        clock_skew_s=pipeline.clock_skew_s,
         monitor_time=format_rfc3339(moment.time_ns),
         speed=moment.speed,
         is_wall_time=moment.is_wall,
@@ -289,18 +282,18 @@ def summarize(
         events_dropped=ingest.events.dropped,
         shed=counts.shed,
         old=counts.old,
-        late_s=ingest.timebase.late_s(now_s),
-        contested=ingest.contests.pairs(now_s),
-        unheard_s=link_health.unheard_s(now_s),
-        overloaded_s=link_health.overloaded_s(now_s),
+        late_s=pipeline.late_s,
+        contested=dict(pipeline.contested),
+        unheard_s=pipeline.unheard_s,
+        overloaded_s=pipeline.overloaded_s,
         internal_errors=counts.internal_errors,
         layouts_held=counts.layouts_held,
         refused=dict(counts.refused),
         last_problem=counts.last_problem,
         receiver_error_count=errors.total,
         receiver_errors=errors.first,
-        messages_per_s=_or_none(rate.per_s),
-        quiet_s=rate.quiet_s if math.isfinite(rate.quiet_s) else None,
+        messages_per_s=pipeline.messages_per_s,
+        quiet_s=pipeline.quiet_s,
         mean=figures.mean,
         **reserved(ingest.reservations.table()),
     )

@@ -176,6 +176,7 @@ class Inbox:
         while waiting > limits.messages or self._size_bytes > limits.size_bytes:
             self._drop_one()
             waiting = len(self)
+        status.waiting, status.waiting_bytes = waiting, self._size_bytes
         status.queue_peak = max(status.queue_peak, waiting)
         self._filled.set()
 
@@ -187,14 +188,16 @@ class Inbox:
         batch = [*self._kept, *self._recent] if self._kept else list(self._recent)
         self._kept.clear()
         self._recent.clear()
+        status = self._status
         if not self._newest:
-            self._size_bytes = 0
+            self._size_bytes = status.waiting = status.waiting_bytes = 0
             return self._with_owed(batch)
         turn = list(itertools.islice(self._newest.values(), TAKEN_AT_ONCE))
         for envelope in turn:
             del self._newest[envelope.topic]
         batch += turn
         self._size_bytes -= sum(len(envelope.payload) for envelope in batch)
+        status.waiting, status.waiting_bytes = len(self), self._size_bytes
         return self._with_owed(batch)
 
     def _keep_newest(self) -> None:

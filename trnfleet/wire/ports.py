@@ -6,7 +6,7 @@ and in memory.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from trnfleet.text import plain
@@ -93,6 +93,10 @@ class LinkStatus:
     """Retained messages that subscriptions gave."""
     retained_exactly: int = 0
     """Those that came only when their exact topics were asked for."""
+    waiting: int = 0
+    """Messages that have come and wait to be taken."""
+    waiting_bytes: int = 0
+    """Bytes of their payloads."""
     queue_peak: int = 0
     """Greatest length of the queue so far."""
     sent: int = 0
@@ -104,6 +108,8 @@ class LinkStatus:
     refused: int = 0
     """Messages to be sent that the broker refused. Of those with QoS 0, and in MQTT 3.1.1, it does not say so."""
     last_refusal: RefusedMessage | None = None
+    broker_says: dict[str, str] = field(default_factory=dict)
+    """What the broker says of itself, by the part of the topic after `$SYS/broker/`; empty where it does not, or not to us."""
     parts: tuple[LinkStatus, ...] = ()
     """The connections that it is the sum of, each to a broker of its own; empty for a connection itself."""
 

@@ -121,6 +121,7 @@ async def test_a_stage_that_fails_stops_no_other(
         assert monitor.alerts.evaluations > evaluations
     if stage != "history":
         assert monitor.message_rate.per_s > 0
+    assert monitor.pipeline(at_once=True).counts == counts
     summary = monitor.summary()
     assert summary.internal_errors == counts.internal_errors
     line = text_of(status(summary, monitor.link, "", (), 240))

@@ -143,6 +143,10 @@ _TABLE: dict[Scope, tuple[Figure, ...]] = {
     ),
     Scope.PUBLISHER: (
         Figure("state", Form.TEXT, "", "online, or offline by its last will or goodbye"),
+        _number("silent_s", "s", "Seconds for which nothing has come of it although it is online; 0 up to three periods, and while nothing can be heard"),
+        _number("messages_per_s", "", "Its telemetry messages a wall second"),
+        _number("lag_s", "s", "Its largest lag in the last seconds in which it was heard"),
+        _number("clock_skew_s", "s", "By how much its clock differs from ours beyond the usual way to here; never negative"),
         _number("contested", "", "Paths that two publishers describe at once; the target names both"),
     ),
     Scope.PIPELINE: (

@@ -69,6 +69,8 @@ def describe(
         alert.job = _job_at(readings, alert.place)
     elif scope is Scope.JOB:
         _follow_job(alert, jobs.get(alert.target), readings, others)
+    elif scope is Scope.PIPELINE and not alert.cause:
+        alert.cause = readings.pipeline_causes.get(alert.name, "")
 
 
 def rack_at(layout: Layout, place: str, ends: Sequence[str]) -> str:

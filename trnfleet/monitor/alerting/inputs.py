@@ -91,6 +91,8 @@ class Readings:
     """Client of each numbered publisher's start."""
     all_events: Events = field(default_factory=Events)
     """All that are kept, for probable causes."""
+    pipeline_causes: Mapping[str, str] = field(default_factory=dict)
+    """Whose the problems of the pipeline are, by the rules about them."""
     is_cut_off: bool = False
     """Whether the monitor cannot hear its sources: then only the rules about the pipeline are evaluated."""
     unsettled: NDArray[np.bool_] | None = None

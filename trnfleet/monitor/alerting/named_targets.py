@@ -12,6 +12,7 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.signals import PIPELINE_NAME
 from trnfleet.domain.metrics import BY_NAME, JOB_FIGURES, Aggregate
 from trnfleet.domain.reservations.states import BlockState
+from trnfleet.monitor.pipeline.publishers import State
 from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trnfleet.monitor.pipeline.counts import PipelineCounts
+    from trnfleet.monitor.pipeline.health import PipelineHealth
     from trnfleet.monitor.reservations.table import Reservation
     from trnfleet.monitor.store.rollup import Rollups
     from trnfleet.monitor.store.store import Store
@@ -138,34 +139,34 @@ def reservations_table(table: Sequence[Reservation], now_ns: int) -> NamedColumn
     )
 
 
-def publishers_table(online: Mapping[str, bool], contested: Mapping[str, int]) -> NamedColumns:
-    """Return the publishers, and the pairs of them that describe the same paths.
-
-    Args:
-        online: Whether each publisher is online.
-        contested: Number of the paths by the names of two.
-    """
+def publishers_table(pipeline: PipelineHealth) -> NamedColumns:
+    """Return the publishers, and the pairs of them that describe the same paths."""
+    publishers, contested = pipeline.publishers, pipeline.contested
+    none = [None] * len(contested)
 
     def make(figure: str) -> Sequence[Value]:
         if figure == "contested":
-            return [*(0.0 for _ in online), *map(float, contested.values())]
+            return [*([0.0] * len(publishers)), *map(float, contested.values())]
+        if figure == "state":
+            return [*np.where(publishers.state == State.OFFLINE, "offline", "online").tolist(), *none]
+        if figure == "silent_s":
+            silent_s = np.where(publishers.state == State.SILENT, publishers.quiet_s, 0.0)
+            return [*silent_s.tolist(), *none]
+        values: NDArray[np.float64] = np.abs(getattr(publishers, _PUBLISHER_FIGURES[figure]))
         return [
-            *("online" if is_online else "offline" for is_online in online.values()),
-            *(None for _ in contested),
+            *(
+                None if unknown else value
+                for value, unknown in zip(values.tolist(), np.isnan(values), strict=True)
+            ),
+            *none,
         ]
 
-    return NamedColumns([*online, *contested], make)
+    return NamedColumns([*publishers.names, *contested], make)
 
 
-def pipeline_table(gauges: Mapping[str, float], counts: PipelineCounts) -> NamedColumns:
-    """Return the pipeline's one row.
+_PUBLISHER_FIGURES = {"lag_s": "lag_max_s", "clock_skew_s": "skew_s", "messages_per_s": "messages_per_s"}
 
-    Args:
-        gauges: Its figures that are no counters.
-        counts: Its counters.
-    """
 
-    def make(figure: str) -> Sequence[Value]:
-        return [gauges[figure] if figure in gauges else float(getattr(counts, figure))]
-
-    return NamedColumns([PIPELINE_NAME], make)
+def pipeline_table(pipeline: PipelineHealth) -> NamedColumns:
+    """Return the pipeline's one row."""
+    return NamedColumns([PIPELINE_NAME], lambda figure: [pipeline.figure(figure)])

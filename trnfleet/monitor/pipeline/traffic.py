@@ -282,7 +282,7 @@ class PublisherTraffic:
             np.copyto(of[former], of[mark], where=due)
             np.copyto(of[mark], value, where=due | begins)
             np.copyto(of[former], value, where=begins)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", divide="ignore"):
             quiet_s = now_s - heard_s
             spanned_s = heard_s - of["former_s"]
             seconds = spanned_s + np.maximum(0.0, quiet_s - of["period_s"])

@@ -275,7 +275,12 @@ class Timebase:
 
     def late_s(self, now_s: float) -> float:
         """Return by how much the latest telemetry that comes is behind the wall clock; 0 where none is late."""
-        late_s = [self._late_of_s(clock) for clock in self._clocks.values() if clock.is_heard(now_s)]
+        # As a rule none is late, of any number: what was set ahead only takes away from it.
+        late_s = [
+            self._late_of_s(clock)
+            for clock in self._clocks.values()
+            if clock.late_s > LATE_FROM_S and clock.is_heard(now_s)
+        ]
         return max((each for each in late_s if each > LATE_FROM_S), default=0.0)
 
     def _late_of_s(self, clock: SourceClock) -> float:

@@ -28,6 +28,8 @@ _SUMMED = (
     "unsolicited",
     "retained",
     "retained_exactly",
+    "waiting",
+    "waiting_bytes",
     "sent",
     "acknowledged",
     "unacknowledged",

@@ -1,0 +1,217 @@
+"""The pipeline as one value, of a fleet fed by hand: what its publishers and connection do shows in it, and adds up."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import pytest
+from support.monitor.feed import START_NS, Feed, standalone
+
+from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.domain.severity import Severity
+from trnfleet.monitor.pipeline.publishers import State
+
+if TYPE_CHECKING:
+    from trnfleet.monitor.pipeline.health import PipelineHealth
+    from trnfleet.wire.ports import Envelope
+
+
+class Hosts:
+    """Hosts that publish an instance each, over one monitor."""
+
+    def __init__(self, number: int, *, origin: str = "simulated") -> None:
+        self.feed = Feed(standalone(number))
+        self.feed.origin = "neuron" if origin == "neuron" else "simulated"
+        self.feed.epoch = format_rfc3339(START_NS)
+        self.paths = list(self.feed.layout.instances)
+        self.names = [f"host-{number + 1}" for number in range(number)]
+        for name, path in zip(self.names, self.paths, strict=True):
+            self.feed.publisher = name
+            self.feed.monitor.apply(self.feed.announcements([path])[:1])
+            self.feed.monitor.apply(
+                [each for each in self.feed.announcements([path]) if each.topic.endswith(path)]
+            )
+        self.feed.monitor.compute()
+
+    async def tick(self, *, without: tuple[str, ...] = (), ahead_s: dict[str, float] | None = None) -> None:
+        """Let a second pass, and every host publish but some, some of them with a clock that is ahead."""
+        feed = self.feed
+        await feed.clock.advance(1.0)
+        sent: list[Envelope] = []
+        seq = feed.seq
+        for name, path in zip(self.names, self.paths, strict=True):
+            feed.seq = seq
+            ts_ns = feed.clock.wall_ns() + round((ahead_s or {}).get(name, 0.0) * NS_PER_S)
+            message = [each for each in feed.telemetry(ts_ns=ts_ns) if each.topic.endswith(path)]
+            sent += [] if name in without else message
+        feed.seq = seq + 1
+        feed.monitor.apply(sent)
+        feed.monitor.compute()
+
+    def health(self) -> PipelineHealth:
+        """Return the pipeline at this moment."""
+        return self.feed.monitor.pipeline(at_once=True)
+
+    def names_of(self, health: PipelineHealth, name: str) -> str:
+        """Return the line of a problem; empty for none."""
+        return next((each.text for each in health.problems if each.name == name), "")
+
+
+async def test_each_publisher_has_its_chips_rates_and_losses() -> None:
+    """Hosts of 16 chips at a message a second; one that misses two ticks has lost them, and no other."""
+    hosts = Hosts(3)
+    for number in range(16):
+        await hosts.tick(without=("host-2",) if number in {5, 6} else ())
+    health = hosts.health()
+    table = health.publishers
+    assert table.names == ("host-1", "host-2", "host-3")
+    assert table.chips.tolist() == [16, 16, 16]
+    assert table.paths.tolist() == [1, 1, 1]
+    assert table.messages.tolist() == [16, 14, 16]
+    assert table.lost.tolist() == [0, 2, 0]
+    assert table.messages_per_s == pytest.approx([1.0, 1.0, 1.0], abs=0.2)
+    assert table.bytes_per_s[0] == pytest.approx(table.size_bytes[0] / 16, rel=0.1)
+    assert table.state.tolist() == [State.ONLINE] * 3
+    assert table.lag_median_s().tolist() == [0.0, 0.0, 0.0]
+    assert "2 of them of host-2" in hosts.names_of(health, "messages-lost")
+    assert health.counts.unaccounted(health.pending) == health.counts.unaccounted_ticks == 0
+
+
+async def test_silent_and_offline_publishers_are_told_apart() -> None:
+    """Who is online and publishes nothing for three periods is silent since then; who is gone is offline."""
+    hosts = Hosts(4)
+    for _ in range(5):
+        await hosts.tick()
+    hosts.feed.publisher = "host-4"
+    hosts.feed.monitor.apply([hosts.feed.publisher_envelope("offline")])
+    for _ in range(6):
+        await hosts.tick(without=("host-3", "host-4"))
+    health = hosts.health()
+    table = health.publishers
+    assert [State(each).word for each in table.state] == ["online", "online", "silent", "offline"]
+    assert table.for_s[2] == table.quiet_s[2] == 6.0
+    assert table.for_s[3] == 6.0
+    assert health.publishers_online == 3
+    assert hosts.names_of(health, "publisher-silent") == "1 of 4 publishers is silent: host-3"
+    assert hosts.names_of(health, "publisher-offline") == "1 of 4 publishers is offline: host-4"
+    assert health.problems[0].name == "publisher-offline"
+    assert [each.severity.rank for each in health.problems] == sorted(
+        each.severity.rank for each in health.problems
+    )
+
+
+async def test_nobody_is_silent_while_nothing_can_be_heard() -> None:
+    """Without a connection the publishers are as they were, and the connection is the problem."""
+    hosts = Hosts(2)
+    for _ in range(3):
+        await hosts.tick()
+    link = hosts.feed.monitor.link
+    link.connected, link.changed_s = False, hosts.feed.clock.monotonic_s()
+    link.last_error = "connection refused"
+    for _ in range(8):
+        await hosts.tick(without=("host-1", "host-2"))
+    health = hosts.health()
+    assert health.publishers.state.tolist() == [State.ONLINE] * 2
+    first = health.problems[0]
+    assert (first.name, first.severity) == ("connection-lost", Severity.CRITICAL)
+    assert first.text == "no connection to mqtt://127.0.0.1:1883 for 8 s: connection refused"
+
+
+async def test_a_clock_is_compared_with_the_median_of_all() -> None:
+    """One host ahead by 9 s is named; its peers' clocks are right by both measures."""
+    hosts = Hosts(5, origin="neuron")
+    for _ in range(4):
+        await hosts.tick(ahead_s={"host-4": 9.0})
+    health = hosts.health()
+    assert health.publishers.skew_s == pytest.approx([0, 0, 0, 9, 0], abs=0.01)
+    assert health.publishers.skew_to_median_s == pytest.approx([0, 0, 0, 9, 0], abs=0.01)
+    assert health.publishers.own_skew_s == 0.0
+    assert hosts.names_of(health, "clock-skew") == "the clock of publisher host-4 is 9 s ahead of ours"
+
+
+async def test_our_own_clock_is_at_fault_where_all_others_agree() -> None:
+    """Where most publishers are ahead alike it is this machine that is behind."""
+    hosts = Hosts(5, origin="neuron")
+    for _ in range(4):
+        await hosts.tick(ahead_s=dict.fromkeys(hosts.names, 30.0))
+    health = hosts.health()
+    assert health.publishers.skew_to_median_s == pytest.approx([0] * 5, abs=0.01)
+    assert health.publishers.own_skew_s == pytest.approx(-30.0, abs=0.01)
+    assert (
+        hosts.names_of(health, "clock-skew") == "this machine's clock is 30 s behind that of most publishers"
+    )
+
+
+async def test_a_restart_is_counted_and_a_repeated_announcement_is_not() -> None:
+    """A new boot of a publisher is a restart; its announcement may come any number of times."""
+    hosts = Hosts(1)
+    feed = hosts.feed
+    feed.publisher = "host-1"
+    feed.monitor.apply([feed.publisher_envelope("online")])
+    feed.restart("boot-2")
+    feed.monitor.apply([feed.publisher_envelope("online"), feed.publisher_envelope("online")])
+    health = hosts.health()
+    assert (health.publishers.restarts[0], health.publishers.boots[0]) == (1, "boot-2")
+
+
+async def test_what_is_forgotten_stays_in_the_sums() -> None:
+    """A publisher whose descriptor is withdrawn has no row any more, and its messages are still counted."""
+    hosts = Hosts(3)
+    for _ in range(3):
+        await hosts.tick()
+    feed = hosts.feed
+    feed.publisher = "host-2"
+    offline, node = feed.publisher_envelope("offline"), feed.announcements(hosts.paths[1:2])
+    feed.monitor.apply([offline, *(each._replace(payload=b"") for each in node if "/node/" in each.topic)])
+    await hosts.tick(without=("host-2",))
+    health = hosts.health()
+    assert health.publishers.names == ("host-1", "host-3")
+    assert health.publishers.messages.tolist() == [4, 4]
+    assert health.publishers.messages_of_none == 3
+    assert health.publishers.messages.sum() + 3 == health.counts.messages
+
+
+async def test_a_loss_is_a_warning_for_a_minute_and_is_told_for_ever() -> None:
+    """What was lost stays in the list as an information once nothing more is lost."""
+    hosts = Hosts(1)
+    for number in range(6):
+        await hosts.tick(without=("host-1",) if number == 3 else ())
+    lost = next(each for each in hosts.health().problems if each.name == "messages-lost")
+    assert (lost.severity, lost.short) == (Severity.WARNING, "lost 1")
+    for _ in range(62):
+        await hosts.tick()
+    lost = next(each for each in hosts.health().problems if each.name == "messages-lost")
+    assert (lost.severity, lost.short) == (Severity.INFO, "lost 1")
+    assert lost.text.endswith("none within 1 min 00 s")
+
+
+async def test_the_value_stands_for_a_second_and_never_changes() -> None:
+    """All who ask within a second get the same value; what comes meanwhile does not change it."""
+    hosts = Hosts(2)
+    await hosts.tick()
+    monitor = hosts.feed.monitor
+    first = monitor.pipeline()
+    messages = first.counts.messages
+    await hosts.feed.clock.advance(0.5)
+    monitor.apply(hosts.feed.telemetry())
+    assert monitor.pipeline() is first
+    assert first.counts.messages == messages
+    with pytest.raises(ValueError, match="read-only"):
+        first.publishers.messages[0] = 1
+    await hosts.feed.clock.advance(0.6)
+    assert monitor.pipeline().counts.messages == messages + 2
+
+
+async def test_a_publisher_of_a_message_a_minute_has_a_rate_and_a_lag() -> None:
+    """Rates go from arrival to arrival and lags by what came last, however far apart that is."""
+    hosts = Hosts(1)
+    hosts.feed.period_s = 60.0
+    hosts.feed.publisher = "host-1"
+    hosts.feed.describe()
+    for number in range(300):
+        await hosts.tick(without=() if number % 60 == 0 else ("host-1",))
+    table = hosts.health().publishers
+    assert table.messages_per_s[0] == pytest.approx(1 / 60, rel=0.05)
+    assert not math.isnan(table.lag_max_s[0])
+    assert table.state[0] == State.ONLINE

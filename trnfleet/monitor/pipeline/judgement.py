@@ -1,0 +1,219 @@
+"""What is wrong with a pipeline: each problem with its severity, a line with figures, and where it comes from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trnfleet.domain.quantities import count, counted, duration
+from trnfleet.domain.severity import Severity
+from trnfleet.monitor.pipeline.health import RECENT_S
+from trnfleet.monitor.pipeline.problem import PipelineProblem
+from trnfleet.monitor.pipeline.publishers import State
+from trnfleet.wire.ports import RECORDING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from trnfleet.monitor.pipeline.brokers import BrokerHealth
+    from trnfleet.monitor.pipeline.health import PipelineHealth
+
+LAG_FROM_S = 1.5
+"""Lag that is told as a problem, as in the rule `lag`."""
+NAMED = 3
+"""Publishers that a line names."""
+
+
+def judge(health: PipelineHealth) -> tuple[PipelineProblem, ...]:
+    """Return what is wrong, the worst first, and what is in progress before what is over."""
+    found = [
+        *_connections(health),
+        *_publishers(health),
+        *_own_pace(health),
+        *_losses(health),
+        *_clocks(health),
+        *_refusals(health),
+        *_brokers(health),
+    ]
+    return tuple(sorted(found, key=lambda each: each.severity.rank))
+
+
+def _connections(health: PipelineHealth) -> Iterator[PipelineProblem]:
+    name, severity = "connection-lost", Severity.CRITICAL
+    for broker in health.brokers:
+        if not broker.connected and broker.protocol != RECORDING:
+            because = f": {broker.last_error}" if broker.last_error else ""
+            text = f"no connection to {broker.address or 'the broker'} for {duration(broker.for_s)}{because}"
+            yield PipelineProblem(name, severity, text, "", f"broker {broker.address}{because}")
+    if health.unheard_s and all(broker.connected for broker in health.brokers):
+        text = f"nothing has been heard of the fleet for {duration(health.unheard_s)}"
+        yield PipelineProblem(name, severity, text, f"nothing heard for {duration(health.unheard_s)}")
+
+
+def _publishers(health: PipelineHealth) -> Iterator[PipelineProblem]:
+    publishers = health.publishers
+    for state, severity, name in (
+        (State.OFFLINE, Severity.CRITICAL, "publisher-offline"),
+        (State.SILENT, Severity.WARNING, "publisher-silent"),
+    ):
+        chosen = publishers.state == state
+        number = int(chosen.sum())
+        if not number:
+            continue
+        whose = _names(health, chosen)
+        verb = "is" if number == 1 else "are"
+        text = f"{count(number)} of {counted(len(publishers), 'publisher')} {verb} {state.word}: {whose}"
+        # The line's own figure has those that are offline.
+        short = f"silent {count(number)}" if state is State.SILENT else ""
+        yield PipelineProblem(name, severity, text, short, f"publisher {whose}" if number == 1 else "")
+    for names, paths in health.contested.items():
+        text = f"{names} publish the same {counted(paths, 'path')}"
+        yield PipelineProblem("two-publishers", Severity.WARNING, text, f"{names} publish the same", names)
+
+
+def _own_pace(health: PipelineHealth) -> Iterator[PipelineProblem]:
+    counts = health.counts
+    if counts.internal_errors:
+        text = f"{counted(counts.internal_errors, 'failure')} of this program: {counts.last_problem}"
+        short = f"internal errors {count(counts.internal_errors)}"
+        yield PipelineProblem("internal-errors", Severity.WARNING, text, short)
+    if health.overloaded_s >= 1:
+        text = (
+            f"this monitor has not kept up for {duration(health.overloaded_s)}: "
+            f"{counted(health.recent.shed, 'message')} left out within {duration(RECENT_S)}"
+        )
+        yield PipelineProblem(
+            "monitor-overloaded", Severity.WARNING, text, f"overloaded {duration(health.overloaded_s)}"
+        )
+    if counts.shed:
+        text = f"{counted(counts.shed, 'message')} left out here for newer ones of their topics"
+        severity = Severity.WARNING if health.recent.shed else Severity.INFO
+        yield PipelineProblem("monitor-overloaded", severity, text, f"shed {count(counts.shed)}")
+    if health.lag_s is not None and health.lag_s > LAG_FROM_S:
+        row = _largest(health.publishers.lag_max_s, health.publishers.lag_max_s > LAG_FROM_S)
+        whose = f"publisher {health.publishers.names[row]}" if row is not None else ""
+        text = f"telemetry is {duration(health.lag_s)} old when it arrives" + (f": {whose}" if whose else "")
+        yield PipelineProblem("lag", Severity.WARNING, text, f"lag {duration(health.lag_s)}", whose)
+
+
+def _losses(health: PipelineHealth) -> Iterator[PipelineProblem]:
+    counts, recent, publishers = health.counts, health.recent, health.publishers
+    for name, total, fresh, column, severity, noun, what, short in (
+        ("messages-lost", counts.lost, recent.lost, publishers.lost, Severity.WARNING, "tick", "lost", "lost"),
+        ("messages-late", counts.late, recent.late, publishers.late, Severity.INFO, "message", "after newer ones", "late"),
+        ("messages-twice", counts.duplicates, recent.duplicates, publishers.duplicates, Severity.INFO, "message", "twice", "duplicate"),
+    ):  # fmt: skip  # a table reads as rows
+        if total <= 0:
+            continue
+        row = _largest(column, column > 0)
+        share = "" if row is None else f", {count(int(column[row]))} of them of {publishers.names[row]}"
+        text = f"{counted(total, noun)} {what}{share}: {_lately(fresh)}"
+        whose = "" if row is None else f"publisher {publishers.names[row]}"
+        yield PipelineProblem(
+            name, severity if fresh > 0 else Severity.INFO, text, f"{short} {count(total)}", whose
+        )
+    if counts.dropped:
+        oversize = sum(broker.oversize for broker in health.brokers)
+        too_large = f", {count(oversize)} of them too large" if oversize else ""
+        text = (
+            f"{counted(counts.dropped, 'message')} dropped here unread{too_large}: {_lately(recent.dropped)}"
+        )
+        severity = Severity.WARNING if recent.dropped else Severity.INFO
+        yield PipelineProblem("messages-dropped", severity, text, f"dropped {count(counts.dropped)}")
+
+
+def _clocks(health: PipelineHealth) -> Iterator[PipelineProblem]:
+    skew_s, publishers = health.clock_skew_s, health.publishers
+    if skew_s:
+        if publishers.own_skew_s:
+            side = "ahead of" if publishers.own_skew_s > 0 else "behind"
+            whose = "this machine's clock"
+            text = f"{whose} is {duration(abs(publishers.own_skew_s))} {side} that of most publishers"
+        else:
+            row = _largest(np.abs(publishers.skew_s), np.abs(publishers.skew_s) > 0)
+            whose = f"publisher {publishers.names[row]}" if row is not None else ""
+            side = "ahead of" if skew_s > 0 else "behind"
+            text = f"{f'the clock of {whose}' if whose else 'a clock'} is {duration(abs(skew_s))} {side} ours"
+        yield PipelineProblem(
+            "clock-skew", Severity.WARNING, text, f"clock off by {duration(abs(skew_s))}", whose
+        )
+    if health.late_s:
+        row = _largest(publishers.old, publishers.old > 0)
+        whose = f"publisher {publishers.names[row]}" if row is not None else ""
+        text = f"telemetry comes whose time is {duration(health.late_s)} behind the wall clock" + (
+            f": {whose}" if whose else ""
+        )
+        yield PipelineProblem(
+            "telemetry-late", Severity.WARNING, text, f"telemetry {duration(health.late_s)} late", whose
+        )
+
+
+def _refusals(health: PipelineHealth) -> Iterator[PipelineProblem]:
+    counts, recent = health.counts, health.recent
+    missing = [
+        counted(number, noun)
+        for number, noun in ((health.undescribed_chips, "chip"), (health.undescribed_paths, "path"))
+        if number
+    ]
+    if missing or counts.undescribed:
+        text = f"{' and '.join(missing) or 'nothing at present'} without a descriptor: {counted(counts.undescribed, 'message')} so far"
+        yield PipelineProblem(
+            "not-described",
+            Severity.WARNING if missing else Severity.INFO,
+            text,
+            f"undescribed {count(counts.undescribed)}" if counts.undescribed else "",
+        )
+    refused = (counts.undecodable, counts.misplaced, counts.rejected)
+    for number, what in zip(refused, ("undecodable", "misplaced", "rejected"), strict=True):
+        if number:
+            because = f"; the last: {counts.last_problem}" if counts.last_problem else ""
+            text = f"{counted(number, 'message')} {what}: {_lately(getattr(recent, what))}{because}"
+            yield PipelineProblem("messages-refused", Severity.INFO, text, f"{what} {count(number)}")
+    if counts.layouts_held:
+        text = (
+            f"changes of instances had to wait {counted(counts.layouts_held, 'time')}: {counts.last_problem}"
+        )
+        yield PipelineProblem(
+            "layouts-held", Severity.INFO, text, f"layouts held {count(counts.layouts_held)}"
+        )
+
+
+def _brokers(health: PipelineHealth) -> Iterator[PipelineProblem]:
+    for broker in health.brokers:
+        if broker.withholds_retained:
+            text = f"{broker.address} gives retained messages to no subscription with wildcards"
+            where = f"broker {broker.address}"
+            yield PipelineProblem("retained-withheld", Severity.WARNING, text, "retained withheld", where)
+    if health.recent.dropped_by_brokers <= 0:
+        return
+    droppers: list[BrokerHealth] = [
+        each for each in health.brokers if each.figures is not None and each.figures.dropped
+    ]
+    names = ", ".join(each.address for each in droppers[:NAMED])
+    number = health.recent.dropped_by_brokers
+    text = f"{names} dropped {counted(number, 'message')} for slow readers within {duration(RECENT_S)}"
+    yield PipelineProblem(
+        "broker-drops", Severity.WARNING, text, f"broker dropped {count(number)}", f"broker {names}"
+    )
+
+
+def _lately(fresh: int) -> str:
+    within = f"within {duration(RECENT_S)}"
+    return f"{count(fresh)} {within}" if fresh > 0 else f"none {within}"
+
+
+def _largest(values: NDArray[np.float64] | NDArray[np.int64], chosen: NDArray[np.bool_]) -> int | None:
+    """Return the row of the largest of the chosen values; None for none."""
+    if not chosen.any():
+        return None
+    return int(np.argmax(np.where(chosen, values, -np.inf)))
+
+
+def _names(health: PipelineHealth, chosen: NDArray[np.bool_]) -> str:
+    """Return the names of the first chosen publishers, and how many more there are."""
+    rows = np.flatnonzero(chosen)
+    named = ", ".join(health.publishers.names[row] for row in rows[:NAMED])
+    return named + (f" and {count(len(rows) - NAMED)} more" if len(rows) > NAMED else "")

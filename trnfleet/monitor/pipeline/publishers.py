@@ -1,0 +1,211 @@
+"""The publishers of a fleet at a moment, in columns that never change: state, traffic, lag and clock of each.
+
+Clocks are compared by the shortest way: the least by which a publisher's source times have been behind our wall clock lately.
+What all publishers have in common is the way to here, or our own clock; what one has beyond that is its own.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trnfleet.monitor.pipeline.traffic import OFFLINE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trnfleet.monitor.pipeline.traffic import PublisherTraffic
+
+SILENT_AFTER_PERIODS = 3.0
+"""Periods without telemetry after which a publisher that is online is silent; the same after which values are stale."""
+SKEW_FROM_S = 5.0
+"""Clocks that differ by less are taken to agree; `sources/clocks.py` takes the same."""
+LEAST_PEERS = 3
+"""Publishers whose median says more than our own clock."""
+
+
+class State(enum.IntEnum):
+    """States of a publisher, the worst last."""
+
+    ONLINE = 0
+    SILENT = 1
+    """Online, and nothing has come of it for `SILENT_AFTER_PERIODS`."""
+    OFFLINE = 2
+
+    @property
+    def word(self) -> str:
+        """Its name in lower case."""
+        return self.name.lower()
+
+
+WORDS = tuple(state.word for state in State)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PublisherTable:
+    """All publishers at a moment; columns have a value for each, and are not to be written."""
+
+    names: tuple[str, ...]
+    boots: tuple[str, ...]
+    """The boot of each; empty where it has not said."""
+    state: NDArray[np.int8]
+    for_s: NDArray[np.float64]
+    """Seconds for which it has been in that state; NaN where that is not known."""
+    quiet_s: NDArray[np.float64]
+    """Seconds since telemetry came of it; infinite where none has."""
+    paths: NDArray[np.int64]
+    """Paths that it describes."""
+    chips: NDArray[np.int64]
+    """Chips that it publishes."""
+    messages: NDArray[np.int64]
+    """Telemetry of it that was newer than all before it."""
+    size_bytes: NDArray[np.int64]
+    messages_per_s: NDArray[np.float64]
+    bytes_per_s: NDArray[np.float64]
+    lost: NDArray[np.int64]
+    late: NDArray[np.int64]
+    """Messages out of order, or of a former boot."""
+    duplicates: NDArray[np.int64]
+    old: NDArray[np.int64]
+    """Messages more than a minute behind the wall clock."""
+    refused: NDArray[np.int64]
+    restarts: NDArray[np.int64]
+    """Boots that it has announced since the first."""
+    lag_max_s: NDArray[np.float64]
+    """Largest lag of the last seconds in which it was heard; NaN where that is not known."""
+    lag_means_s: NDArray[np.float32]
+    """Mean lag in each of these seconds: (seconds, publishers), NaN for none."""
+    skew_s: NDArray[np.float64]
+    """By how much its clock is ahead of ours (behind: negative) beyond the usual way; NaN where it does not go by the wall clock."""
+    skew_to_median_s: NDArray[np.float64]
+    """By how much it is ahead of the median of all publishers."""
+    own_skew_s: float
+    """By how much our own clock is ahead of the publishers' median, 0 where they agree or too few say."""
+    messages_of_none: int
+    """Messages of publishers that are not known any more, so that the columns add up."""
+    lost_of_none: int
+    refused_of_none: int
+    """Messages of any class without a publisher that were refused."""
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def lag_median_s(self, rows: NDArray[np.int64] | slice = slice(None)) -> NDArray[np.float64]:
+        """Return the median of the mean lags of the last seconds, for some publishers; NaN where that is not known."""
+        means = np.sort(self.lag_means_s[:, rows], axis=0)
+        known = (~np.isnan(means)).sum(axis=0)
+        middle = np.maximum(known - 1, 0)
+        places = np.arange(means.shape[1])
+        low, high = means[middle // 2, places], means[-(-middle // 2), places]
+        return np.where(known > 0, (low + high) / 2.0, np.nan).astype(np.float64)
+
+    def count(self, state: State) -> int:
+        """Return how many publishers are in a state."""
+        return int((self.state == state).sum())
+
+    def first(self, chosen: NDArray[np.bool_], by: NDArray[np.float64] | None = None) -> int | None:
+        """Return the row of the first chosen publisher, or of the one with the largest value; None for none."""
+        rows = np.flatnonzero(chosen)
+        if not len(rows):
+            return None
+        return int(rows[0] if by is None else rows[np.nanargmax(by[rows])])
+
+
+def publisher_table(
+    traffic: PublisherTraffic,
+    names: tuple[str, ...],
+    chips: NDArray[np.int64],
+    *,
+    now_s: float,
+    heard_since_s: float,
+    is_cut_off: bool,
+) -> PublisherTable:
+    """Return the publishers at a moment.
+
+    Args:
+        traffic: Their traffic.
+        names: The names of its rows but row 0.
+        chips: Chips that each row publishes.
+        now_s: Monotonic seconds.
+        heard_since_s: Monotonic seconds since which the publishers could be heard without a break.
+        is_cut_off: Whether they cannot be heard: then none of them is silent.
+    """
+    rates, byte_rates = traffic.rates(now_s)
+    get = {name: traffic.column(name) for name in _READ}
+    heard_s, changed_s, presence = get["heard_s"], get["changed_s"], get["presence"]
+    quiet_s = now_s - heard_s
+    unheard_s = now_s - np.maximum(heard_s, heard_since_s)
+    is_silent = (
+        (get["messages"] > 0) & (unheard_s > SILENT_AFTER_PERIODS * get["period_s"]) & (not is_cut_off)
+    )
+    state = np.where(presence == OFFLINE, State.OFFLINE, np.where(is_silent, State.SILENT, State.ONLINE))
+    for_s = np.where(is_silent & (presence != OFFLINE), quiet_s, now_s - changed_s)
+    counts = get["lag_count"]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means_s = np.where(counts > 0, get["lag_sum_s"] / counts, np.float32(np.nan))
+    lag_max_s = get["lag_max_s"].max(axis=0).astype(np.float64)
+    least_s = get["behind_least_s"].min(axis=0).astype(np.float64)
+    least_s[~np.isfinite(least_s)] = np.nan
+    lag_max_s[~np.isfinite(lag_max_s)] = np.nan
+    skew_s, to_median_s, own_s = _skews(least_s[1:], presence[1:] != OFFLINE)
+    made = PublisherTable(
+        names=names,
+        boots=tuple(traffic.boots[1:]),
+        state=state[1:].astype(np.int8),
+        for_s=for_s[1:],
+        quiet_s=quiet_s[1:],
+        paths=get["paths"][1:],
+        chips=chips[1:],
+        messages=get["messages"][1:],
+        size_bytes=get["size_bytes"][1:],
+        messages_per_s=rates[1:],
+        bytes_per_s=byte_rates[1:],
+        lost=get["lost"][1:],
+        late=get["late"][1:],
+        duplicates=get["duplicates"][1:],
+        old=get["old"][1:],
+        refused=get["refused"][1:],
+        restarts=get["restarts"][1:],
+        lag_max_s=lag_max_s[1:],
+        lag_means_s=means_s[:, 1:],
+        skew_s=skew_s,
+        skew_to_median_s=to_median_s,
+        own_skew_s=own_s,
+        messages_of_none=int(get["messages"][0]),
+        lost_of_none=int(get["lost"][0]),
+        refused_of_none=int(get["refused"][0]),
+    )
+    for name in PublisherTable.__dataclass_fields__:
+        column = getattr(made, name)
+        if isinstance(column, np.ndarray):
+            column.setflags(write=False)
+    return made
+
+
+_READ = (
+    "heard_s", "changed_s", "presence", "period_s", "messages", "size_bytes", "lost", "late", "duplicates", "old",
+    "refused", "restarts", "paths", "lag_sum_s", "lag_count", "lag_max_s", "behind_least_s",
+)  # fmt: skip  # a list of names
+
+
+def _skews(
+    least_s: NDArray[np.float64], present: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    """Return each publisher's skew to our clock and to the median, and our clock's skew to the median.
+
+    Args:
+        least_s: By how much each was behind our wall clock by the shortest way; NaN where that is not known.
+        present: Which are there.
+    """
+    known = least_s[~np.isnan(least_s) & present]
+    if not len(known):
+        unknown = np.full(len(least_s), np.nan)
+        return unknown, unknown, 0.0
+    median_s = float(np.median(known))
+    is_ours = len(known) >= LEAST_PEERS and abs(median_s) > SKEW_FROM_S
+    # Where our clock is right, the median publisher's shortest way is the way itself.
+    way_s = median_s if 0.0 < median_s <= SKEW_FROM_S else 0.0
+    return way_s - least_s, median_s - least_s, median_s if is_ours else 0.0

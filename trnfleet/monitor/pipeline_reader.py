@@ -1,0 +1,143 @@
+"""The pipeline of a monitor as a value, made once a second of what its parts know."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import deque
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trnfleet.monitor.pipeline.brokers import BrokerHealth
+from trnfleet.monitor.pipeline.health import COUNTED, RECENT_S, PipelineHealth, Recent
+from trnfleet.monitor.pipeline.judgement import judge
+from trnfleet.monitor.pipeline.publishers import publisher_table
+from trnfleet.monitor.store.store import Freshness
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trnfleet.monitor.ingest.ingest import Ingest
+    from trnfleet.monitor.link_health import LinkHealth
+    from trnfleet.monitor.message_rate import MessageRate
+    from trnfleet.monitor.pipeline.counts import PipelineCounts
+    from trnfleet.wire.ports import LinkStatus
+
+EVERY_S = 1.0
+"""Time for which a value stands for the present."""
+
+
+class PipelineReader:
+    """Makes the value, and keeps what it needs of those before."""
+
+    def __init__(self) -> None:
+        self._health: PipelineHealth | None = None
+        self._of: tuple[object, ...] = ()
+        """What the value is of, at the moment when it was made."""
+        self._marks: deque[tuple[float, Recent]] = deque()
+        """Counts of the last `RECENT_S`, the oldest first."""
+        self._is_told = False
+        """Whether brokers had said anything of themselves at the last look."""
+        self._names: tuple[int, tuple[str, ...]] = (-1, ())
+        """Revision of the publishers, and their names."""
+
+    def read(
+        self,
+        ingest: Ingest,
+        counts: PipelineCounts,
+        link: LinkStatus,
+        link_health: LinkHealth,
+        rate: MessageRate,
+        now_s: float,
+        *,
+        at_once: bool = False,
+    ) -> PipelineHealth:
+        """Return the pipeline, at most `EVERY_S` old.
+
+        Args:
+            ingest: What was applied.
+            counts: The counts, with those of the transport.
+            link: The connection, or several as one.
+            link_health: The times in which the sources could be heard.
+            rate: The rate of telemetry messages.
+            now_s: Monotonic seconds.
+            at_once: Whether it has to be of this very moment, such as for rules, whose others are.
+        """
+        health, of = self._health, (ingest, link.changes)
+        if health is not None and self._of[:2] == of:
+            is_same_moment = now_s == health.at_s and self._of[2:] == (ingest.store.revision,)
+            if is_same_moment or (not at_once and 0.0 < now_s - health.at_s < EVERY_S):
+                return health
+        self._of = (*of, ingest.store.revision)
+        made = self._make(ingest, counts.copy(), link, link_health, rate, now_s)
+        self._health = dataclasses.replace(made, problems=judge(made))
+        return self._health
+
+    def _make(
+        self,
+        ingest: Ingest,
+        counts: PipelineCounts,
+        link: LinkStatus,
+        link_health: LinkHealth,
+        rate: MessageRate,
+        now_s: float,
+    ) -> PipelineHealth:
+        store, traffic = ingest.store, ingest.publishers.traffic
+        if self._names[0] != traffic.revision:
+            self._names = traffic.revision, tuple(traffic.names[1:])
+        brokers = tuple(BrokerHealth.of(each, now_s) for each in link.parts or (link,))
+        undescribed_chips, undescribed_paths = ingest.topics.undescribed.counts(now_s)
+        return PipelineHealth(
+            at_s=now_s,
+            publishers=publisher_table(
+                traffic,
+                self._names[1],
+                _chips(ingest),
+                now_s=now_s,
+                heard_since_s=link_health.since_s,
+                is_cut_off=link_health.is_cut_off or link_health.is_behind(now_s),
+            ),
+            brokers=brokers,
+            counts=counts,
+            pending=ingest.pending,
+            recent=self._recent(counts, brokers, now_s),
+            messages_per_s=None if math.isnan(rate.per_s) else rate.per_s,
+            quiet_s=rate.quiet_s if math.isfinite(rate.quiet_s) else None,
+            lag_s=ingest.lag_s if store.count(Freshness.LIVE) else None,
+            clock_skew_s=ingest.timebase.worst_skew_s(now_s),
+            late_s=ingest.timebase.late_s(now_s),
+            unheard_s=link_health.unheard_s(now_s),
+            outage_s=link_health.longest_outage_s(now_s),
+            overloaded_s=link_health.overloaded_s(now_s),
+            contested=ingest.contests.pairs(now_s),
+            undescribed_chips=undescribed_chips,
+            undescribed_paths=undescribed_paths,
+        )
+
+    def _recent(self, counts: PipelineCounts, brokers: tuple[BrokerHealth, ...], now_s: float) -> Recent:
+        """Return what was added to counts lately; a count that began again counts from 0."""
+        said = [each.figures.dropped or 0 for each in brokers if each.figures is not None]
+        now = Recent(**{name: getattr(counts, name) for name in COUNTED}, dropped_by_brokers=sum(said))
+        marks = self._marks
+        while marks and (marks[-1][0] > now_s or marks[-1][1].dropped_by_brokers > now.dropped_by_brokers):
+            # A past that goes on from a snapshot, or a broker that has begun again.
+            marks.clear()
+        while len(marks) > 1 and now_s - marks[1][0] >= RECENT_S:
+            marks.popleft()
+        if said and not self._is_told:
+            # Of what brokers had dropped before they were first read, nobody knows when that was.
+            told = {"dropped_by_brokers": now.dropped_by_brokers}
+            marks = self._marks = deque((at_s, each._replace(**told)) for at_s, each in marks)
+        self._is_told = bool(said)
+        first = marks[0][1] if marks else Recent(dropped_by_brokers=now.dropped_by_brokers)
+        marks.append((now_s, now))
+        return Recent._make(max(0, after - before) for after, before in zip(now, first, strict=True))
+
+
+def _chips(ingest: Ingest) -> NDArray[np.int64]:
+    """Return how many chips each row of the traffic publishes."""
+    store, publishers = ingest.store, ingest.publishers
+    rows = publishers.rows()[store.publisher_of]
+    chips = np.diff(store.layout.chip_start)
+    return np.bincount(rows, chips, minlength=len(publishers.traffic)).astype(np.int64)
