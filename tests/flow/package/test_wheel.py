@@ -1,6 +1,6 @@
 """The wheel and the sdist: what is in them, and that the installed program works away from the tree.
 
-`test_a_full_install_works` is the long twin: it installs the locked dependencies, too, for each Python that is there.
+The long twin of the last test installs the locked dependencies, too, for each Python that is there.
 """
 
 from __future__ import annotations
@@ -96,13 +96,15 @@ def test_the_installed_program_works_from_any_folder(installed: Installed, tmp_p
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("python", pythons())
-def test_a_full_install_works(built: Built, tmp_path: Path, python: str) -> None:
-    """The wheel with the locked dependencies, with their hashes, in an empty environment."""
-    found = Installed(tmp_path / "venv", python)
-    found.install("--require-hashes", "-r", str(LOCK))
-    found.install("--no-deps", "--no-index", str(built.wheel))
-    check_program(found, tmp_path)
+def test_full_installs_work_on_every_python_that_is_there(built: Built, tmp_path: Path) -> None:
+    """The wheel with the locked dependencies, with their hashes, in empty environments."""
+    found = pythons()
+    assert found
+    for python in found:
+        program = Installed(tmp_path / python, python)
+        program.install("--require-hashes", "-r", str(LOCK))
+        program.install("--no-deps", "--no-index", str(built.wheel))
+        check_program(program, tmp_path)
 
 
 def check_program(program: Installed, folder: Path) -> None:

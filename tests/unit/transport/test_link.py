@@ -76,6 +76,26 @@ async def test_old_outage_is_asked_about_every_half_minute_at_most(network: Netw
         assert 10 <= len(network.tried) - before <= 21
 
 
+async def test_a_link_that_goes_on_counts_its_attempts(network: Network) -> None:
+    """In an outage, and while it keeps away on purpose, the count moves within half a minute and a bit."""
+    clock = ManualClock()
+    network.answers = [REFUSED] * 10_000
+    link = make(clock)
+    async with running(link):
+        for _ in range(10):
+            before = link.status.attempts
+            await clock.advance(40)
+            assert link.status.attempts > before
+        tried = len(network.tried)
+        link.interrupt(600)
+        await clock.advance(30)
+        for _ in range(10):
+            before = link.status.attempts
+            await clock.advance(40)
+            assert link.status.attempts > before
+        assert len(network.tried) - tried <= 1
+
+
 async def test_waiting_for_the_first_connection(network: Network) -> None:
     """Who waits for the first connection goes on when it stands."""
     link = make(ManualClock())
