@@ -5,12 +5,15 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
+from support.processes.certificates import Certificates
 from support.processes.fork_server import ForkServer
 from support.processes.mosquitto import MISSING, MosquittoProcess
 from support.processes.programs import environment, fork_servers
@@ -133,6 +136,30 @@ def mosquitto_with(tmp_path: Path) -> Iterator[Callable[..., MosquittoProcess]]:
     finally:
         for process in started:
             process.kill()
+
+
+@pytest.fixture
+def passwords(tmp_path: Path) -> Callable[..., str]:
+    """Write password files of Mosquitto, of users by keyword."""
+
+    def write(**users: str) -> str:
+        file = tmp_path / f"passwords-{len(list(tmp_path.glob('passwords-*')))}"
+        file.touch(0o600)
+        for user, password in users.items():
+            subprocess.run(
+                ["mosquitto_passwd", "-b", str(file), user, password], check=True, capture_output=True
+            )
+        return str(file)
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Make certificates, good and bad, once for the session."""
+    if shutil.which("openssl") is None:
+        pytest.skip("OPENSSL MISSING: install the openssl program; the tests of TLS did not run")
+    return Certificates(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture

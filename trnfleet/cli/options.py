@@ -1,45 +1,45 @@
 """Options that several commands share, with their variables and their place in the settings file.
 
 An option comes from the command line, else from its `TRNFLEET_...` variable, else from the settings files, else from its
-default. Passwords come from TRNFLEET_MQTT_PASSWORD or a file, never from the command line.
+default. Passwords come from TRNFLEET_MQTT_PASSWORD, a file or a prompt, never from the command line.
 
 `broker_options` turns all options about a broker into one `BrokerSession`: an option for every command that talks to a
-broker is a row in `_broker_options` and an argument of `make_session` here, and a field there; `broker_arguments` hands it
-to the simulator that the demo starts.
+broker is a row in `_access_rows` here, a field of `AccessOptions`, and a field there, which `make_session` fills; `broker_arguments` hands it to the simulator that the demo starts.
 """
 
 from __future__ import annotations
 
 import functools
-import os
-import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from trnfleet import folders, logs, systemd
+from trnfleet import folders, logs
+from trnfleet.cli.access import PASSWORD_VARIABLE, AccessOptions, find_password
 from trnfleet.cli.names import FileName
 from trnfleet.cli.params import Broker, Duration, FleetName, Root, Size
 from trnfleet.cli.settings.layers import complete_profile, read_settings
 from trnfleet.cli.streams import report
 from trnfleet.errors import ConfigError
 from trnfleet.text import plain
-from trnfleet.transport.url import Password
+from trnfleet.transport.url import Password, with_user
 from trnfleet.wire.topics import DEFAULT_ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from trnfleet.services.session import BrokerSession
     from trnfleet.transport.url import BrokerUrl
 
 CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
 
-PASSWORD_VARIABLE = "TRNFLEET_MQTT_PASSWORD"  # noqa: S105  the variable's name, not a password
 LONGEST_WAIT_S = 3_600.0
 """Longest wait for an answer or for telemetry; simulators refuse commands that are valid for longer."""
+
+
+BROKER_HELP = "The broker: [mqtt|mqtts|ws|wss]://[user@]host[:port][/path]; mqtt:// may be left out, the port is 1883, 8883 with TLS."
 
 
 def setting(*flags: str, **attributes: Any) -> Callable[[CommandT], CommandT]:
@@ -139,66 +139,136 @@ def broker_options(
     """
 
     def decorate(command: CommandT) -> CommandT:
+        @access_options()
+        @setting("--root", type=Root(), default=DEFAULT_ROOT, help="First part of every topic.")
         @functools.wraps(command)
-        def with_session(*args: Any, broker: Any, password_file: str | None, root: str, **others: Any) -> Any:
+        def with_session(*args: Any, broker: Any, access: AccessOptions, root: str, **others: Any) -> Any:
             protocol = others.pop("mqtt", None)
             urls: tuple[BrokerUrl, ...] = broker if several else (broker,) if broker else ()
-            sessions = tuple(
-                make_session(each, root, password_file, protocol) for each in dict.fromkeys(urls)
-            )
+            sessions = tuple(make_session(each, root, access, protocol) for each in dict.fromkeys(urls))
             if with_root:
                 others["root"] = root
             if several:
                 return command(*args, sessions=sessions, **others)
             return command(*args, session=sessions[0] if sessions else None, **others)
 
-        return _with_options(with_session, _broker_options(required=required, several=several))  # type: ignore[return-value]  # click reads its parameters, not its signature
-
-    return decorate
-
-
-def _broker_options(*, required: bool, several: bool) -> tuple[Callable[[Any], Any], ...]:
-    return (
-        setting(
+        broker_option = setting(
             "--broker",
             type=Broker(),
             required=required,
             multiple=several,
-            help="The broker: mqtt://[user@]host[:port]; the port is 1883 unless given."
-            + (" Once more for each further broker." if several else ""),
-        ),
+            help=BROKER_HELP + (" Once more for each further broker." if several else ""),
+        )
+        return broker_option(with_session)  # type: ignore[return-value]  # click reads its parameters, not its signature
+
+    return decorate
+
+
+def access_options(prefix: str = "") -> Callable[[CommandT], CommandT]:
+    """Return the options about credentials and TLS; the command takes `access: AccessOptions` in their place.
+
+    Args:
+        prefix: Words before the help of each.
+    """
+
+    def decorate(command: CommandT) -> CommandT:
+        @functools.wraps(command)
+        def with_access(*args: Any, **others: Any) -> Any:
+            access = AccessOptions(**{name: others.pop(name) for name in AccessOptions._fields})
+            return command(*args, access=access, **others)
+
+        return _with_options(with_access, _access_rows(prefix))  # type: ignore[return-value]  # as above
+
+    return decorate
+
+
+def _access_rows(prefix: str) -> tuple[Callable[[Any], Any], ...]:
+    return (
+        setting("--user", metavar="NAME", help=f"{prefix}User's name, where the URL has none."),
         setting(
             "--password-file",
             type=FileName(),
             metavar="FILE",
-            help=f"File with the user's password, readable by you alone; else {PASSWORD_VARIABLE}.",
+            help=f"{prefix}File with the user's password, readable by you alone; else {PASSWORD_VARIABLE}.",
         ),
-        setting("--root", type=Root(), default=DEFAULT_ROOT, help="First part of every topic."),
+        setting(
+            "--token-file",
+            type=FileName(),
+            metavar="FILE",
+            help=f"{prefix}File with a token in the password's place, read again for every connection; readable by you alone.",
+        ),
+        setting("--ask-password", is_flag=True, help=f"{prefix}Ask for the password on the terminal."),
+        setting(
+            "--ca",
+            type=FileName(),
+            metavar="FILE",
+            help=f"{prefix}Certificates of the authorities that a TLS broker may be of (PEM); by default the system's.",
+        ),
+        setting(
+            "--cert", type=FileName(), metavar="FILE", help=f"{prefix}The client's certificate for TLS (PEM)."
+        ),
+        setting(
+            "--key",
+            type=FileName(),
+            metavar="FILE",
+            help=f"{prefix}The certificate's private key (PEM, not encrypted); by default in the same file.",
+        ),
+        setting(
+            "--alpn",
+            metavar="NAME",
+            help=f"{prefix}Protocol to ask for within TLS, such as x-amzn-mqtt-ca for port 443 of AWS IoT Core.",
+        ),
+        setting(
+            "--insecure",
+            is_flag=True,
+            help=f"{prefix}Verify neither certificate nor host name of a TLS broker: anybody may read and write along.",
+        ),
     )
 
 
-def make_session(url: BrokerUrl, root: str, password_file: str | None, protocol: Any = None) -> BrokerSession:
+def make_session(url: BrokerUrl, root: str, access: AccessOptions, protocol: Any = None) -> BrokerSession:
     """Return the session that options describe.
 
     Raises:
-        ConfigError: the password cannot be read.
+        ConfigError: the password or a certificate cannot be read, or options contradict each other.
     """
-    password = find_password(password_file)
+    access = access.fitting(url, given_on_command_line(click.get_current_context()))
+    if access.user is not None:
+        url = with_user(url, access.user)
+    from trnfleet.transport.security.tls import TlsSettings  # noqa: PLC0415  it loads ssl
+
+    tls = TlsSettings(access.ca, access.cert, access.key, access.alpn, access.insecure)
+    tls.check(url)
+    password = find_password(url, access)
     from trnfleet.services.session import BrokerSession  # noqa: PLC0415  it loads the MQTT client
 
-    return BrokerSession(url, root, password, protocol)
+    return BrokerSession(url, root, password, protocol, tls=tls)
 
 
-def broker_arguments(params: Mapping[str, Any]) -> list[str]:
+def broker_arguments(session: BrokerSession | None, root: str) -> list[str]:
     """Return the options about a broker, without the broker itself, as arguments of a command that this one starts.
 
+    A password is no argument; its variable hands it on.
+
     Args:
-        params: The parameters of a command with `broker_options`.
+        session: The session of this command; None for a broker of its own.
+        root: First part of every topic.
     """
-    arguments = ["--root", str(params["root"])]
-    if params["password_file"] is not None:
-        arguments += ["--password-file", str(params["password_file"])]
-    return arguments
+    arguments = ["--root", root]
+    if session is None:
+        return arguments
+    tls, password = session.tls, session.password
+    named = {
+        "--ca": tls.ca,
+        "--cert": tls.cert,
+        "--key": tls.key,
+        "--alpn": tls.alpn,
+        "--token-file": None if password is None or isinstance(password, Password) else password.path,
+    }
+    for option, value in named.items():
+        if value:
+            arguments += [option, value]
+    return [*arguments, "--insecure"] if tls.insecure else arguments
 
 
 class LogOptions(NamedTuple):
@@ -267,29 +337,6 @@ def _with_options(
 def given_on_command_line(ctx: click.Context) -> set[str]:
     """Return the options on the command line itself, without those from variables and settings files."""
     return {name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
-
-
-def find_password(file: str | None) -> Password | None:
-    """Return the password from its file or variable, or from the service's credentials, if there is one.
-
-    Raises:
-        ConfigError: the file cannot be read, is empty, or others may read it.
-    """
-    if file is None:
-        text = os.environ.get(PASSWORD_VARIABLE) or systemd.read_credential(systemd.PASSWORD)
-        return Password(text) if text else None
-    path = Path(file)
-    try:
-        if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise ConfigError(f"{file}: others may read the password; chmod 600 it")
-        text = path.read_text(encoding="utf-8").rstrip("\r\n")
-    except OSError as error:
-        raise ConfigError(f"--password-file {file}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"--password-file {file}: it is not UTF-8") from error
-    if not text:
-        raise ConfigError(f"--password-file {file}: it is empty")
-    return Password(text)
 
 
 def log_file_for_app(given: str | None, *, keeps_past: bool = False) -> Path:

@@ -85,7 +85,7 @@ class FleetName(click.ParamType[str]):
 
 
 class Broker(click.ParamType[BrokerUrl]):
-    """A broker's URL, `mqtt://[user@]host[:port]`."""
+    """A broker's URL, such as `mqtt://[user@]host[:port]`."""
 
     name = "url"
 

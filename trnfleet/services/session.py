@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet.clock import SystemClock
 from trnfleet.transport.mqtt import MqttPublisher, MqttSource
+from trnfleet.transport.security.tls import VERIFIED
 from trnfleet.wire.topics import DEFAULT_ROOT
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.transport.connection import ProtocolName
     from trnfleet.transport.inbox import InboxLimits
+    from trnfleet.transport.security.secrets import TokenFile
+    from trnfleet.transport.security.tls import TlsSettings
     from trnfleet.transport.url import BrokerUrl, Password
     from trnfleet.wire.ports import Envelope, Source
 
@@ -36,10 +39,11 @@ class BrokerSession:
     url: BrokerUrl
     root: str = DEFAULT_ROOT
     """First part of every topic."""
-    password: Password | None = None
+    password: Password | TokenFile | None = None
     protocol: ProtocolName | None = None
     """Only version of MQTT to use; None for 5, and 3.1.1 where the broker refuses it."""
     clock: Clock = field(default_factory=SystemClock)
+    tls: TlsSettings = VERIFIED
 
     @property
     def urls(self) -> tuple[BrokerUrl, ...]:
@@ -52,6 +56,7 @@ class BrokerSession:
             self.url,
             list(filters),
             password=self.password,
+            tls=self.tls,
             clock=self.clock,
             protocol=self.protocol,
             limits=limits,
@@ -63,6 +68,7 @@ class BrokerSession:
             self.url,
             client_id=client_id,
             password=self.password,
+            tls=self.tls,
             will=will,
             clock=self.clock,
             protocol=self.protocol,

@@ -8,34 +8,33 @@ Owns everything that depends on the insides of aiomqtt 2.5 and paho 2. It decide
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
-import socket
 import threading
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import aiomqtt
 from paho.mqtt.client import PUBLISH
 from paho.mqtt.enums import MQTTErrorCode, MQTTProtocolVersion
-from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
 
 from trnfleet.tasks import in_thread
 from trnfleet.transport.backlog import Backlog
 from trnfleet.transport.broker_limits import BrokerLimits
+from trnfleet.transport.packets.properties import content_type_of
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable
 
     from paho.mqtt.client import MQTTMessage
+    from paho.mqtt.properties import Properties
     from paho.mqtt.reasoncodes import ReasonCode
 
     from trnfleet.clock import Clock
     from trnfleet.transport.inbox import Delivery, Reception
     from trnfleet.wire.ports import Envelope
 
-TCP_CONNECT_S = 2.0
-"""Longest wait for TCP; it is spent in a thread that cannot be interrupted, and is left alone where nobody waits any more."""
+DIAL_S = 7.0
+"""Longest wait for a socket on which MQTT can begin; each of its steps has a limit of its own."""
 MAX_PACKET_BYTES = 2 * 1024 * 1024
 """Largest packet that an MQTT 5 broker may send us. It drops larger packets silently, so this stays well above the largest
 payload: what lies between is dropped here, where it is counted."""
@@ -45,6 +44,8 @@ AHEAD_BYTES = 64 * 1024
 """Read from the socket at once: some hundred small messages, for each of which paho would ask the system five times."""
 PACKETS_AT_ONCE = 64
 """Packets handled in one turn of the event loop; one a turn leaves a backlog at the broker whenever turns are long."""
+FIRST_BYTES = 16
+"""Kept of what comes first, to know what a port speaks that is no broker's."""
 QUICK_PACKETS = 4
 """Messages that are handed over past paho in less time than it takes for one."""
 RECEIVE_MAXIMUM = 16_384
@@ -54,7 +55,6 @@ At a subscription Mosquitto silently drops the retained messages beyond these an
 descriptors of 4,000,000 chips under way at once only those that the socket cannot take are left to `max_queued_messages`.
 They do not pile up here: paho acknowledges as it reads, and the inbox is bounded.
 """
-TCP_NODELAY = ((socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),)
 
 # What paho logs comes back to us as errors and is shown in `LinkStatus`; printed, it would tear the screen.
 PAHO_LOG = logging.getLogger("trnfleet.paho")
@@ -66,9 +66,14 @@ PAHO_LOG.setLevel(logging.CRITICAL)
 class Client(aiomqtt.Client):
     """aiomqtt's client with what it lacks: answers to messages, a bounded TCP connect, an end that leaves no socket behind."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(self, *arguments: Any, open_socket: Callable[[], Any], **options: Any) -> None:
+        """Describe a client; `open_socket` returns a connected socket and runs in a thread."""
         super().__init__(*arguments, **options)
         self.tcp_stood = False
+        self.heard = b""
+        """The first bytes that came."""
+        self.read_error: OSError | None = None
+        """The error of the last read, which paho keeps to itself."""
         self.end_code: ReasonCode | None = None
         """The reason for which the connection ended."""
         self.limits = BrokerLimits()
@@ -77,8 +82,9 @@ class Client(aiomqtt.Client):
         """Called for a message that is dropped because its packet is over `MAX_PACKET_BYTES`."""
         self._paho = cast("Any", self._client)
         """paho's client with its insides."""
-        # It has no public bound on what it takes in.
-        self._receive_bytes: Callable[[int], bytes] = self._paho._sock_recv
+        # It has no public way to another socket, and no bound on what it takes in.
+        self._paho._create_socket = open_socket
+        self._read_socket: Callable[[int], bytes] = self._paho._sock_recv
         self._paho._sock_recv = self._receive
         self._ahead = memoryview(b"")
         """Read from the socket and not asked for yet."""
@@ -100,7 +106,7 @@ class Client(aiomqtt.Client):
                 reception.newest_of.encode(),
                 reception.note_shed,
                 delivery,
-                _content_type if has_properties else None,
+                content_type_of if has_properties else None,
             )
             self._now_s = clock.monotonic_s
 
@@ -116,16 +122,14 @@ class Client(aiomqtt.Client):
 
         Raises:
             aiomqtt.MqttError: it cannot be done.
+            DialError: TLS or the websocket cannot be had.
             UnicodeError: the host is no name.
         """
         try:
-            await in_thread(self._client_connect)
+            async with asyncio.timeout(DIAL_S):
+                await in_thread(self._client_connect)
         except OSError as error:
             raise aiomqtt.MqttError(str(error)) from None
-        connection = self._client.socket()
-        if isinstance(connection, socket.socket):
-            for option in TCP_NODELAY:
-                connection.setsockopt(*option)
         try:
             async with asyncio.timeout(self.timeout):
                 await self._connected
@@ -179,8 +183,7 @@ class Client(aiomqtt.Client):
         self.drop()
 
     def _client_connect(self) -> None:
-        # Runs in a thread; there is no public way to the time that paho waits for TCP.
-        self._client.connect_timeout = TCP_CONNECT_S
+        # Runs in a thread.
         try:
             super()._client_connect()
             self.tcp_stood = True
@@ -211,6 +214,18 @@ class Client(aiomqtt.Client):
                 self._ahead = memoryview(self._receive_bytes(AHEAD_BYTES))
         data, self._ahead = self._ahead[:size], self._ahead[size:]
         return bytes(data)
+
+    def _receive_bytes(self, size: int) -> bytes:
+        try:
+            data = self._read_socket(size)
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            self.read_error = error
+            raise
+        if not self.heard:
+            self.heard = data[:FIRST_BYTES]
+        return data
 
     def _on_socket_open(self, client: Any, userdata: Any, sock: Any) -> None:  # noqa: ARG002  paho's
         """Begin to read, in the place of aiomqtt's own way, which takes one packet a turn."""
@@ -296,8 +311,18 @@ class Client(aiomqtt.Client):
         self.end_code = reason_code
         if self._connected.cancelled():
             return  # aiomqtt would ask it for its error, and nothing waits for the end of what was given up
+        if not self._connected.done():
+            # aiomqtt would go on waiting for an answer. paho writes CONNECT in a thread.
+            self._loop.call_soon_threadsafe(self._end_early)
+            return
         super()._on_disconnect(client, userdata, flags, reason_code, properties)
         look_at(self._disconnected)
+
+    def _end_early(self) -> None:
+        if not self._connected.done():
+            self._connected.set_exception(ClosedEarlyError("the broker ends the connection"))
+            if self._dropped:
+                look_at(self._connected)
 
     def _on_publish(
         self, client: Any, userdata: Any, mid: int, reason_code: ReasonCode, properties: Properties
@@ -329,6 +354,10 @@ class Client(aiomqtt.Client):
         self._paho._sock_close()
         if self._misc_task is not None:
             self._misc_task.cancel()
+
+
+class ClosedEarlyError(aiomqtt.MqttError):
+    """A connection that ended before CONNECT was answered."""
 
 
 class NoAnswerError(aiomqtt.MqttError):
@@ -375,62 +404,3 @@ def delivering_queue(delivery: Delivery) -> type[asyncio.Queue[aiomqtt.Message]]
             delivery.put(item.topic.value, item.payload, item.qos, content_type, retain=item.retain)
 
     return DeliveringQueue
-
-
-@functools.lru_cache(maxsize=256)
-def _content_type(properties: bytes) -> str | None:
-    """Return the content type among the properties of a message, with their length before them; None for none.
-
-    Raises:
-        Exception: they are not well-formed, in one of many ways.
-    """
-    unpacked = _properties(PacketTypes.PUBLISH)
-    unpacked.unpack(properties)  # type: ignore[no-untyped-call]  # paho's properties have no types
-    content_type: str | None = getattr(unpacked, "ContentType", None)
-    return content_type
-
-
-class _PackedProperties(Properties):
-    """PUBLISH properties whose bytes are made once; paho packs them again for every message."""
-
-    def __init__(self, content_type: str) -> None:
-        super().__init__(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]  # paho's properties have no types
-        self.ContentType = content_type
-        # paho's own __setattr__ takes only the names of MQTT properties.
-        object.__setattr__(self, "_packed", super().pack())  # type: ignore[no-untyped-call]  # as above
-
-    def pack(self) -> bytes:
-        packed: bytes = self.__dict__["_packed"]
-        return packed
-
-
-@functools.lru_cache(maxsize=16)
-def publish_properties(content_type: str) -> Properties:
-    """Return the properties of a message with a content type."""
-    return _PackedProperties(content_type)
-
-
-def properties_bytes(content_type: str | None) -> int:
-    """Return the size of the properties of a message with a content type, in MQTT 5: at least their length, of one byte."""
-    return 1 if content_type is None else len(publish_properties(content_type).pack())  # type: ignore[no-untyped-call]  # as above
-
-
-def _properties(packet_type: int) -> Properties:
-    return Properties(packet_type)  # type: ignore[no-untyped-call]  # paho's properties have no types
-
-
-def connect_properties() -> Properties:
-    """Return the CONNECT properties that state our limits to an MQTT 5 broker."""
-    properties = _properties(PacketTypes.CONNECT)
-    properties.MaximumPacketSize = MAX_PACKET_BYTES
-    properties.ReceiveMaximum = RECEIVE_MAXIMUM
-    return properties
-
-
-def make_will(envelope: Envelope, *, version5: bool) -> aiomqtt.Will:
-    """Return an envelope as a last will; only MQTT 5 has a content type."""
-    properties = None
-    if version5 and envelope.content_type is not None:
-        properties = _properties(PacketTypes.WILLMESSAGE)
-        properties.ContentType = envelope.content_type
-    return aiomqtt.Will(envelope.topic, envelope.payload, envelope.qos, envelope.retain, properties)

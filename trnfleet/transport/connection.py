@@ -6,6 +6,7 @@ Beside `client` the only module that knows aiomqtt and paho. It does not reconne
 from __future__ import annotations
 
 import asyncio
+import functools
 import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
@@ -14,21 +15,26 @@ import aiomqtt
 from paho.mqtt.reasoncodes import ReasonCode
 
 from trnfleet import logs
-from trnfleet.tasks import GOODBYE_S, preserve_cancellation
+from trnfleet.errors import ConfigError
+from trnfleet.tasks import GOODBYE_S, in_thread, preserve_cancellation
 from trnfleet.transport.client import (
+    MAX_PACKET_BYTES,
     PAHO_LOG,
-    TCP_CONNECT_S,
+    RECEIVE_MAXIMUM,
     Client,
+    ClosedEarlyError,
     ForbiddenPacketError,
     NoAnswerError,
-    connect_properties,
     delivering_queue,
     look_at,
+)
+from trnfleet.transport.inbox import Delivery
+from trnfleet.transport.packets.properties import (
+    connect_properties,
     make_will,
     properties_bytes,
     publish_properties,
 )
-from trnfleet.transport.inbox import Delivery
 from trnfleet.transport.reasons import (
     FIRST_FAILURE,
     NOT_AUTHORISED,
@@ -37,6 +43,12 @@ from trnfleet.transport.reasons import (
     connection_words,
     refusal_words,
 )
+from trnfleet.transport.security.tls import VERIFIED
+from trnfleet.transport.sockets.dialing import TCP_CONNECT_S, dial
+from trnfleet.transport.sockets.errors import DialError, FrameTooLargeError
+from trnfleet.transport.sockets.identify import foreign_words, within_tls_words
+from trnfleet.transport.sockets.tls_alerts import tls_words
+from trnfleet.transport.url import Password
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -44,7 +56,9 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.transport.broker_limits import BrokerLimits
     from trnfleet.transport.inbox import Reception
-    from trnfleet.transport.url import BrokerUrl, Password
+    from trnfleet.transport.security.secrets import TokenFile
+    from trnfleet.transport.security.tls import TlsSettings
+    from trnfleet.transport.url import BrokerUrl
     from trnfleet.wire.ports import Envelope
 
 log = logs.get_logger(__name__)
@@ -61,6 +75,8 @@ PENDING_ANNOUNCEMENTS = 64
 each round of acknowledgements, and a large fleet announces thousands."""
 CONNACK_S: dict[ProtocolName, float] = {"5": 2.0, "3.1.1": 3.0}
 """Longest wait for the answer to CONNECT; a broker that does not know MQTT 5 may just keep silent."""
+SLOW_ANSWER_S = 0.7
+"""Wait for the answer to CONNECT after which it is looked whether the port speaks something else; brokers answer within milliseconds."""
 SUBSCRIBE_S = 10.0
 SUBSCRIBED_AT_ONCE = 8
 """Filters of a SUBSCRIBE that every broker takes: AWS IoT Core ends a connection over more (published)."""
@@ -94,10 +110,18 @@ class Login:
 
     url: BrokerUrl
     client_id: str
-    password: Password | None = None
+    password: Password | TokenFile | None = None
     """Sent only where the URL names a user."""
     will: Envelope | None = None
     keepalive_s: int = KEEPALIVE_S
+    tls: TlsSettings = VERIFIED
+    is_known: bool = False
+    """Whether the broker has answered before, so that nobody needs to look what its port speaks."""
+
+    @property
+    def is_unverified(self) -> bool:
+        """Whether anybody could be the broker."""
+        return self.url.is_tls and self.tls.insecure
 
 
 class Unsent(NamedTuple):
@@ -119,6 +143,11 @@ class Connection:
     """Done when the connection has ended; its result says why."""
 
     def __init__(self, login: Login, protocol: ProtocolName, clock: Clock, reception: Reception) -> None:
+        """Describe a connection; nothing is connected yet.
+
+        Raises:
+            LinkDown: the token cannot be read.
+        """
         self.protocol = protocol
         self._login = login
         self._acknowledgements = 0
@@ -130,12 +159,13 @@ class Connection:
             login.url.port,
             identifier=login.client_id,
             username=login.url.user,
-            password=login.password.reveal() if login.password and login.url.user is not None else None,
+            password=_revealed(login),
+            open_socket=functools.partial(dial, login.url, login.tls),
             protocol=_VERSIONS[protocol],
             will=make_will(login.will, version5=version5) if login.will else None,
             keepalive=login.keepalive_s,
             timeout=CONNACK_S[protocol],
-            properties=connect_properties() if version5 else None,
+            properties=connect_properties(MAX_PACKET_BYTES, RECEIVE_MAXIMUM) if version5 else None,
             max_inflight_messages=PENDING_ANNOUNCEMENTS,
             queue_type=delivering_queue(delivery),
             logger=PAHO_LOG,
@@ -155,10 +185,15 @@ class Connection:
             LinkDown: it cannot be done; nothing is left behind.
         """
         try:
-            await self._client.connect()
+            await self._connect()
+        except DialError as error:
+            self._client.drop()
+            looks = error.is_foreign and not self._login.is_known
+            foreign = await self._look(has_tls=error.has_tls) if looks else ""
+            raise LinkDown(foreign or str(error)) from error
         except aiomqtt.MqttError as error:
             self._client.drop()
-            raise self._refusal(error) from error
+            raise await self._explained(error) from error
         except UnicodeError as error:
             self._client.drop()
             raise LinkDown("name not found") from error
@@ -172,6 +207,8 @@ class Connection:
             raise LinkDown("connection lost" if code is None else connection_words(code))
         if self._client.limits.qos < 1:
             log.warning("qos_lowered", broker=str(self._login.url), highest=self._client.limits.qos)
+        if self._login.is_unverified:
+            log.warning("broker_not_verified", broker=str(self._login.url), reason="--insecure")
         self.ended = asyncio.create_task(self._watch(), name=f"mqtt-watch-{self._login.client_id}")
 
     async def subscribe(
@@ -248,6 +285,42 @@ class Connection:
         finally:
             self._client.drop()
 
+    async def _connect(self) -> None:
+        """Connect, and look what the port speaks while the answer is slow to come."""
+        connecting = asyncio.create_task(self._client.connect(), name="mqtt-connect")
+        tasks: list[asyncio.Task[Any]] = [connecting]
+        try:
+            await asyncio.wait(tasks, timeout=SLOW_ANSWER_S)
+            if not connecting.done() and self._client.tcp_stood and not self._login.is_known:
+                looking = asyncio.create_task(self._look(has_tls=self._login.url.is_tls), name="mqtt-look")
+                tasks.append(looking)
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                if not connecting.done() and looking.result():
+                    raise DialError(looking.result())
+            await connecting
+        finally:
+            for task in tasks:
+                task.add_done_callback(look_at)
+                task.cancel()
+
+    async def _look(self, *, has_tls: bool) -> str:
+        """Return what a port speaks that does not answer as it should; empty where that is not found."""
+        url, tls = self._login.url, self._login.tls
+        if has_tls:
+            return await in_thread(functools.partial(within_tls_words, url, tls))
+        return await in_thread(functools.partial(foreign_words, url, self._client.heard))
+
+    async def _explained(self, error: aiomqtt.MqttError) -> LinkDown:
+        """Return why CONNECT failed, after a look at what the port speaks where only that may explain it."""
+        words = self._read_words()
+        if not words and isinstance(error, ClosedEarlyError):
+            has_tls = self._login.url.is_tls
+            if has_tls or not self._login.is_known:
+                words = await self._look(has_tls=has_tls)
+            if not words:
+                return LinkDown("the broker ends the connection instead of an answer to CONNECT", silent=True)
+        return LinkDown(words) if words else self._refusal(error)
+
     async def _send_one(self, envelope: Envelope, unsent: list[Unsent]) -> None:
         content_type = envelope.content_type if self.protocol == "5" else None
         properties = None if content_type is None else publish_properties(content_type)
@@ -302,9 +375,18 @@ class Connection:
                 return self._why_cut
             cause = error.__cause__
             return (
-                str(cause) if isinstance(cause, ForbiddenPacketError) else _words(cause) or "connection lost"
+                str(cause)
+                if isinstance(cause, ForbiddenPacketError)
+                else self._read_words() or _words(cause) or "connection lost"
             )
         return "connection lost"
+
+    def _read_words(self) -> str | None:
+        """Return why reading failed, where it was TLS or the websocket."""
+        error = self._client.read_error
+        if error is None:
+            return None
+        return str(error) if isinstance(error, FrameTooLargeError) else tls_words(error, self._login.tls)
 
     def _refusal(self, error: aiomqtt.MqttError) -> LinkDown:
         if isinstance(error, aiomqtt.MqttCodeError) and isinstance(error.rc, ReasonCode):
@@ -324,12 +406,25 @@ class Connection:
     def _why_not_authorised(self) -> str:
         user = self._login.url.user
         if user is None:
-            return "the broker asks for a user, as in mqtt://user@host, and a password"
-        if self._login.password is None:
+            also = " beside the certificate" if self._login.tls.cert else ""
+            return f"the broker asks for a user{also}, as in {self._login.url.scheme}://user@host, and a password"
+        password = self._login.password
+        if password is None:
             return (
                 f"no password was given for user {user!r}; set TRNFLEET_MQTT_PASSWORD or give --password-file"
             )
-        return f"the broker refused user {user!r} or the password"
+        what = "the password" if isinstance(password, Password) else f"the token in {password.path}"
+        return f"the broker refused user {user!r} or {what}"
+
+
+def _revealed(login: Login) -> str | None:
+    """Return the password to send, read where it is a file."""
+    if login.password is None or login.url.user is None:
+        return None
+    try:
+        return login.password.reveal()
+    except ConfigError as error:
+        raise LinkDown(str(error)) from None
 
 
 def _why_unreachable(error: BaseException | None) -> str | None:

@@ -66,7 +66,9 @@ class Link:
             newest_of: beginning of the topics of which only the newest message counts once this reader is behind.
             protocol: the only version to speak; None finds out.
         """
-        self.status = LinkStatus(broker=str(login.url), changed_s=clock.monotonic_s())
+        self.status = LinkStatus(
+            broker=str(login.url), changed_s=clock.monotonic_s(), is_unverified=login.is_unverified
+        )
         self._login = login
         self._clock = clock
         self._rng = rng
@@ -169,8 +171,8 @@ class Link:
         while True:
             await self._clock.sleep(wait_s)
             wait_s = min(2 * wait_s, LONGEST_PROBE_S)
-            connection = Connection(login, "5", self._clock, reception)
             try:
+                connection = Connection(login, "5", self._clock, reception)
                 await connection.open()
             except LinkDown as down:
                 log.debug("broker_protocol_probed", broker=self.status.broker, reason=str(down))
@@ -241,6 +243,8 @@ class Link:
         status.changed_s = self._clock.monotonic_s()
         status.connects += 1
         status.protocol = protocol
+        if not self._login.is_known:
+            self._login = dataclasses.replace(self._login, is_known=True)
         self._tried.set()
         log.info("broker_connected", broker=status.broker, protocol=protocol, connects=status.connects)
 

@@ -32,12 +32,15 @@ from trnfleet.transport.filters import topic_pattern
 from trnfleet.transport.inbox import MAX_PAYLOAD_BYTES, Inbox, InboxLimits
 from trnfleet.transport.link import Link
 from trnfleet.transport.retained_requests import RetainedRequests
+from trnfleet.transport.security.tls import VERIFIED
 from trnfleet.wire.ports import PublishResult, RefusedMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from trnfleet.clock import Clock
+    from trnfleet.transport.security.secrets import TokenFile
+    from trnfleet.transport.security.tls import TlsSettings
     from trnfleet.transport.url import BrokerUrl, Password
     from trnfleet.wire.ports import Envelope, LinkStatus
 
@@ -52,7 +55,8 @@ class MqttPublisher:
         url: BrokerUrl,
         *,
         client_id: str,
-        password: Password | None = None,
+        password: Password | TokenFile | None = None,
+        tls: TlsSettings = VERIFIED,
         will: Envelope | None = None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
@@ -66,6 +70,7 @@ class MqttPublisher:
             url: where to.
             client_id: unique at the broker; a second client with the same one throws the first out.
             password: sent where the URL names a user.
+            tls: for a URL with TLS; by default with the system's authorities.
             will: what the broker publishes when this process dies without a goodbye.
             clock: the machine's, if none is given.
             rng: spreads the attempts to reconnect.
@@ -83,7 +88,7 @@ class MqttPublisher:
         self._logged: set[str] = set()
         """Kinds of reasons of refused messages that are in the log."""
         self._link = Link(
-            Login(url, client_id, password, will, keepalive_s),
+            Login(url, client_id, password, will, keepalive_s, tls),
             clock=clock or SystemClock(),
             rng=rng or random.Random(),  # noqa: S311  it spreads attempts, nothing secret
             prepare=self._announce,
@@ -212,7 +217,8 @@ class MqttSource:
         topics: Sequence[tuple[str, int]],
         *,
         client_id: str | None = None,
-        password: Password | None = None,
+        password: Password | TokenFile | None = None,
+        tls: TlsSettings = VERIFIED,
         clock: Clock | None = None,
         rng: random.Random | None = None,
         protocol: ProtocolName | None = None,
@@ -226,6 +232,7 @@ class MqttSource:
             topics: pairs of topic filter and QoS; 0 for telemetry, 1 for what must not be lost.
             client_id: unique at the broker; a random one if none is given.
             password: sent where the URL names a user.
+            tls: for a URL with TLS; by default with the system's authorities.
             clock: the machine's, if none is given.
             rng: spreads the attempts to reconnect.
             protocol: the only MQTT version to speak; None tries 5 and falls back to 3.1.1.
@@ -236,7 +243,13 @@ class MqttSource:
             raise ValueError("a source needs at least one topic filter")
         self._topics = tuple(topics)
         self._link = Link(
-            Login(url, client_id or f"trnfleet-{secrets.token_hex(6)}", password, keepalive_s=keepalive_s),
+            Login(
+                url,
+                client_id or f"trnfleet-{secrets.token_hex(6)}",
+                password,
+                keepalive_s=keepalive_s,
+                tls=tls,
+            ),
             clock=clock or SystemClock(),
             rng=rng or random.Random(),  # noqa: S311  it spreads attempts, nothing secret
             prepare=self._subscribe,

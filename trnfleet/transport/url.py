@@ -1,4 +1,4 @@
-"""Broker URLs, `mqtt://user@host:port`, and the password, which is never part of one.
+"""Broker URLs, `mqtt://user@host:port` and `wss://user@host:port/path`, and the password, which is never part of one.
 
 Owns the reading and writing of broker URLs. It opens no connection and reads no file or variable.
 """
@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass
-from urllib.parse import quote, unquote, urlsplit
+from dataclasses import dataclass, replace
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from trnfleet.errors import ConfigError, nearest
 
 DEFAULT_PORTS = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
-"""The port of each scheme that is understood, where the URL names none."""
-SUPPORTED_SCHEMES = ("mqtt",)
-"""The schemes that can be connected to."""
+"""The schemes, each with its port where the URL names none."""
+ALIASES = {"tcp": "mqtt", "ssl": "mqtts", "tls": "mqtts"}
+"""Schemes of other clients, with ours."""
+DEFAULT_PATH = "/mqtt"
+"""Path of a websocket where the URL names none: that of EMQX, HiveMQ and AWS IoT Core; Mosquitto takes any."""
+WEB_SCHEMES = {"http": "ws", "https": "wss"}
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _HOST = re.compile(r"[A-Za-z0-9._-]{1,253}")
+_PATH = re.compile(r"/[!-~]*")
 
 
 class Password:
@@ -52,6 +56,8 @@ class BrokerUrl:
     port: int = 1883
     user: str | None = None
     scheme: str = "mqtt"
+    path: str = ""
+    """Of a websocket; empty for all else."""
 
     def __str__(self) -> str:
         return format_url(self)
@@ -60,6 +66,21 @@ class BrokerUrl:
     def is_loopback(self) -> bool:
         """Whether only this machine can be meant."""
         return is_loopback(self.host)
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether the connection is encrypted."""
+        return self.scheme in {"mqtts", "wss"}
+
+    @property
+    def is_websocket(self) -> bool:
+        """Whether MQTT is inside of a websocket."""
+        return self.scheme in {"ws", "wss"}
+
+    def spoken(self, scheme: str) -> BrokerUrl:
+        """Return the same host and port in another scheme."""
+        path = (self.path or DEFAULT_PATH) if scheme in {"ws", "wss"} else ""
+        return replace(self, scheme=scheme, path=path)
 
 
 def is_loopback(host: str) -> bool:
@@ -76,26 +97,23 @@ def format_url(url: BrokerUrl) -> str:
     """Return the text of a URL; `parse_url` reads it back to the same."""
     user = "" if url.user is None else quote(url.user, safe="") + "@"
     host = f"[{url.host}]" if ":" in url.host else url.host
-    return f"{url.scheme}://{user}{host}:{url.port}"
+    return f"{url.scheme}://{user}{host}:{url.port}{url.path}"
 
 
 def parse_url(text: str) -> BrokerUrl:
-    """Read `mqtt://user@host:port`; the user may be left out, and the port where it is the scheme's own.
+    """Read `mqtt://user@host:port`; the user may be left out, the port where it is the scheme's own, and `mqtt://`.
 
     Raises:
-        ConfigError: the text is not such a URL, its scheme is not supported, or it holds a password. What is quoted
+        ConfigError: the text is not such a URL, its scheme is unknown, or it holds a password. What is quoted
             of the text in the message never includes one.
     """
     scheme_match = _SCHEME.match(text)
-    if scheme_match is None:
-        raise ConfigError(f"broker {_shown(text)!r}: a scheme is missing; write it as mqtt://host:1883")
-    scheme = scheme_match[1].lower()
+    given = scheme_match[1].lower() if scheme_match else "mqtt"
+    scheme = ALIASES.get(given, given)
     if scheme not in DEFAULT_PORTS:
-        raise ConfigError(
-            f"broker {_shown(text)!r}: unknown scheme {scheme!r}; {nearest(scheme, DEFAULT_PORTS)}"
-        )
+        raise ConfigError(f"broker {_shown(text)!r}: {_unknown_scheme(given)}")
     try:
-        parts = urlsplit(text)
+        parts = urlsplit(text if scheme_match else f"{scheme}://{text}")
         port = parts.port
     except ValueError:
         # The error's own text can quote the whole authority, password and all: it is not passed on.
@@ -105,20 +123,51 @@ def parse_url(text: str) -> BrokerUrl:
             f"broker {_shown(text)!r}: a password in the URL shows in process lists and histories; "
             "set TRNFLEET_MQTT_PASSWORD or give --password-file"
         )
-    if scheme not in SUPPORTED_SCHEMES:
-        raise ConfigError(
-            f"broker {_shown(text)!r}: scheme {scheme!r} is not supported yet; supported now: {', '.join(SUPPORTED_SCHEMES)}"
-        )
-    if parts.path not in ("", "/") or parts.query or parts.fragment:
-        raise ConfigError(f"broker {_shown(text)!r}: nothing may follow the port")
     if port == 0:
         raise ConfigError(f"broker {_shown(text)!r}: port 0 is none; choose between 1 and 65535")
-    return BrokerUrl(
+    url = BrokerUrl(
         host=_checked_host(parts.hostname or "", text),
         port=DEFAULT_PORTS[scheme] if port is None else port,
         user=_checked_user(parts.username, text),
         scheme=scheme,
+        path=_checked_path(scheme, parts, text),
     )
+    if scheme_match is None and port == DEFAULT_PORTS["mqtts"]:
+        raise ConfigError(
+            f"broker {_shown(text)!r}: port {port} is usually that of TLS; write {url.spoken('mqtts')}, or {url} where it is not"
+        )
+    return url
+
+
+def with_user(url: BrokerUrl, user: str) -> BrokerUrl:
+    """Return a URL with a user's name.
+
+    Raises:
+        ConfigError: it has another one already, or the name is none.
+    """
+    if not user or not user.isprintable():
+        raise ConfigError(f"--user {user!r}: it is empty or not printable")
+    if url.user not in {None, user}:
+        raise ConfigError(f"--user {user!r}: the broker's URL has another user, {url.user!r}")
+    return replace(url, user=user)
+
+
+def _unknown_scheme(given: str) -> str:
+    if given in WEB_SCHEMES:
+        return f"{given!r} is not MQTT; a websocket is written {WEB_SCHEMES[given]}://host:port/path"
+    return f"unknown scheme {given!r}; {nearest(given, DEFAULT_PORTS)}"
+
+
+def _checked_path(scheme: str, parts: SplitResult, text: str) -> str:
+    is_websocket = scheme in {"ws", "wss"}
+    if parts.query or parts.fragment or (parts.path not in {"", "/"} and not is_websocket):
+        what = "the path" if is_websocket else f"the port of {scheme}"
+        raise ConfigError(f"broker {_shown(text)!r}: nothing may follow {what}")
+    if not is_websocket:
+        return ""
+    if parts.path and not _PATH.fullmatch(parts.path):
+        raise ConfigError(f"broker {_shown(text)!r}: the path is not of printable ASCII characters")
+    return parts.path or DEFAULT_PATH
 
 
 def _checked_host(host: str, text: str) -> str:

@@ -110,6 +110,8 @@ class LinkStatus:
     last_refusal: RefusedMessage | None = None
     broker_says: dict[str, str] = field(default_factory=dict)
     """What the broker says of itself, by the part of the topic after `$SYS/broker/`; empty where it does not, or not to us."""
+    is_unverified: bool = False
+    """Whether TLS goes on without a look at who the broker is."""
     parts: tuple[LinkStatus, ...] = ()
     """The connections that it is the sum of, each to a broker of its own; empty for a connection itself."""
 

@@ -24,24 +24,32 @@ class MosquittoProcess:
     """One Mosquitto on a free loopback port, which it keeps over restarts."""
 
     def __init__(
-        self, folder: Path, *extra_lines: str, anonymous: bool = True, user: str | None = None
+        self,
+        folder: Path,
+        *extra_lines: str,
+        anonymous: bool = True,
+        user: str | None = None,
+        scheme: str = "mqtt",
     ) -> None:
-        """Write the configuration; `extra_lines` go behind the suite's own, `user` into the URL."""
+        """Write the configuration; `extra_lines` go behind the suite's own, `user` and `scheme` into the URL."""
         program = mosquitto_program()
         if program is None:
             raise FileNotFoundError(MISSING)
         self._program = program
         self._process: subprocess.Popen[bytes] | None = None
         self.port = free_port()
-        self.url = BrokerUrl(_HOST, self.port, user)
+        self.url = BrokerUrl(_HOST, self.port, user).spoken(scheme)
         self._file = folder / f"mosquitto-{self.port}.conf"
         lines = [
+            # Mosquitto 2.0 does not start with listeners for websockets alone.
+            *([f"listener {free_port()} {_HOST}"] if self.url.is_websocket else []),
             f"listener {self.port} {_HOST}",
             f"allow_anonymous {'true' if anonymous else 'false'}",
             "persistence false",
             "set_tcp_nodelay true",
             "log_type error",
             *(["user root"] if os.geteuid() == 0 else []),
+            *(["protocol websockets"] if self.url.is_websocket else []),
             *extra_lines,
         ]
         self._file.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -236,7 +236,7 @@ def test_init_writes_every_setting_and_changes_none(files: Files, capsys: pytest
     assert run(["config", "init"]) == 0
     assert stat.S_IMODE(files.user.stat().st_mode) == 0o600
     text = files.user.read_text()
-    assert {'#root = "trnfleet"', '# broker = "mqtt://127.0.0.1:1883"'} <= {
+    assert {'#root = "trnfleet"', '# broker = "mqtts://broker.example"'} <= {
         line.partition("  ")[0] for line in text.splitlines()
     }
     capsys.readouterr()

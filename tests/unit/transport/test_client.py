@@ -68,7 +68,7 @@ async def test_a_socket_closed_before_the_loop_has_its_turn_is_not_waited_for() 
     """Paho opens it in a thread; a broker that cuts the connection at once has it closed again before it is registered."""
     reported: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: reported.append(context))
-    made = Client("localhost")
+    made = Client("localhost", open_socket=socket.socket)
     near, far = socket.socketpair()
     paho = made._client
     paho._sock = near

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trnfleet.errors import ConfigError
-from trnfleet.transport.url import BrokerUrl, Password, format_url, parse_url
+from trnfleet.transport.url import BrokerUrl, Password, format_url, parse_url, with_user
 
 
 @pytest.mark.parametrize(
@@ -18,22 +18,34 @@ from trnfleet.transport.url import BrokerUrl, Password, format_url, parse_url
         ("mqtt://fleet%40site@h", BrokerUrl("h", 1883, "fleet@site")),
         ("mqtt://[::1]:1885", BrokerUrl("::1", 1885)),
         ("mqtt://[fd00:0::1]", BrokerUrl("fd00::1", 1883)),
+        ("mqtts://h", BrokerUrl("h", 8883, scheme="mqtts")),
+        ("ws://h", BrokerUrl("h", 80, scheme="ws", path="/mqtt")),
+        ("ws://h:9001/", BrokerUrl("h", 9001, scheme="ws", path="/")),
+        ("wss://ops@h/a/b", BrokerUrl("h", 443, "ops", "wss", "/a/b")),
+        ("tcp://h", BrokerUrl("h", 1883)),
+        ("ssl://h", BrokerUrl("h", 8883, scheme="mqtts")),
+        ("tls://h:1", BrokerUrl("h", 1, scheme="mqtts")),
+        ("localhost:1883", BrokerUrl("localhost", 1883)),
+        ("localhost", BrokerUrl("localhost", 1883)),
+        ("ops@10.0.0.7:1884", BrokerUrl("10.0.0.7", 1884, "ops")),
+        ("[::1]:1885", BrokerUrl("::1", 1885)),
     ],
 )
 def test_url_is_read(text: str, url: BrokerUrl) -> None:
-    """A broker URL gives host, port and user, with the scheme's port where none is written."""
+    """A broker URL gives scheme, host, port, path and user, with the scheme's own port and path where none is written."""
     assert parse_url(text) == url
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("localhost:1883", "a scheme is missing"),
-        ("", "a scheme is missing"),
+        ("", "is not a host"),
         ("mqt://h", "did you mean 'mqtt'?"),
-        ("mqtts://h", "'mqtts' is not supported yet; supported now: mqtt"),
-        ("ws://h", "'ws' is not supported yet"),
-        ("wss://h", "'wss' is not supported yet"),
+        ("https://h", "'https' is not MQTT; a websocket is written wss://host:port/path"),
+        ("ops@h:8883", "port 8883 is usually that of TLS; write mqtts://ops@h:8883, or mqtt://ops@h:8883"),
+        ("mqtts://h/mqtt", "nothing may follow the port of mqtts"),
+        ("ws://h/mqtt?token=1", "nothing may follow the path"),
+        ("ws://h/\u00e9", "printable ASCII"),
         ("mqtt://", "is not a host"),
         ("mqtt://:1883", "is not a host"),
         ("mqtt://a b", "is not a host"),
@@ -87,11 +99,22 @@ def test_password_in_url_names_the_ways_that_work() -> None:
     | st.ip_addresses(v=6).map(lambda each: each.compressed),
     port=st.integers(1, 65535),
     user=st.none() | st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1, max_size=20),
+    scheme=st.sampled_from(["mqtt", "mqtts", "ws", "wss"]),
 )
-def test_format_is_the_inverse_of_parse(host: str, port: int, user: str | None) -> None:
+def test_format_is_the_inverse_of_parse(host: str, port: int, user: str | None, scheme: str) -> None:
     """Every URL survives being written and read."""
-    url = BrokerUrl(host, port, user)
+    url = BrokerUrl(host, port, user).spoken(scheme)
     assert parse_url(format_url(url)) == url
+
+
+def test_a_user_is_put_into_a_url_that_has_none() -> None:
+    """Two names for one user are a contradiction, and what no terminal can show is no name."""
+    url = BrokerUrl("h")
+    assert with_user(url, "ops") == with_user(with_user(url, "ops"), "ops") == BrokerUrl("h", user="ops")
+    with pytest.raises(ConfigError, match="the broker's URL has another user, 'ann'"):
+        with_user(BrokerUrl("h", user="ann"), "ops")
+    with pytest.raises(ConfigError, match="not printable"):
+        with_user(url, "a\x1b")
 
 
 def test_password_hides_itself() -> None:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import trnfleet.transport
+from trnfleet.cli.access import PASSWORD_VARIABLE
 from trnfleet.cli.alert_options import app_alert_options
 from trnfleet.cli.first_run import is_first_run
 from trnfleet.cli.look_options import look_options
 from trnfleet.cli.options import (
-    PASSWORD_VARIABLE,
     app_log_options,
     broker_arguments,
     broker_options,
@@ -34,6 +34,7 @@ from trnfleet.clock import SystemClock
 from trnfleet.errors import BrokerError
 from trnfleet.files import temporary_folder
 from trnfleet.tasks import Ending
+from trnfleet.transport.url import Password
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Sequence
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
 
 END_LIMIT_S = 2.0
 """Longest wait for a child's own end."""
-KEPT_VARIABLES = (PASSWORD_VARIABLE,)
 
 
 @click.command("demo")
@@ -96,7 +96,7 @@ def command(
     require_terminal()
     file = log_file_for_app(log_file, keeps_past=bool(past))
     log.set_up(file)
-    simulate = [*broker_arguments(ctx.params), *run.arguments()]
+    simulate = [*broker_arguments(session, root), *run.arguments()]
     simulate += ["--log-format", log.format, "--log-level", log.level]
     if allow_commands:
         simulate.append("--allow-commands")
@@ -168,6 +168,7 @@ async def _run(
             url, kind, protocol = broker.url, broker.kind, broker.protocol
         else:
             url, kind, protocol = session.url, "", None
+        secret = session.password.reveal() if session and isinstance(session.password, Password) else ""
         # The same name at each start: under another one the publisher that died would stay offline for good.
         client = f"trnfleet-demo-{secrets.token_hex(4)}"
         simulate = ["simulate", "--broker", str(url), "--client-id", client, *simulate]
@@ -180,7 +181,7 @@ async def _run(
         first = [] if lead_in is None else [["--lead-in-to", str(lead_in)]]
         simulator = ChildProcess(
             "simulator",
-            lambda: own_command([*simulate, *(first.pop() if first else [])], log_file),
+            lambda: own_command([*simulate, *(first.pop() if first else [])], log_file, secret),
             clock=clock,
             log_file=log_file,
         )
@@ -251,8 +252,16 @@ class OwnBroker:
 
 
 @contextlib.asynccontextmanager
-async def own_command(arguments: Sequence[str], log_file: Path) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run `trnfleet ARGUMENTS` as a child while the body runs; its output goes to the end of `log_file`."""
+async def own_command(
+    arguments: Sequence[str], log_file: Path, password: str = ""
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run `trnfleet ARGUMENTS` as a child while the body runs; its output goes to the end of `log_file`.
+
+    Args:
+        arguments: Behind the program's name.
+        log_file: The file.
+        password: For the broker; it goes into the child's environment. Empty for none.
+    """
     starter = os.path.join(os.path.dirname(trnfleet.transport.__file__), "die_with_parent.py")  # noqa: PTH118, PTH120
     with log_file.open("ab") as output:
         process = await asyncio.create_subprocess_exec(
@@ -262,11 +271,8 @@ async def own_command(arguments: Sequence[str], log_file: Path) -> AsyncIterator
             stdout=output,
             stderr=output,
             # Settings are given as options; a file or variable meant for another command must not change what the child does.
-            env={
-                key: each
-                for key, each in os.environ.items()
-                if not key.startswith("TRNFLEET_") or key in KEPT_VARIABLES
-            }
+            env={key: each for key, each in os.environ.items() if not key.startswith("TRNFLEET_")}
+            | ({PASSWORD_VARIABLE: password} if password else {})
             | {"TRNFLEET_CONFIG": NONE},
             # A session of its own: the terminal's ctrl+c is for the app, which then ends its children.
             start_new_session=True,

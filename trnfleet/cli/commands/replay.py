@@ -12,6 +12,7 @@ from trnfleet.cli.files import open_recording
 from trnfleet.cli.look_options import look_options
 from trnfleet.cli.names import FileName
 from trnfleet.cli.options import (
+    access_options,
     app_log_options,
     given_on_command_line,
     log_file_for_app,
@@ -28,6 +29,7 @@ from trnfleet.text import plain
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from trnfleet.cli.access import AccessOptions
     from trnfleet.cli.look_options import LookOptions
     from trnfleet.cli.options import LogOptions
     from trnfleet.record.read.recording import Recording
@@ -37,9 +39,7 @@ if TYPE_CHECKING:
 @click.command("replay")
 @click.argument("files", type=FileName(), metavar="FILE...", nargs=-1, required=True)
 @setting("--broker", type=Broker(), envvar=None, show_envvar=False, help="Publish to this broker instead.")
-@setting(
-    "--password-file", type=FileName(), metavar="FILE", help="With --broker: file with the user's password."
-)
+@access_options("With --broker: ")
 @setting("--root", type=Root(), envvar=None, show_envvar=False, help="With --broker: another root of topics.")
 @click.option("--stdout", is_flag=True, help="Write NDJSON to stdout instead, as simulate --stdout does.")
 @setting("--name", type=FleetName(), help="Name of the fleet, where the recording has several.")
@@ -97,7 +97,7 @@ def command(
     ctx: click.Context,
     files: tuple[str, ...],
     broker: BrokerUrl | None,
-    password_file: str | None,
+    access: AccessOptions,
     root: str | None,
     stdout: bool,
     name: str | None,
@@ -142,7 +142,7 @@ def command(
         from trnfleet.services.replay import ReplayRequest, publish_recording
 
         with open_recording(files, name=name, neuron_ls=neuron_ls) as recording:
-            session = make_session(broker, root or recording.root, password_file, mqtt)
+            session = make_session(broker, root or recording.root, access, mqtt)
             request = ReplayRequest(files[0], name, begin, end, speed, loop, filters, new_name, root)
             asyncio.run(publish_recording(session, recording, request, report))
     else:

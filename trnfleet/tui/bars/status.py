@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from trnfleet.tui.bars.hints import Hints
     from trnfleet.wire.ports import LinkStatus
 
+UNVERIFIED = "TLS not verified"
 LONGEST_NOTE = 400
 LEFT_FOR_HINTS = 30
 """Cells that the reason of the last problem leaves for keys."""
@@ -144,6 +145,8 @@ def status(
     ]
     for broker, has_kept in (*looks, *[("", False)] * len(figures)):
         parts: Parts = [(f" {mark}", style), (broker, theme.BAR)]
+        if link.is_unverified or any(part.is_unverified for part in link.parts):
+            parts += [("  ", theme.BAR), (f" {UNVERIFIED} ", theme.BAR_ALERT)]
         if kept_text and is_problem:
             parts += [("  ", theme.BAR), (f" {kept_text} ", theme.BAR_ALERT)]
         for text, is_bad in figures:

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from trnfleet.cli import access
+from trnfleet.cli.access import PASSWORD_VARIABLE
+from trnfleet.cli.options import broker_arguments, broker_options
+from trnfleet.errors import ConfigError
+from trnfleet.services.session import BrokerSession
+from trnfleet.transport.security.secrets import TokenFile
+from trnfleet.transport.security.tls import TlsSettings
+from trnfleet.transport.url import BrokerUrl, Password, parse_url
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def session_of(*arguments: str, **variables: str) -> BrokerSession:
+    """Return the session of a command with the options about a broker."""
+    made: list[BrokerSession] = []
+
+    @click.command
+    @broker_options(required=True)
+    def command(session: BrokerSession) -> None:
+        made.append(session)
+
+    result = CliRunner().invoke(command, arguments, env=variables)
+    if result.exception is not None:
+        raise result.exception
+    return made[0]
+
+
+def secret_file(folder: Path) -> str:
+    file = folder / "secret"
+    file.write_text("hunter2\n")
+    file.chmod(0o600)
+    return str(file)
+
+
+def test_where_a_password_comes_from(tmp_path: Path) -> None:
+    """The file comes before the variable; a token stays in its file; the user may be an option."""
+    file = secret_file(tmp_path)
+    broker = ("--broker", "mqtt://h", "--user", "ops")
+    by_file = session_of(*broker, "--password-file", file, **{PASSWORD_VARIABLE: "other"})
+    assert (by_file.url, by_file.password) == (BrokerUrl("h", user="ops"), Password("hunter2"))
+    assert session_of(*broker, **{PASSWORD_VARIABLE: "other"}).password == Password("other")
+    token = session_of(*broker, "--token-file", file).password
+    assert isinstance(token, TokenFile)
+    assert token.path == file
+
+
+def test_options_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
+    """Two ways to a password, a token without a user, and a prompt without a terminal are each one line."""
+    file = secret_file(tmp_path)
+    with pytest.raises(ConfigError, match="--password-file and --ask-password do not go together"):
+        session_of("--broker", "mqtt://a@h", "--ask-password", "--password-file", file)
+    with pytest.raises(ConfigError, match="--token-file needs a user: mqtts://user@h, or --user NAME"):
+        session_of("--broker", "mqtts://h", "--token-file", file)
+    with pytest.raises(ConfigError, match="--ask-password needs a terminal"):
+        session_of("--broker", "mqtt://a@h", "--ask-password")
+    with pytest.raises(ConfigError, match="--user 'b': the broker's URL has another user, 'a'"):
+        session_of("--broker", "mqtt://a@h", "--user", "b")
+
+
+def test_a_password_is_asked_for_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The prompt names user and host; nothing typed is no password."""
+    asked: list[str] = []
+    answers = iter(["hunter2", ""])
+
+    def ask(prompt: str) -> str:
+        asked.append(prompt)
+        return next(answers)
+
+    monkeypatch.setattr("getpass.getpass", ask)
+    monkeypatch.setattr(access, "_has_terminal", lambda: True)
+    assert session_of("--broker", "mqtt://a@h", "--ask-password").password == Password("hunter2")
+    with pytest.raises(ConfigError, match="no password was given"):
+        session_of("--broker", "mqtt://a@h", "--ask-password")
+    assert asked == ["Password of a at h: "] * 2
+
+
+def test_what_variables_name_for_all_brokers_is_used_where_it_fits() -> None:
+    """A broker without TLS is connected to although variables name an authority and a user; on the command line they contradict."""
+    variables = {"TRNFLEET_CA": "/missing.pem", "TRNFLEET_USER": "ops"}
+    plain = session_of("--broker", "mqtt://ann@h", **variables)
+    assert (plain.url.user, plain.tls) == ("ann", TlsSettings())
+    with pytest.raises(ConfigError, match=r"--ca /missing\.pem: no such file"):
+        session_of("--broker", "mqtts://h", **variables)
+    with pytest.raises(ConfigError, match="--ca is about TLS"):
+        session_of("--broker", "mqtt://h", "--ca", "/missing.pem")
+
+
+def test_a_child_gets_every_option_and_no_password() -> None:
+    """What the demo hands to its simulator makes the same session there, and has no password in it."""
+    given: dict[str, Any] = {"ca": "a", "cert": "c", "key": "k", "alpn": "mqtt"}
+    url = parse_url("mqtts://ops@h")
+    with_token = BrokerSession(url, password=TokenFile("t"), tls=TlsSettings(**given))
+    expected = [
+        "--root",
+        "site",
+        "--ca",
+        "a",
+        "--cert",
+        "c",
+        "--key",
+        "k",
+        "--alpn",
+        "mqtt",
+        "--token-file",
+        "t",
+    ]
+    assert broker_arguments(with_token, "site") == expected
+    unverified = BrokerSession(url, password=Password("hunter2"), tls=TlsSettings(insecure=True))
+    assert broker_arguments(unverified, "site") == ["--root", "site", "--insecure"]
+    assert broker_arguments(None, "site") == ["--root", "site"]

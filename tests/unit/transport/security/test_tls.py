@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING
+
+import pytest
+
+from trnfleet.errors import ConfigError
+from trnfleet.transport.security.tls import TlsSettings
+from trnfleet.transport.url import BrokerUrl, parse_url
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.processes.certificates import Certificates
+
+URL = parse_url("mqtts://broker.example")
+
+
+def test_by_default_a_broker_is_verified() -> None:
+    """TLS is 1.2 or later, with certificate and host name verified by the system's authorities."""
+    context = TlsSettings().context()
+    assert context.minimum_version == ssl.TLSVersion.TLSv1_2
+    assert context.verify_mode == ssl.CERT_REQUIRED
+    assert context.check_hostname
+    unverified = TlsSettings(insecure=True).context()
+    assert (unverified.verify_mode, unverified.check_hostname) == (ssl.CERT_NONE, False)
+
+
+@pytest.mark.parametrize(
+    ("settings", "url", "words"),
+    [
+        (
+            TlsSettings(cert="c"),
+            "mqtt://h",
+            "--cert is about TLS, which mqtt://h:1883 has not: write mqtts://",
+        ),
+        (
+            TlsSettings(insecure=True),
+            "ws://h",
+            "--insecure is about TLS, which ws://h:80/mqtt has not: write wss://",
+        ),
+        (TlsSettings(key="k"), "mqtts://h", "--key k: its certificate is missing; give --cert FILE"),
+        (TlsSettings(ca="c", insecure=True), "mqtts://h", "--insecure and --ca do not go together"),
+        (TlsSettings(alpn="\u00e9"), "wss://h", "--alpn '\u00e9': it is not 1 to 255 printable ASCII"),
+        (TlsSettings(alpn="a" * 256), "wss://h", "it is not 1 to 255"),
+        (TlsSettings(ca="/missing.pem"), "mqtts://h", "--ca /missing.pem: no such file or directory"),
+        (TlsSettings(ca="/"), "mqtts://h", "--ca /: is a directory"),
+        (TlsSettings(ca="\0"), "mqtts://h", "no name of a file"),
+    ],
+)
+def test_settings_that_contradict_each_other(settings: TlsSettings, url: str, words: str) -> None:
+    """Each contradiction, and each file that cannot be read, is one line with the option."""
+    with pytest.raises(ConfigError) as error:
+        settings.check(parse_url(url))
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("cert", "key", "words"),
+    [
+        ("client.pem", "server.key", "server.key: the key is not that of the certificate in"),
+        ("client.pem", "encrypted.key", "encrypted.key: the key must not be encrypted"),
+        ("client.pem", "ca.pem", "ca.pem: it has no private key in PEM form"),
+        (
+            "client.pem",
+            None,
+            "client.pem: it has no private key in PEM form; give the key's own file with --key",
+        ),
+        ("client.key", "client.key", "client.key: it has no certificate in PEM form"),
+        ("damaged", "client.key", "damaged: certificate or key is damaged, or of an unknown kind"),
+    ],
+)
+def test_certificates_and_keys_that_are_no_good(
+    cert: str, key: str | None, words: str, certificates: Certificates
+) -> None:
+    """One line says whether the key is another's, encrypted or missing; nothing is asked for on the terminal."""
+    (certificates.folder / "damaged").write_text(
+        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+    )
+    at = str(certificates.folder)
+    with pytest.raises(ConfigError) as error:
+        TlsSettings(cert=f"{at}/{cert}", key=key and f"{at}/{key}").check(URL)
+    assert words in str(error.value)
+
+
+def test_a_certificate_and_its_key_may_be_in_one_file(certificates: Certificates, tmp_path: Path) -> None:
+    """A file with both is taken by itself; a file of authorities that has none is refused."""
+    both = tmp_path / "both.pem"
+    both.write_bytes(
+        b"".join((certificates.folder / f"client.{kind}").read_bytes() for kind in ("pem", "key"))
+    )
+    TlsSettings(ca=certificates.pem("ca"), cert=str(both)).check(URL)
+    with pytest.raises(ConfigError, match="has no certificate in PEM form"):
+        TlsSettings(ca=certificates.key("ca")).check(URL)
+    TlsSettings().check(BrokerUrl("h"))

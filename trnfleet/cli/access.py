@@ -1,0 +1,96 @@
+"""Credentials and TLS for a broker, as options give them, and where a password comes from: never from the command line."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet import systemd
+from trnfleet.errors import ConfigError
+from trnfleet.transport.url import Password
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from trnfleet.transport.security.secrets import TokenFile
+    from trnfleet.transport.url import BrokerUrl
+
+PASSWORD_VARIABLE = "TRNFLEET_MQTT_PASSWORD"  # noqa: S105  the variable's name, not a password
+
+
+class AccessOptions(NamedTuple):
+    """Credentials and TLS for a broker; the fields are the options' names."""
+
+    user: str | None = None
+    password_file: str | None = None
+    token_file: str | None = None
+    ask_password: bool = False
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    alpn: str | None = None
+    insecure: bool = False
+
+    def fitting(self, url: BrokerUrl, given: Collection[str]) -> AccessOptions:
+        """Return the options without those of variables and settings that a URL has no use for.
+
+        They are meant for all brokers; on the command line they would be a contradiction.
+
+        Args:
+            url: The URL.
+            given: Names of options that are on the command line.
+        """
+        unused = [] if url.is_tls else ["ca", "cert", "key", "alpn", "insecure"]
+        if url.user is not None:
+            unused.append("user")
+        return self._replace(**{name: self._field_defaults[name] for name in unused if name not in given})
+
+
+def find_password(url: BrokerUrl, access: AccessOptions) -> Password | TokenFile | None:
+    """Return the password from its file, a prompt, its variable or the service's credentials, or the file of a token; None where there is none.
+
+    Raises:
+        ConfigError: a file cannot be read, is empty, or others may read it; or several of the ways are given at once.
+    """
+    ways = {
+        "--password-file": access.password_file,
+        "--token-file": access.token_file,
+        "--ask-password": access.ask_password,
+    }
+    given = [option for option, value in ways.items() if value]
+    if len(given) > 1:
+        raise ConfigError(f"{' and '.join(given)} do not go together: choose one")
+    if url.user is None and (access.token_file or access.ask_password):
+        raise ConfigError(f"{given[0]} needs a user: {url.scheme}://user@{url.host}, or --user NAME")
+    from trnfleet.transport.security.secrets import TokenFile, read_secret  # noqa: PLC0415  few commands need it
+
+    if access.password_file:
+        return Password(read_secret("--password-file", access.password_file))
+    if access.token_file:
+        token = TokenFile(access.token_file)
+        token.reveal()
+        return token
+    if access.ask_password:
+        return _asked_password(url)
+    text = os.environ.get(PASSWORD_VARIABLE) or systemd.read_credential(systemd.PASSWORD)
+    return Password(text) if text else None
+
+
+def _has_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+def _asked_password(url: BrokerUrl) -> Password:
+    if not _has_terminal():
+        raise ConfigError(
+            f"--ask-password needs a terminal on stdin; give --password-file FILE or {PASSWORD_VARIABLE} instead"
+        )
+    try:
+        text = getpass.getpass(f"Password of {url.user} at {url.host}: ")
+    except EOFError:
+        text = ""
+    if not text:
+        raise ConfigError("--ask-password: no password was given")
+    return Password(text)

@@ -1,0 +1,1 @@
+"""Contents of MQTT packets, in paho's types."""

@@ -1,0 +1,1 @@
+"""Settings of TLS, and secrets in files."""

@@ -1,0 +1,65 @@
+"""Passwords and tokens in files that their owner alone may read."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from trnfleet.errors import ConfigError
+
+LONGEST_SECRET = 65_535
+"""Bytes of a password in MQTT."""
+
+
+def read_secret(option: str, file: str) -> str:
+    """Return the first line of a file with a password or a token.
+
+    Args:
+        option: The option that names the file, for messages.
+        file: The file.
+
+    Raises:
+        ConfigError: it cannot be read, is empty or too long, or others may read it.
+    """
+    where = f"{option} {file}"
+    try:
+        with Path(file).open("rb") as stream:
+            if os.fstat(stream.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+                raise ConfigError(f"{where}: others may read it; chmod 600 it")
+            data = stream.read(LONGEST_SECRET + 3)
+    except OSError as error:
+        raise ConfigError(f"{where}: {(error.strerror or str(error)).lower()}") from None
+    except ValueError:
+        raise ConfigError(f"{option} {file!r}: no name of a file") from None
+    try:
+        text = data.decode().rstrip("\r\n")
+    except UnicodeDecodeError:
+        # The error itself would quote what it could not read.
+        raise ConfigError(f"{where}: it is not UTF-8") from None
+    if not text:
+        raise ConfigError(f"{where}: it is empty")
+    if len(data) > LONGEST_SECRET:
+        raise ConfigError(f"{where}: it is over MQTT's {LONGEST_SECRET:,} bytes")
+    return text
+
+
+class TokenFile:
+    """A token in a file, read for every connection: who issues it may replace it at any time."""
+
+    __slots__ = ("path",)
+
+    def __init__(self, path: str) -> None:
+        """Name the file; nothing is read yet."""
+        self.path = path
+
+    def reveal(self) -> str:
+        """Return the token that is there now, for the CONNECT packet and nothing else.
+
+        Raises:
+            ConfigError: it cannot be read.
+        """
+        return read_secret("--token-file", self.path)
+
+    def __repr__(self) -> str:
+        return f"TokenFile({self.path!r})"

@@ -1,0 +1,1 @@
+"""Sockets to a broker: TCP, TLS and websockets, and why one could not be opened."""

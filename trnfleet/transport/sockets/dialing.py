@@ -1,0 +1,104 @@
+"""A socket to a broker: TCP, then TLS and a websocket where the URL says so, or one line that says why there is none.
+
+Everything here waits; it runs in a thread.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from typing import TYPE_CHECKING
+
+from trnfleet.errors import ConfigError
+from trnfleet.transport.sockets.certificates import certificate_words
+from trnfleet.transport.sockets.errors import DialError, WebSocketRefusedError
+from trnfleet.transport.sockets.tls_alerts import tls_words
+
+if TYPE_CHECKING:
+    from trnfleet.transport.security.tls import TlsSettings
+    from trnfleet.transport.sockets.websocket import WebSocket
+    from trnfleet.transport.url import BrokerUrl
+
+TCP_CONNECT_S = 2.0
+"""Longest wait for TCP; it is spent in a thread that cannot be interrupted, and is left alone where nobody waits any more."""
+HANDSHAKE_S = 3.0
+"""Longest wait for an answer within the handshake of TLS, and of a websocket."""
+
+
+def dial(url: BrokerUrl, tls: TlsSettings) -> socket.socket | WebSocket:
+    """Return a connected socket on which MQTT can begin.
+
+    Raises:
+        DialError: TLS or the websocket cannot be had.
+        OSError: TCP cannot.
+        UnicodeError: the host is no name.
+    """
+    connection = open_tcp(url)
+    try:
+        if url.is_tls:
+            connection = wrap(connection, url, tls)
+        return _websocket(connection, url) if url.is_websocket else connection
+    except BaseException:
+        connection.close()
+        raise
+
+
+def open_tcp(url: BrokerUrl) -> socket.socket:
+    """Return a TCP connection."""
+    connection = socket.create_connection((url.host, url.port), TCP_CONNECT_S)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def wrap(connection: socket.socket, url: BrokerUrl, tls: TlsSettings) -> ssl.SSLSocket:
+    """Return a connection with TLS on it.
+
+    Raises:
+        DialError: there is none, or it is not the broker that is meant.
+    """
+    try:
+        context = tls.context()
+    except ConfigError as error:
+        raise DialError(str(error)) from None
+    wrapped = context.wrap_socket(connection, server_hostname=url.host, do_handshake_on_connect=False)
+    try:
+        wrapped.settimeout(HANDSHAKE_S)
+        wrapped.do_handshake()
+    except ssl.SSLCertVerificationError as error:
+        wrapped.close()
+        raise DialError(certificate_words(error, url, tls)) from None
+    except OSError as error:
+        wrapped.close()
+        words = tls_words(error, tls)
+        if words:
+            raise DialError(words) from None
+        silent = isinstance(error, TimeoutError)
+        why = f"no answer within {HANDSHAKE_S:g} s" if silent else "the broker ends the connection"
+        raise DialError(f"TLS cannot begin: {why}", is_foreign=True) from None
+    return wrapped
+
+
+def _websocket(connection: socket.socket, url: BrokerUrl) -> WebSocket:
+    from trnfleet.transport.sockets.websocket import WebSocket  # noqa: PLC0415  few need it
+
+    try:
+        return WebSocket(
+            connection,
+            host=url.host,
+            port=url.port,
+            path=url.path,
+            is_secure=url.is_tls,
+            timeout_s=HANDSHAKE_S,
+        )
+    except WebSocketRefusedError as error:
+        if error.status == 404:
+            raise DialError(
+                f"there is no websocket at the path {url.path} ({error}): put the broker's own behind the port"
+            ) from None
+        raise DialError(
+            f"no websocket: {error}", is_foreign=error.status in {0, 400}, has_tls=url.is_tls
+        ) from None
+    except OSError as error:
+        words = tls_words(error, None)
+        why = words or ("no answer in time" if isinstance(error, TimeoutError) else "the connection ended")
+        raise DialError(f"no websocket: {why}", is_foreign=words is None, has_tls=url.is_tls) from None
