@@ -5,6 +5,7 @@ What ships (`config/` in the source tree, `trnfleet/_config` in the wheel) resol
 
 from __future__ import annotations
 
+import re
 import tomllib
 from datetime import date, time
 from pathlib import Path
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 _NAME_CHARS = 64
 """Characters of the longest name that an error repeats."""
+_QUOTED = re.compile(r"'([^']*)'")
+"""One of the choices in an error of pydantic's."""
 _PACKAGE = Path(__file__).resolve().parent
 
 ModelT = TypeVar("ModelT", bound="BaseModel")
@@ -111,6 +114,11 @@ def _tuples(value: Any) -> Any:
     return value
 
 
+def _lists(value: Any) -> Any:
+    """Turn tuples back into the lists that the file has."""
+    return [_lists(item) for item in value] if isinstance(value, tuple) else value
+
+
 def _explain(problem: ErrorDetails, model: type[BaseModel]) -> str:
     place = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
@@ -126,12 +134,22 @@ def _explain(problem: ErrorDetails, model: type[BaseModel]) -> str:
         return (
             f"{place}.{_bare(context['discriminator'])} = {context['tag']!r}: {nearest(context['tag'], tags)}"
         )
-    message = problem["msg"].removeprefix("Value error, ")
-    if not place:
-        return message
+    message = _message(problem)
     given = problem["input"]
-    value = given.isoformat() if isinstance(given, date | time) else repr(given)
+    # A check of a table as a whole names in its message what it is about.
+    if not place or (isinstance(given, dict) and problem["type"] == "value_error"):
+        return f"{place}: {message}" if place else message
+    value = given.isoformat() if isinstance(given, date | time) else repr(_lists(given))
     return f"{place} = {value if len(value) <= 80 else value[:77] + '...'}: {message}"
+
+
+def _message(problem: ErrorDetails) -> str:
+    """Return what is wrong with a value, and for one of a few the nearest."""
+    if problem["type"] in {"literal_error", "enum"} and isinstance(problem["input"], str):
+        return nearest(problem["input"], _QUOTED.findall(problem["ctx"]["expected"]))
+    if problem["type"] == "too_short":
+        return f"at least {problem['ctx']['min_length']} is needed"
+    return problem["msg"].removeprefix("Value error, ")
 
 
 def _bare(quoted: str) -> str:

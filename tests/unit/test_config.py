@@ -66,7 +66,7 @@ def test_good_file(tmp_path: Path) -> None:
         ('name = "x"\n[[parts]]\nname = 7', "f.toml: parts.0.name = 7:"),
         ("name = 5", "name = 5:"),
         ('name = "x"\nkind = "c"', "kind = 'c':"),
-        ('name = "x"\ntools = []', "tools = (): "),
+        ('name = "x"\ntools = []', "tools = []: "),
         ('name = "x"\n[[tools]]\nkind = "hamer"', "tools.0.kind = 'hamer': did you mean 'hammer'?"),
         ('name = "x"\n[[tools]]\nteeth = 3', "key 'tools.0.kind' is missing"),
         ("name = ", "not valid TOML"),

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import click
 
-from trnfleet.cli.command_table import COMMANDS
 from trnfleet.cli.commands.convert import ENDINGS
 from trnfleet.cli.names import FileName
 from trnfleet.cli.settings.files import check_file
-from trnfleet.cli.settings.keys import COMMON, PROFILE
+from trnfleet.cli.settings.keys import looks_like_settings
 from trnfleet.errors import ConfigError, TrnfleetError
 from trnfleet.text import plain
 
@@ -73,7 +72,7 @@ def _check(path: Path) -> tuple[str, list[str]]:
             raise
     data = load_toml(path)
     kind = check_document(path, data)
-    if kind is None and any(name in {COMMON, PROFILE, *COMMANDS} for name in data):
+    if kind is None and looks_like_settings(data):
         check_file(path, data)
         kind = "settings"
     if kind is None:

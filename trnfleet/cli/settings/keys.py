@@ -5,7 +5,9 @@ Loading, `trnfleet check`, `trnfleet config` and the list of settings in config/
 
 from __future__ import annotations
 
+import difflib
 import functools
+from datetime import date, time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,14 +17,17 @@ from trnfleet.cli.settings.places import NONE
 from trnfleet.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
 COMMON = "common"
 """Table of all commands."""
 PROFILE = "profile"
 """Table of profiles, and key of [common] that chooses one."""
+TABLES = (COMMON, PROFILE, *COMMANDS)
 NOT_SETTINGS = frozenset({"config"})
 """Options that a settings file cannot give."""
+_LONGEST_VALUE = 80
+"""Characters of a value that an error repeats."""
 _PASSWORDS = ("password", "token", "secret")
 
 
@@ -55,18 +60,30 @@ def shared_keys() -> frozenset[str]:
     return frozenset(key for name in COMMANDS for key in keys_of(name))
 
 
+def looks_like_settings(data: Mapping[str, Any]) -> bool:
+    """Return whether a file is meant as settings: by one of its tables, or a name that is nearly one."""
+    return any(
+        name in TABLES or (isinstance(table, dict) and difflib.get_close_matches(name, TABLES))
+        for name, table in data.items()
+    )
+
+
 def check_tables(data: Mapping[str, Any], file: str) -> None:
-    """Refuse tables that no settings file has.
+    """Refuse tables that no settings file has, and a choice of a profile that is no name.
 
     Raises:
         ConfigError: there is one, or what should be a table is none.
     """
     for name, table in data.items():
-        if name not in {COMMON, PROFILE, *COMMANDS}:
-            kind = f"table [{name}]" if isinstance(table, dict) else f"key {name!r} outside of tables"
-            raise ConfigError(f"{file}: unknown {kind}: {nearest(name, [COMMON, PROFILE, *COMMANDS])}")
         if not isinstance(table, dict):
-            raise ConfigError(f"{file}: [{name}] is not a table")
+            raise ConfigError(
+                f"{file}: key {name!r} outside of tables: put it below [{COMMON}], or below the name of a command"
+            )
+        if name not in TABLES:
+            raise ConfigError(f"{file}: unknown table [{name}]: {nearest(name, TABLES)}")
+    chosen = data.get(COMMON, {}).get(PROFILE, "")
+    if not isinstance(chosen, str):
+        raise ConfigError(_refused(f"{file}: [{COMMON}] {PROFILE}", chosen, "not the name of a profile"))
     for name, table in data.get(PROFILE, {}).items():
         if not isinstance(table, dict):
             raise ConfigError(
@@ -96,10 +113,7 @@ def check_table(
         flag = key.replace("_", "-")
         if flag in known:
             check_value(known[flag], f"{file}: [{title}] {key}", value, command)
-        elif title == COMMON and flag == PROFILE:
-            if not isinstance(value, str):
-                raise ConfigError(f"{file}: [{title}] {key} = {value!r}: not the name of a profile")
-        else:
+        elif title != COMMON or flag != PROFILE:
             _check_key(key, title, file)
 
 
@@ -144,12 +158,25 @@ def check_value(param: click.Parameter, where: str, value: object, command: str)
         if _may_hold_password(param):
             # The error's own text leaves a password out.
             raise ConfigError(f"{where}: {error.message}") from None
-        said = error.message
-        if isinstance(param.type, click.Choice):
-            said = nearest(str(value), _choices(param.type))
-        raise ConfigError(f"{where} = {value!r}: {said}") from error
+        raise ConfigError(_refused(where, value, _words(error, param, value))) from error
     except (TypeError, ValueError, OverflowError) as error:
-        raise ConfigError(f"{where} = {value!r}: not a value of this option") from error
+        raise ConfigError(_refused(where, value, "not a value of this option")) from error
+
+
+def _words(error: click.UsageError, param: click.Parameter, value: object) -> str:
+    """Return why a value is refused, without click's own words where they say less."""
+    if isinstance(param.type, click.Choice):
+        return nearest(str(value), map(str, param.type.choices))
+    if isinstance(param.type, type(click.BOOL)):
+        return "not true or false"
+    return error.message.rstrip(".")
+
+
+def _refused(where: str, value: object, why: str) -> str:
+    """Return the message of a refusal; most of the options' own begin with the value."""
+    shown = value.isoformat() if isinstance(value, date | time) else repr(value)
+    shown = shown if len(shown) <= _LONGEST_VALUE else f"{shown[: _LONGEST_VALUE - 3]}..."
+    return f"{where}: {why}" if why.startswith((f"{shown} ", f"{shown}:")) else f"{where} = {shown}: {why}"
 
 
 def _check_type(param: click.Parameter, where: str, given: object, command: str) -> None:
@@ -165,11 +192,7 @@ def _check_type(param: click.Parameter, where: str, given: object, command: str)
             kind = "a list" if isinstance(value, list) else kind
             hint = "" if kind != "a date or time" else ": put it in quotes"
             hint = f": {command} takes one" if isinstance(value, list) and not takes_list else hint
-            raise ConfigError(f"{where} = {given!r}: {kind}, not a number or text{hint}")
-
-
-def _choices(choice: click.Choice[Any]) -> Collection[str]:
-    return [str(each) for each in choice.choices]
+            raise ConfigError(_refused(where, given, f"{kind}, not a number or text{hint}"))
 
 
 def _may_hold_password(param: click.Parameter) -> bool:

@@ -120,7 +120,7 @@ def load_settings(config: str | None, profile: str | None, chosen_by: str, *, is
     if profile is None:
         chosen = next(
             (
-                ChosenProfile(str(file.table(COMMON)[PROFILE]), str(Origin(file.name, COMMON)))
+                ChosenProfile(file.table(COMMON)[PROFILE], str(Origin(file.name, COMMON)))
                 for file in files
                 if PROFILE in file.table(COMMON)
             ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnfleet.bridge.neuron.utilisation import read_utilisation
+from trnfleet.config import shipped_folder
 from trnfleet.domain.faults import FAULTS
 from trnfleet.errors import ConfigError
 from trnfleet.sim.engine import Engine, to_ns
@@ -93,5 +94,8 @@ def make_engine(run: Run, fleet: FleetFile, shard: tuple[int, int] = (1, 1), *, 
             lead_in=lead_in,
         )
     except ConfigError as error:
-        files = run.file if run.scenario_file is None else f"{run.scenario_file} with {run.file}"
-        raise ConfigError(f"{files}: {error}") from error
+        if run.scenario_file is None:
+            raise ConfigError(f"{run.file}: {error}") from error
+        is_shipped = run.file.parent == shipped_folder("fleets")
+        fleet_named = run.file.stem if is_shipped else run.file
+        raise ConfigError(f"{run.scenario_file}: with the fleet {fleet_named}: {error}") from error

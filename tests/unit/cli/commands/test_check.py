@@ -47,32 +47,12 @@ def test_what_ships_is_recognised_and_valid(file: Path, said: str) -> None:
     assert status == 0
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (
-            '[[clusters]]\nname = "uc1"\ninstances = [{ type = "trn9.large", count = 1 }]\nx = 1',
-            "'name' is missing",
-        ),
-        ('[[faults]]\nfault = "stragler"\ntarget = "uc1/us-0001"\nat = "1s"', "straggler"),
-        ('[[faults]]\nfault = "straggler"\ntarget = "uc1/us-0099/*/*"\nat = "1s"', "us-0099"),
-        ('[[rules]]\nname = "hot"', "'rules.0.scope' is missing"),
-        ("[[tests]]\nname = 'a'", "expect"),
-        ("[simulate]\nsped = 2", "did you mean 'speed'"),
-        ("[common]\nlog-level = 'loud'", "log-level"),
-        ("[fleet]\nname = 'x'", "no settings of its own"),
-        ("title = 'x'", "neither a recording nor a fleet"),
-        ("title = ", "not valid TOML"),
-    ],
-)
-def test_what_is_wrong_is_said_in_a_line(text: str, said: str, tmp_path: Path) -> None:
-    """An invalid file is named with what is wrong where, exit status 2; valid ones beside it are still told."""
-    file = tmp_path / "file.toml"
-    file.write_text(text)
-    status, lines = check(file, shipped_folder("fleets") / "lab.toml")
+def test_valid_files_beside_an_invalid_one_are_told() -> None:
+    """What is wrong with files of each kind stands in fixtures/bad."""
+    bad = FIXTURES / "bad" / "fleets" / "no-clusters.toml"
+    status, lines = check(bad, shipped_folder("fleets") / "lab.toml")
     assert status == 2
-    assert lines[0].startswith(f"{file}: INVALID: ")
-    assert said in lines[0]
+    assert lines[0].startswith(f"{bad}: INVALID: ")
     assert lines[1].endswith("valid (fleet lab, 1 chip)")
 
 
