@@ -193,9 +193,9 @@ def test_the_fee_is_what_was_offered_and_paid_extensions() -> None:
         ({"revisions": [{"at": datetime(2026, 1, 5), "prices": {TRN2: "1"}}]}, r"market\.revisions\.0\.at = 2026-01-05T00:00:00: no time zone; write it as 2026-01-05T00:00:00Z"),  # noqa: DTZ001
         ({"revisions": [{"at": datetime(1960, 1, 5, tzinfo=UTC), "prices": {TRN2: "1"}}]}, r"market\.revisions\.0\.at = .*1971 to 2199"),
         ({"revisions": [{"at": REVISED[0]["at"], "prices": {}}]}, r"market\.revisions\.0\.prices = "),
-        ({"revisions": [{"at": REVISED[0]["at"], "prices": {"trn9": "1"}}]}, r"market\.revisions\.0\.prices = .*unknown instance type 'trn9'"),
+        ({"revisions": [{"at": REVISED[0]["at"], "prices": {"trn9": "1"}}]}, r"market\.revisions\.0\.prices: unknown instance type 'trn9'"),
         ({"revisions": [*REVISED[::-1]]}, r"market\.revisions = .*revisions\.1\.at = 2026-01-05T12:00:00\+00:00 is not after the one before it, 2026-01-06T00:00:00\+00:00"),
-        ({"prices": {"trn2.48xlarg": "1"}}, r"market\.prices = .*unknown instance type 'trn2\.48xlarg': did you mean 'trn2\.48xlarge'\?"),
+        ({"prices": {"trn2.48xlarg": "1"}}, r"market\.prices: unknown instance type 'trn2\.48xlarg': did you mean 'trn2\.48xlarge'\?"),
     ],
 )  # fmt: skip  # a case a row
 def test_markets_that_cannot_be(market: dict[str, Any], says: str) -> None:
@@ -237,9 +237,9 @@ def test_markets_at_their_limits(market: dict[str, Any]) -> None:
         (block(on=[]), r"blocks\.0\.on = "),
         (block(ends_after_days=401), r"blocks\.0\.ends_after_days = 401: .*400"),
         (block(ends_after_days=-401), r"blocks\.0\.ends_after_days = -401"),
-        (block(ends_after_days=62), r"blocks\.0 = .*ends_after_days = 62: a block starts within 8 weeks; with days = 7, 61 is the most"),
-        (block(payment="maybe"), r"blocks\.0\.payment = 'maybe': .*'succeeded', 'pending' or 'failed'"),
-        (block(payment="pending", ends_after_days=6), r"blocks\.0 = .*payment = 'pending': .* with days = 7, ends_after_days is 7 at least, not 6"),
+        (block(ends_after_days=62), r"blocks\.0: ends_after_days = 62: a block starts within 8 weeks; with days = 7, 61 is the most"),
+        (block(payment="maybe"), r"blocks\.0\.payment = 'maybe': choose from failed, pending, succeeded"),
+        (block(payment="pending", ends_after_days=6), r"blocks\.0: payment = 'pending': .* with days = 7, ends_after_days is 7 at least, not 6"),
         (block(end=3), r"unknown key 'blocks\.0\.end': "),
         ({"on": ["uc1/us-0001"], "days": 7}, r"key 'blocks\.0\.ends_after_days' is missing"),
     ],
