@@ -70,7 +70,7 @@ def connect(region: str | None, profile: str | None) -> Any:
         from botocore.config import Config  # noqa: PLC0415  an extra
         from botocore.exceptions import BotoCoreError, NoRegionError  # noqa: PLC0415  an extra
     except ImportError:
-        raise CloudError("boto3 is not installed: pip install 'trnfleet[aws]'") from None
+        raise CloudError("boto3 is not installed: pip install boto3, or pipx inject trnfleet boto3") from None
     config = Config(
         retries={"mode": "standard", "total_max_attempts": 4},
         connect_timeout=CONNECT_TIMEOUT_S,

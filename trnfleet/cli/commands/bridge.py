@@ -66,7 +66,7 @@ def command(
 
     It only describes: DescribeCapacityBlocks, DescribeCapacityBlockStatus, DescribeCapacityReservations,
     DescribeCapacityBlockExtensionHistory and DescribeInstances are the permissions it uses; figures
-    of a permission that is not granted are missing. Needs boto3: pip install 'trnfleet[aws]'.
+    of a permission that is not granted are missing. Needs boto3: pip install boto3, or pipx inject trnfleet boto3.
 
     \b
     Examples:

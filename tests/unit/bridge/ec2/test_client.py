@@ -251,5 +251,5 @@ def test_no_region_and_no_profile(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_boto3_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without boto3 one line says how to install it."""
     monkeypatch.setitem(sys.modules, "boto3", None)
-    with pytest.raises(CloudError, match=r"pip install 'trnfleet\[aws\]'"):
+    with pytest.raises(CloudError, match="pipx inject trnfleet boto3"):
         connect("us-east-2", None)
