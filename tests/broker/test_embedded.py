@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import socket
 import sys
 import tempfile
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
@@ -17,12 +18,15 @@ from trnfleet.errors import BrokerError
 from trnfleet.transport import embedded
 from trnfleet.transport.embedded import embedded_broker, mosquitto_program
 from trnfleet.transport.mqtt import MqttPublisher, MqttSource
+from trnfleet.transport.security.own_access import keep_access
+from trnfleet.transport.security.tls import VERIFIED, TlsSettings
+from trnfleet.transport.url import BrokerUrl, Password
 from trnfleet.wire.ports import Envelope
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trnfleet.transport.embedded import BrokerKind
+    from trnfleet.transport.embedded import BrokerKind, EmbeddedBroker
 
 pytestmark = pytest.mark.broker
 
@@ -171,3 +175,80 @@ async def test_files_go_with_the_broker(tmp_path: Path, monkeypatch: pytest.Monk
         await fail()
     assert modes == [0o700]
     assert list(os.scandir(tmp_path)) == []
+
+
+async def test_beyond_loopback_it_asks_for_a_password_over_tls(tmp_path: Path) -> None:
+    """Listening for others it has a certificate of its own with the host's names, and one user; both stay over restarts."""
+    folder = tmp_path / "broker"
+
+    async def connect(broker: EmbeddedBroker, host: str, password: str | None, *, trusts: bool = True) -> str:
+        assert broker.access is not None
+        source = MqttSource(
+            dataclasses.replace(broker.url, host=host),
+            [("#", 0)],
+            password=password and Password(password),  # type: ignore[arg-type]  # None stays None
+            tls=TlsSettings(ca=str(broker.access.ca)) if trusts else VERIFIED,
+        )
+        async with running(source.run()):
+            try:
+                await source.wait_connected(5)
+            except BrokerError as error:
+                return str(error)
+        return ""
+
+    kept: list[tuple[bytes, ...]] = []
+    for _ in range(2):
+        async with embedded_broker(clock=SystemClock(), host="0.0.0.0", folder=folder) as broker:  # noqa: S104  on purpose
+            assert broker.access is not None
+            secret = broker.access.password.read_text().strip()
+            assert (broker.url.scheme, broker.url.user) == ("mqtts", "trnfleet")
+            for host in ("127.0.0.1", "localhost"):
+                assert await connect(broker, host, secret) == ""
+            assert "not authorised" in await connect(broker, "127.0.0.1", "wrong")
+            assert "no password was given" in await connect(broker, "127.0.0.1", None)
+            assert "of an unknown authority" in await connect(broker, "127.0.0.1", secret, trusts=False)
+            plain = MqttSource(BrokerUrl("127.0.0.1", broker.url.port), [("#", 0)])
+            async with running(plain.run()):
+                with pytest.raises(BrokerError, match="speaks TLS: write mqtts://"):
+                    await plain.wait_connected(5)
+            command_line = psutil.Process(broker.pid).cmdline()
+            assert not any(secret in word for word in command_line)
+        kept.append(tuple(each.read_bytes() for each in broker.access))
+    assert kept[0] == kept[1]
+    modes = {each.name: each.stat().st_mode & 0o777 for each in folder.iterdir()}
+    assert {modes[name] for name in ("ca.key", "server.key", "password", "mosquitto-passwords")} == {0o600}
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert secret not in (folder / "mosquitto-passwords").read_text()
+
+
+async def test_a_certificate_is_made_again_for_other_names(tmp_path: Path) -> None:
+    """A host that is renamed gets another certificate of the same authority, which clients know already."""
+    first = keep_access(tmp_path, ["one.example", "192.0.2.1"])
+    ca, cert = first.ca.read_bytes(), first.cert.read_bytes()
+    assert keep_access(tmp_path, ["one.example"]).cert.read_bytes() == cert
+    again = keep_access(tmp_path, ["two.example"])
+    assert (again.ca.read_bytes(), again.cert.read_bytes() != cert) == (ca, True)
+
+
+async def test_what_tls_needs_is_named_where_it_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without Mosquitto or openssl nothing listens beyond loopback, and the line says which of them is missing."""
+
+    async def refusal(**options: Any) -> str:
+        with pytest.raises(BrokerError) as error:
+            async with embedded_broker(
+                clock=SystemClock(),
+                host="0.0.0.0",  # noqa: S104  refused here
+                folder=tmp_path / "broker",
+                **options,
+            ):
+                pass
+        return str(error.value)
+
+    assert "only Mosquitto has them here, and amqtt was asked for" in await refusal(prefer="amqtt")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if mosquitto_program() is not None:
+        assert (await refusal()).startswith("openssl: no such program on PATH")
+    monkeypatch.setattr(embedded, "mosquitto_program", lambda: None)
+    assert "it is not installed" in await refusal()

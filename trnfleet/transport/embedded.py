@@ -1,13 +1,15 @@
 """The demo's own broker: Mosquitto if it is installed, else amqtt, as a child process on loopback.
 
-Owns the child: its configuration, its start, its end, and that it dies with this process. It never listens on anything
-but loopback, because everyone who reaches it is let in.
+Owns the child: its configuration, its start, its end, and that it dies with this process. On loopback it lets everyone in. Beyond
+it Mosquitto alone listens, with TLS and a password.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
+import functools
 import importlib.metadata
 import os
 import shutil
@@ -21,7 +23,9 @@ from typing import TYPE_CHECKING, Literal
 from trnfleet import logs
 from trnfleet.errors import BrokerError
 from trnfleet.files import temporary_folder
+from trnfleet.tasks import in_thread
 from trnfleet.transport.amqtt_child import LISTENING
+from trnfleet.transport.security.own_access import USER, OwnAccess, host_names, keep_access
 from trnfleet.transport.url import BrokerUrl, is_loopback
 
 if TYPE_CHECKING:
@@ -57,6 +61,8 @@ class EmbeddedBroker:
     protocol: Literal["5", "3.1.1"] | None
     """The version to address it with; None lets the client find out."""
     process: asyncio.subprocess.Process
+    access: OwnAccess | None = None
+    """Certificates and password; None on loopback, where everyone is let in."""
 
     @property
     def pid(self) -> int:
@@ -71,30 +77,55 @@ def mosquitto_program() -> str | None:
 
 @contextlib.asynccontextmanager
 async def embedded_broker(
-    *, clock: Clock, port: int = 0, host: str = LOOPBACK, prefer: BrokerKind | None = None
+    *,
+    clock: Clock,
+    port: int = 0,
+    host: str = LOOPBACK,
+    prefer: BrokerKind | None = None,
+    folder: Path | None = None,
 ) -> AsyncIterator[EmbeddedBroker]:
     """Run a broker while the body runs.
 
     Args:
         clock: paces the waiting for a real process, so it must be one that moves by itself.
         port: the port to listen on; 0 takes a free one.
-        host: a loopback address.
+        host: a loopback address; with a `folder` any other, for TLS and a password.
         prefer: the only program to take; None takes Mosquitto if it is installed, else amqtt.
+        folder: keeps certificates and password for listening beyond loopback.
 
     Raises:
-        BrokerError: the address is not loopback, the port is taken, the program is missing or does not start.
+        BrokerError: the address is not loopback and there is no folder, or a program for TLS is missing; the port is taken;
+            the program is missing or does not start.
     """
-    if not is_loopback(host):
+    is_open = not is_loopback(host)
+    if is_open and folder is None:
         raise BrokerError(
             f"the embedded broker lets everyone in, so it listens on loopback only, not on {host}; "
             "run a broker of your own and name it with --broker"
         )
+    if is_open and (prefer == "amqtt" or mosquitto_program() is None):
+        raise BrokerError(
+            f"to listen on {host}, beyond loopback, a broker needs TLS and a password: only Mosquitto has them here, and "
+            + (
+                "amqtt was asked for"
+                if prefer == "amqtt"
+                else "it is not installed (no mosquitto on PATH or in /usr/sbin)"
+            )
+        )
+    access: OwnAccess | None = None
+    names: list[str] = []
+    if is_open and folder is not None:
+        names = await in_thread(functools.partial(host_names, host))
+        access = await in_thread(functools.partial(keep_access, folder, names))
     address = LOOPBACK if host.lower() == "localhost" else host
     program = None if prefer == "amqtt" else mosquitto_program()
     if prefer == "mosquitto" and program is None:
         raise BrokerError("mosquitto: no such program on PATH or in /usr/sbin")
-    with temporary_folder("trnfleet-broker-") as folder:
-        broker = await _start(clock, address, port, program, folder)
+    with temporary_folder("trnfleet-broker-") as own:
+        broker = await _start(clock, address, port, program, own, access)
+        if access is not None:
+            url = BrokerUrl(names[0], broker.url.port, USER, "mqtts")
+            broker = dataclasses.replace(broker, url=url, access=access)
         log.info("broker_started", kind=broker.kind, broker=str(broker.url), pid=broker.pid)
         try:
             yield broker
@@ -102,7 +133,9 @@ async def embedded_broker(
             await _end(broker.process, clock)
 
 
-async def _start(clock: Clock, host: str, port: int, program: str | None, folder: Path) -> EmbeddedBroker:
+async def _start(
+    clock: Clock, host: str, port: int, program: str | None, folder: Path, access: OwnAccess | None
+) -> EmbeddedBroker:
     kind = await _mosquitto_version(program) if program else f"amqtt {importlib.metadata.version('amqtt')}"
     if port and not _is_free(host, port):
         raise BrokerError(
@@ -112,7 +145,9 @@ async def _start(clock: Clock, host: str, port: int, program: str | None, folder
     for _ in range(1 if port else ATTEMPTS):
         chosen = port or _free_port(host)
         command = (
-            _mosquitto_command(program, host, chosen, folder) if program else _amqtt_command(host, chosen)
+            _mosquitto_command(program, host, chosen, folder, access)
+            if program
+            else _amqtt_command(host, chosen)
         )
         log_file = folder / "broker.log"
         with log_file.open("wb") as output:
@@ -137,10 +172,20 @@ async def _start(clock: Clock, host: str, port: int, program: str | None, folder
     raise BrokerError(f"{kind} did not start on {host} port {port or 'of its own'}: {why}")
 
 
-def _mosquitto_command(program: str, host: str, port: int, folder: Path) -> list[str]:
-    lines = [
-        f"listener {port} {host}",
-        "allow_anonymous true",
+def _mosquitto_command(
+    program: str, host: str, port: int, folder: Path, access: OwnAccess | None
+) -> list[str]:
+    lines = [f"listener {port} {host}"]
+    if access is None:
+        lines.append("allow_anonymous true")
+    else:
+        lines += [
+            "allow_anonymous false",
+            f"password_file {access.hashes}",
+            f"certfile {access.cert}",
+            f"keyfile {access.key}",
+        ]
+    lines += [
         "persistence false",
         # Bridges 2 s in which a subscriber of 1,000,000 chips stalls; the default of 1,000 half a second.
         "max_queued_messages 4000",

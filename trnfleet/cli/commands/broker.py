@@ -1,4 +1,4 @@
-"""`trnfleet broker`: the embedded broker alone."""
+"""`trnfleet broker`: the embedded broker alone, on loopback or, with TLS and a password, beyond it."""
 
 from __future__ import annotations
 
@@ -7,42 +7,74 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trnfleet import folders
 from trnfleet.cli.options import log_options, setting
 from trnfleet.clock import SystemClock
 from trnfleet.errors import BrokerError
 from trnfleet.tasks import Ending, run_until
+from trnfleet.transport.url import is_loopback
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from trnfleet.transport.embedded import EmbeddedBroker
+
+LOOPBACK = "127.0.0.1"
 
 
 @click.command("broker")
-@setting("--port", type=click.IntRange(1, 65_535), default=1883, help="Port to listen on; loopback only.")
+@setting("--port", type=click.IntRange(1, 65_535), help="Port to listen on; by default 1883, with TLS 8883.")
+@setting(
+    "--host",
+    default=LOOPBACK,
+    metavar="ADDRESS",
+    help="Address to listen on, such as 0.0.0.0 for all; beyond loopback with TLS and a password, which are made and kept.",
+)
 @setting(
     "--kind",
     type=click.Choice(["mosquitto", "amqtt"]),
     help="Broker program; by default Mosquitto if it is installed.",
 )
 @log_options
-def command(port: int, kind: str | None) -> None:
-    """Run the demo's broker on loopback until ctrl+c.
+def command(port: int | None, host: str, kind: str | None) -> None:
+    """Run the demo's broker until ctrl+c: on loopback, where everyone is let in, or for others with TLS and a password.
+
+    Beyond loopback Mosquitto and the programs openssl and mosquitto_passwd are needed. Certificates and password are in the folder
+    broker of the state folder and stay the same at the next start.
 
     \b
-    Example:
-      trnfleet broker --port 1883 &
+    Examples:
+      trnfleet broker --port 1883
       trnfleet simulate --broker mqtt://127.0.0.1:1883 --fleet demo
+      trnfleet broker --host 0.0.0.0
     """
-    asyncio.run(_run(port, kind))
+    asyncio.run(_run(port, host, kind))
 
 
-async def _run(port: int, kind: str | None) -> None:
+async def _run(port: int | None, host: str, kind: str | None) -> None:
     from trnfleet.transport.embedded import embedded_broker
 
     prefer = kind if kind in {"mosquitto", "amqtt"} else None
+    folder = None if is_loopback(host) else _access_folder()
     ending = Ending()
     with ending.on_signals():
-        async with embedded_broker(clock=SystemClock(), port=port, prefer=prefer) as broker:  # type: ignore[arg-type]
-            click.echo(f"{broker.kind} at {broker.url} (loopback only); ctrl+c ends it", err=True)
+        async with embedded_broker(
+            clock=SystemClock(),
+            port=port or (1883 if folder is None else 8883),
+            host=host,
+            prefer=prefer,  # type: ignore[arg-type]  # one of the two names
+            folder=folder,
+        ) as broker:
+            if broker.access is None:
+                click.echo(f"{broker.kind} at {broker.url} (loopback only); ctrl+c ends it", err=True)
+            else:
+                click.echo(f"{broker.kind} at {broker.url}, listening on {host}; ctrl+c ends it", err=True)
+                click.echo(
+                    f"on this machine: trnfleet monitor --broker {broker.url} --ca {broker.access.ca} "
+                    f"--password-file {broker.access.password}\n"
+                    "elsewhere the same with copies of both files, the password's of mode 0600",
+                    err=True,
+                )
             await run_until(ending, _until_gone(broker))
 
 
@@ -54,3 +86,12 @@ async def _until_gone(broker: EmbeddedBroker) -> None:
     """
     status = await broker.process.wait()
     raise BrokerError(f"{broker.kind} ended by itself with status {status}")
+
+
+def _access_folder() -> Path:
+    state = folders.state_folder()
+    if state.problem:
+        raise BrokerError(
+            f"{state.problem}: certificates and password of a broker beyond loopback must be kept; set XDG_STATE_HOME to a folder"
+        )
+    return state.path / "broker"
