@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.watches import ReceiverError
     from trnfleet.monitor.ingest.ingest import Ingest
     from trnfleet.monitor.pipeline.health import PipelineHealth
+    from trnfleet.monitor.pipeline.problem import PipelineProblem
     from trnfleet.monitor.reservations.table import Reservation
     from trnfleet.monitor.sources.clocks import Moment
     from trnfleet.monitor.store.averages import Averages
@@ -162,6 +163,8 @@ class Summary:
     """Telemetry messages a second over at least 10 s and several messages; 0 for a dead feed, None where none has come twice."""
     quiet_s: float | None = None
     """Seconds for which no telemetry has come; None where none ever has."""
+    pipeline_problems: tuple[PipelineProblem, ...] = ()
+    """What is wrong with the pipeline, the worst first."""
     mean: Means = field(default_factory=Means)
     """The same figures as means over the last seconds."""
 
@@ -294,6 +297,7 @@ def summarize(
         receiver_errors=errors.first,
         messages_per_s=pipeline.messages_per_s,
         quiet_s=pipeline.quiet_s,
+        pipeline_problems=pipeline.problems,
         mean=figures.mean,
         **reserved(ingest.reservations.table()),
     )

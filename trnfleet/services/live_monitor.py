@@ -71,6 +71,7 @@ def monitor_fleet(
     source = session.source(
         ((build_filter(fleet, topic_class, root), qos) for topic_class, qos in SUBSCRIPTIONS),
         limits=InboxLimits(messages=QUEUE_MESSAGES, newest_of=telemetry),
+        reads_figures=True,
     )
     tapped: Source = source if buffer is None else TappedSource(source, buffer)
     monitor = Monitor(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trnfleet.clock import SystemClock
+from trnfleet.services.broker_figures import FiguresSource
 from trnfleet.transport.mqtt import MqttPublisher, MqttSource
 from trnfleet.transport.security.tls import VERIFIED
 from trnfleet.wire.topics import DEFAULT_ROOT
@@ -50,9 +51,22 @@ class BrokerSession:
         """The address of the broker, which is one of several elsewhere."""
         return (self.url,)
 
-    def source(self, filters: Iterable[tuple[str, int]], *, limits: InboxLimits | None = None) -> MqttSource:
-        """Return a subscription to topic filters, each with its QoS; the caller runs it."""
-        return MqttSource(
+    def source(
+        self,
+        filters: Iterable[tuple[str, int]],
+        *,
+        limits: InboxLimits | None = None,
+        reads_figures: bool = False,
+    ) -> MqttSource:
+        """Return a subscription to topic filters, each with its QoS; the caller runs it.
+
+        Args:
+            filters: The topic filters.
+            limits: How much may wait to be taken.
+            reads_figures: Whether its status is to have what the broker says of itself, where that can be read.
+        """
+        kind = FiguresSource if reads_figures else MqttSource
+        return kind(
             self.url,
             list(filters),
             password=self.password,

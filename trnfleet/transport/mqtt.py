@@ -242,15 +242,17 @@ class MqttSource:
         if not topics:
             raise ValueError("a source needs at least one topic filter")
         self._topics = tuple(topics)
+        self.clock = clock or SystemClock()
+        self.login = Login(
+            url,
+            client_id or f"trnfleet-{secrets.token_hex(6)}",
+            password,
+            keepalive_s=keepalive_s,
+            tls=tls,
+        )
         self._link = Link(
-            Login(
-                url,
-                client_id or f"trnfleet-{secrets.token_hex(6)}",
-                password,
-                keepalive_s=keepalive_s,
-                tls=tls,
-            ),
-            clock=clock or SystemClock(),
+            self.login,
+            clock=self.clock,
             rng=rng or random.Random(),  # noqa: S311  it spreads attempts, nothing secret
             prepare=self._subscribe,
             deliver=self._take_in,
@@ -260,7 +262,7 @@ class MqttSource:
         )
         self._inbox = Inbox(limits or InboxLimits(), self._link.status)
         self._filters = topic_pattern(*(topic_filter for topic_filter, _ in topics))
-        self._requests = RetainedRequests(clock or SystemClock(), self._link.status, self._inbox.__len__)
+        self._requests = RetainedRequests(self.clock, self._link.status, self._inbox.__len__)
 
     @property
     def status(self) -> LinkStatus:

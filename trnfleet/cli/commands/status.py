@@ -245,17 +245,22 @@ def is_healthy(monitor: Monitor, summary: Summary, found: PublishedProblems) -> 
 
 def facts(monitor: Monitor, summary: Summary, found: PublishedProblems, *, healthy: bool) -> dict[str, Any]:
     """Return the summary as JSON values, with racks, problems, jobs and events."""
+    from trnfleet.cli.report.pipeline import pipeline_facts
     from trnfleet.monitor.problems.facts import problem_facts
 
     racks = sorted(monitor.racks(), key=lambda rack: rack.power_w)
+    # Its problems are the pipeline's.
+    figures = dataclasses.asdict(summary)
+    del figures["pipeline_problems"]
     return {
-        **dataclasses.asdict(summary),
+        **figures,
         "racks": {
             "highest": racks[-1]._asdict() if racks else None,
             "lowest": racks[0]._asdict() if racks else None,
         },
         "receiver_errors": [each._asdict() for each in summary.receiver_errors],
         "watched": found.is_watched,
+        "pipeline": pipeline_facts(monitor.pipeline()),
         "problems": [problem_facts(each, found.now_ns) for each in found.problems.all],
         "problem_counts": found.problems.counts()._asdict(),
         # `jobs` is their number.
@@ -291,6 +296,7 @@ def _last_events(monitor: Monitor) -> list[Event]:
 
 def text(summary: Summary, monitor: Monitor, found: PublishedProblems, *, healthy: bool) -> str:
     """Return the summary as text."""
+    from trnfleet.cli.report.pipeline import pipeline_rows
     from trnfleet.monitor.summary import undescribed_text
     from trnfleet.services.alerts_client import WITHHELD
 
@@ -330,6 +336,7 @@ def text(summary: Summary, monitor: Monitor, found: PublishedProblems, *, health
         *figure_rows(summary),
         ("jobs", f"{summary.jobs:,}" + (f": {jobs}" if jobs else "")),
         ("pipeline", f"{lost}, {summary.undecodable:,} undecodable, {lag}"),
+        *pipeline_rows(monitor.pipeline()),
     ]
     if summary.last_problem:
         refused = ", ".join(f"{number:,} {what}" for what, number in sorted(summary.refused.items()))

@@ -24,8 +24,9 @@ _RETAINED = ("retained messages/count", "messages/retained/count")
 _SUBSCRIPTIONS = ("subscriptions/count",)
 _RECEIVED = ("load/messages/received/1min", "load/publish/received/1min")
 _SENT = ("load/messages/sent/1min", "load/publish/sent/1min")
+SYS_PREFIX = "$SYS/broker/"
 SYS_TOPICS = tuple(
-    f"$SYS/broker/{each}"
+    f"{SYS_PREFIX}{each}"
     for each in (*_VERSION, *_UPTIME, *_CLIENTS, *_DROPPED, *_RETAINED, *_SUBSCRIPTIONS, *_RECEIVED, *_SENT)
 )
 """Topics of the figures that are read: as Mosquitto names them, and spellings of others."""

@@ -36,7 +36,11 @@ class FleetSession(Protocol):
         """The address of each broker."""
 
     def source(
-        self, filters: Iterable[tuple[str, int]], *, limits: InboxLimits | None = None
+        self,
+        filters: Iterable[tuple[str, int]],
+        *,
+        limits: InboxLimits | None = None,
+        reads_figures: bool = False,
     ) -> RunningSource:
         """Return a subscription to topic filters, each with its QoS; the caller runs it."""
 
@@ -70,12 +74,16 @@ class SeveralBrokers(NamedTuple):
         return tuple(each.url for each in self.sessions)
 
     def source(
-        self, filters: Iterable[tuple[str, int]], *, limits: InboxLimits | None = None
+        self,
+        filters: Iterable[tuple[str, int]],
+        *,
+        limits: InboxLimits | None = None,
+        reads_figures: bool = False,
     ) -> MergedSource:
         """Return the subscriptions to topic filters on all brokers as one; the caller runs it."""
         wanted = list(filters)
         telemetry = limits.newest_of if limits else ""
-        sources = [each.source(wanted, limits=limits) for each in self.sessions]
+        sources = [each.source(wanted, limits=limits, reads_figures=reads_figures) for each in self.sessions]
         return MergedSource(sources, unmarked=telemetry)
 
     def publisher(self, client_id: str) -> FanOutPublisher:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -196,40 +195,19 @@ def _broker(link: LinkStatus, broker_kind: str) -> str:
 
 
 def _figures(summary: Summary) -> list[tuple[str, bool]]:
-    """Return texts, and whether each is about something that went wrong."""
-    shown = [
-        rate_text(summary),
-        _lag_text(summary),
-        *([(f"clock off by {duration(abs(summary.clock_skew_s))}", True)] if summary.clock_skew_s else []),
-        *([(f"telemetry {duration(summary.late_s)} late", True)] if summary.late_s else []),
-        *((f"{plain(names, 60)} publish the same", True) for names in itertools.islice(summary.contested, 1)),
-        *([(f"overloaded {duration(summary.overloaded_s)}", True)] if summary.overloaded_s >= 1 else []),
-        (f"lost {count(summary.lost)}", summary.lost > 0),
-    ]
-    problems = (
-        (summary.internal_errors, "internal errors"),
-        (summary.shed, "shed"),
-        (summary.dropped, "dropped"),
-        (summary.undecodable, "undecodable"),
-        (summary.misplaced, "misplaced"),
-        (summary.rejected, "rejected"),
-        (summary.undescribed, "undescribed"),
-        (summary.layouts_held, "layouts held"),
-        (summary.late, "late"),
-        (summary.duplicates, "duplicate"),
-    )
-    shown += [(f"{name} {count(number)}", True) for number, name in problems if number]
+    """Return texts, and whether each is about something that went wrong: rate and lag, then problems, the worst first."""
+    lag = [] if summary.lag_s is None else [duration(summary.lag_s)]
+    problems = [each for each in summary.pipeline_problems if each.short]
+    names = {each.name for each in problems}
+    shown = [rate_text(summary)]
+    shown += [] if "lag" in names else [(f"lag {''.join(lag) or '-'}", False)]
+    shown += [(plain(each.short, 60), True) for each in problems]
+    shown += [] if "messages-lost" in names else [("lost 0", False)]
     if summary.receiver_error_count:
         shown.append((f"receiver errors {count(summary.receiver_error_count)}", True))
     online, known = summary.publishers_online, summary.publishers
     shown.append((f"publishers {count(online)}/{count(known)}", online < known))
     return shown
-
-
-def _lag_text(summary: Summary) -> tuple[str, bool]:
-    """Return the lag of what is live, and whether it is long."""
-    lag_s = summary.lag_s
-    return ("lag -", False) if lag_s is None else (f"lag {duration(lag_s)}", lag_s > 5)
 
 
 def _receiver_error(summary: Summary) -> str:

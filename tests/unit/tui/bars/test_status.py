@@ -4,8 +4,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from support.monitor.feed import Feed, standalone
 
 from trnfleet.domain.alerts.watches import ReceiverError
+from trnfleet.monitor.pipeline.counts import PipelineCounts
+from trnfleet.monitor.pipeline.judgement import judge
 from trnfleet.tui.bars.status import banner, own_banner, status
 from trnfleet.tui.widgets.cells import text_of
 from trnfleet.wire.ports import LinkStatus
@@ -15,6 +18,15 @@ if TYPE_CHECKING:
 
 LINK = LinkStatus(broker="mqtt://127.0.0.1:1883", connected=True, connects=1, protocol="5")
 HINTS = (("?", "help"), ("q", "quit"))
+
+
+def judged(summary: Summary, overloaded_s: float = 0.0, clock_skew_s: float = 0.0, **counts: int) -> Summary:
+    """Return a summary with what is wrong with a pipeline of some counts."""
+    calm, of = Feed(standalone(1)).monitor.pipeline(), PipelineCounts()
+    for name, number in counts.items():
+        setattr(of, name, number)
+    counted = replace(calm, counts=of, overloaded_s=overloaded_s, clock_skew_s=clock_skew_s)
+    return replace(summary, pipeline_problems=judge(counted))
 
 
 def test_the_status_line_names_the_broker(summary: Summary) -> None:
@@ -35,7 +47,7 @@ def test_where_nothing_is_live_there_is_no_lag(summary: Summary) -> None:
 
 def test_what_went_wrong_is_counted(summary: Summary) -> None:
     """Losses of every kind show once there are any."""
-    bad = replace(summary, lost=3, dropped=5, undecodable=2, misplaced=4, rejected=6, late=1, duplicates=7)
+    bad = judged(summary, lost=3, dropped=5, undecodable=2, misplaced=4, rejected=6, late=1, duplicates=7)
     line = text_of(status(bad, LINK, "", (), 200))
     for part in (
         "lost 3",
@@ -51,7 +63,8 @@ def test_what_went_wrong_is_counted(summary: Summary) -> None:
 
 def test_the_last_problem_is_named_where_there_is_room(summary: Summary) -> None:
     """The reason follows the counts, plain and cut, and leaves room for keys; in a narrow terminal it goes first."""
-    bad = replace(summary, rejected=6, last_problem="t/node/x: over 270000 instances\x1b[2J" + "x" * 300)
+    reason = "t/node/x: over 270000 instances\x1b[2J" + "x" * 300
+    bad = replace(judged(summary, rejected=6), last_problem=reason)
     wide, narrow = (text_of(status(bad, LINK, "", HINTS, width)) for width in (160, 80))
     assert ": t/node/x: over 270000 instances" in wide
     assert "\x1b" not in wide
@@ -71,7 +84,7 @@ def test_what_receivers_do_not_take_is_counted(summary: Summary) -> None:
     assert "\x1b" not in wide
     assert "receiver errors 2" in narrow
     assert "s-1" not in narrow
-    both = replace(bad, rejected=1, last_problem="t/node/x: over 270000 instances")
+    both = replace(bad, last_problem="t/node/x: over 270000 instances")
     assert ": t/node/x: over 270000" in text_of(status(both, LINK, "", HINTS, 160))
 
 
@@ -116,7 +129,7 @@ def test_a_connection_in_doubt_is_a_banner(summary: Summary) -> None:
 
 def test_overload_is_told(summary: Summary) -> None:
     """What is left out has a count of its own beside what was lost, and overload says for how long."""
-    line = text_of(status(replace(summary, shed=1234, overloaded_s=9.0), LINK, "", (), 160))
+    line = text_of(status(judged(summary, shed=1234, overloaded_s=9.0), LINK, "", (), 160))
     assert "shed 1,234" in line
     assert "overloaded 9 s" in line
     assert "lost 0" in line
@@ -138,6 +151,6 @@ def test_a_silent_fleet_is_a_banner(summary: Summary) -> None:
 def test_a_wrong_clock_is_told(summary: Summary) -> None:
     """A source whose clock is ahead or behind is named with its error, not with a lag of nothing."""
     for skew_s in (12.0, -12.0):
-        line = text_of(status(replace(summary, clock_skew_s=skew_s), LINK, "", (), 120))
+        line = text_of(status(judged(summary, clock_skew_s=skew_s), LINK, "", (), 120))
         assert "clock off by 12 s" in line
     assert "clock" not in text_of(status(summary, LINK, "", (), 120))

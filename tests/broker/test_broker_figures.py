@@ -1,0 +1,63 @@
+"""What a broker says of itself, of a real Mosquitto that allows it, and of one whose access list does not."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from support.processes.mosquitto import MosquittoProcess
+
+from trnfleet.clock import SystemClock
+from trnfleet.monitor.pipeline.brokers import BrokerHealth
+from trnfleet.services.session import BrokerSession
+from trnfleet.tasks import background
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.broker
+
+WAIT_S = 5.0
+
+
+def said_by(broker: MosquittoProcess, wanted: float = WAIT_S) -> BrokerHealth:
+    """Return a broker as a source of telemetry sees it, once it has said its version, or after some time."""
+
+    async def look() -> BrokerHealth:
+        session = BrokerSession(broker.url)
+        source = session.source([("trnfleet/#", 0)], reads_figures=True)
+        async with background(source=source.run()):
+            await source.wait_connected(WAIT_S)
+            for _ in range(round(wanted / 0.05)):
+                await asyncio.sleep(0.05)
+                if "subscriptions/count" in source.status.broker_says:
+                    break
+            return BrokerHealth.of(source.status, SystemClock().monotonic_s())
+
+    broker.start()
+    try:
+        return asyncio.run(look())
+    finally:
+        broker.kill()
+
+
+def test_mosquitto_says_its_version_clients_and_drops(tmp_path: Path) -> None:
+    """The figures come beside the connection's own, which they do not touch."""
+    seen = said_by(MosquittoProcess(tmp_path, "sys_interval 1"))
+    assert seen.kind.startswith("mosquitto version")
+    assert seen.figures is not None
+    assert seen.figures.clients is not None
+    assert seen.figures.dropped == 0
+    assert seen.connected
+    assert (seen.received, seen.reconnects, seen.last_error) == (0, 0, "")
+
+
+def test_where_the_access_list_denies_them_nothing_is_wrong(tmp_path: Path) -> None:
+    """Without them the connection stands, and says nothing of a refusal."""
+    access = tmp_path / "access"
+    access.write_text("topic read trnfleet/#\n", encoding="utf-8")
+    seen = said_by(MosquittoProcess(tmp_path, "sys_interval 1", f"acl_file {access}"), 1.5)
+    assert seen.figures is None
+    assert seen.connected
+    assert (seen.reconnects, seen.last_error) == (0, "")
