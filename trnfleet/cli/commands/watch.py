@@ -101,7 +101,7 @@ def command(
     there is no connection, 2 wrong use, 3 by --exit-on.
     """
     from trnfleet.services.files.rules import load_rules
-    from trnfleet.services.receivers import make_receivers, make_silences
+    from trnfleet.services.watch.receivers import make_receivers, make_silences
     from trnfleet.services.watch.run import Outcome, WatchRequest, watch_fleet
     from trnfleet.services.watch.silence_exchange import SilenceMode
 
