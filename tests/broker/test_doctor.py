@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from support.processes.certificates import Certificates
     from support.processes.mosquitto import MosquittoProcess
 
 pytestmark = pytest.mark.broker
@@ -31,7 +33,7 @@ def examined(
     assert run(["doctor", "--json", "--listen", "100ms", "--retained", "200", *arguments]) == status
     facts = json.loads(capsys.readouterr().out)
     assert facts["healthy"] is (status == 0)
-    return {each["name"]: each for each in facts["findings"] if "mqtt:" in each["group"]}
+    return {each["name"]: each for each in facts["findings"] if "://" in each["group"]}
 
 
 async def retained(url: Any) -> list[str]:
@@ -100,6 +102,23 @@ def test_a_viewer_is_not_tried_to_write_with(
     assert found["round trip"]["health"] == "unknown"
     assert "not authorised" in found["round trip"]["value"]
     assert "last will" not in found
+
+
+def test_tls_is_told_with_the_end_of_the_certificate(
+    mosquitto_with: Callable[..., MosquittoProcess],
+    certificates: Certificates,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Version and cipher as they were agreed upon; without a verification nothing is known of the certificate."""
+    broker = mosquitto_with(*certificates.listener())
+    url = f"mqtts://localhost:{broker.port}"
+    found = examined(capsys, "--broker", url, "--ca", certificates.pem("ca"), "--retained", "0")
+    assert found["encryption"]["value"].startswith("TLSv1.3, TLS_")
+    assert re.fullmatch(r"valid until \d{4}-\d\d-\d\d, [\d,]+ days from now", found["certificate"]["value"])
+    found = examined(capsys, "--broker", url, "--insecure", "--retained", "0")
+    assert (found["certificate"]["health"], found["certificate"]["value"]) == ("warning", "not verified")
+    assert run(["doctor", "--json", "--broker", url]) == 1
+    assert "unknown authority" in capsys.readouterr().out
 
 
 def test_clocks_that_differ_are_found_by_telemetry(

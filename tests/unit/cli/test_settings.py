@@ -8,6 +8,7 @@ import stat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from support.processes.mosquitto import free_port
 
 from trnfleet.cli.main import run
 from trnfleet.cli.settings import places
@@ -156,6 +157,21 @@ def test_paths_are_relative_to_the_file_that_names_them(
     assert found["rules"]["value"] == ["jobs", f"{folder}/mine.toml"]
     assert found["log-file"]["value"] == "/home/ann/app.log"
     assert printed(capsys, "bridge")["events"]["value"] == "-"
+
+
+@pytest.mark.parametrize("source", ["command line", "variable", "file"])
+def test_a_broker_s_host_and_port_are_enough(
+    source: str, files: Files, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`host:port` is understood wherever it comes from, as MQTT without TLS."""
+    broker = f"127.0.0.1:{free_port()}"
+    if source == "variable":
+        monkeypatch.setenv("TRNFLEET_BROKER", broker)
+    elif source == "file":
+        files.user.write_text(f'[common]\nbroker = "{broker}"\n')
+    words = ["status", "--broker", broker] if source == "command line" else ["status"]
+    assert run(words) == 1
+    assert capsys.readouterr().err.splitlines()[-1].endswith(f"mqtt://{broker}: connection refused")
 
 
 def test_secrets_are_not_printed(

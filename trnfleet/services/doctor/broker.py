@@ -7,9 +7,11 @@ and is cleared again.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import secrets
 from typing import TYPE_CHECKING
 
+from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.quantities import counted, size_text
 from trnfleet.errors import BrokerError
 from trnfleet.services.discovery import RETAINED_S, discover_fleets
@@ -17,9 +19,11 @@ from trnfleet.services.doctor.clocks import clock_finding
 from trnfleet.services.doctor.findings import Finding, Health, took
 from trnfleet.services.doctor.probes import Probes
 from trnfleet.services.session import CONNECT_LIMIT_S, BatchReader
-from trnfleet.tasks import background
+from trnfleet.tasks import background, in_thread
 from trnfleet.text import plain
 from trnfleet.transport.broker_limits import UNLIMITED
+from trnfleet.transport.sockets.errors import DialError
+from trnfleet.transport.sockets.peer import look_at_tls
 from trnfleet.wire.topics import VERSION, TopicClass
 
 if TYPE_CHECKING:
@@ -28,10 +32,14 @@ if TYPE_CHECKING:
     from trnfleet.services.session import BrokerSession
     from trnfleet.transport.broker_limits import BrokerLimits
     from trnfleet.transport.connection import ProtocolName
+    from trnfleet.transport.sockets.peer import TlsPeer
 
 KIND_TOPIC = "$SYS/broker/version"
 """Where Mosquitto and some others name themselves."""
 LONGEST_KIND = 80
+RENEWED_DAYS = 21
+"""Days before its end by which a certificate should have been renewed; those of 90 days usually are 30 days before it (assumed)."""
+SECONDS_A_DAY = 86_400.0
 
 
 async def examine(
@@ -56,7 +64,8 @@ async def examine(
         await publisher.wait_connected(CONNECT_LIMIT_S)
         connected_s = session.clock.monotonic_s() - begun_s
         report(Finding(group, "connection", Health.OK, f"in {took(connected_s)}"))
-        report(_security(session))
+        for finding in await _security(session):
+            report(finding)
         report(_version(group, publisher.status.protocol))
         # Every further connection is to be of the version that was found.
         spoken: ProtocolName = "5" if publisher.status.protocol == "5" else "3.1.1"
@@ -70,14 +79,46 @@ async def examine(
     report(await clock_finding(session, group, listen_s=listen_s))
 
 
-def _security(session: BrokerSession) -> Finding:
+async def _security(session: BrokerSession) -> list[Finding]:
+    """Return whether the connection is encrypted and by which certificate, and as whom it was made."""
     url, group = session.url, str(session.url)
-    if url.scheme in {"mqtt", "ws"}:
+    if not url.is_tls:
         if url.is_loopback:
-            return Finding(group, "encryption", Health.OK, "none, within this machine")
-        advice = "use mqtts:// where the broker has it: names, telemetry and passwords can be read on the way"
-        return Finding(group, "encryption", Health.WARNING, "none", advice)
-    return Finding(group, "encryption", Health.OK, "TLS")
+            found = [Finding(group, "encryption", Health.OK, "none, within this machine")]
+        else:
+            advice = (
+                "use mqtts:// where the broker has it: names, telemetry and passwords can be read on the way"
+            )
+            found = [Finding(group, "encryption", Health.WARNING, "none", advice)]
+    else:
+        try:
+            peer = await in_thread(functools.partial(look_at_tls, url, session.tls))
+        except (DialError, OSError) as error:
+            found = [
+                Finding(group, "encryption", Health.UNKNOWN, f"TLS; a second connection failed: {error}")
+            ]
+        else:
+            found = [
+                Finding(group, "encryption", Health.OK, f"{peer.version}, {peer.cipher}"),
+                _certificate(session, peer),
+            ]
+    if url.user is None and not url.is_loopback and session.tls.cert is None:
+        advice = "let the broker ask for users: everybody who reaches it may write"
+        found.append(Finding(group, "user", Health.WARNING, "none is asked for", advice))
+    return found
+
+
+def _certificate(session: BrokerSession, peer: TlsPeer) -> Finding:
+    group = str(session.url)
+    if peer.valid_until_s is None:
+        advice = "leave --insecure out, and give the authority's certificate with --ca: anybody could be the broker"
+        return Finding(group, "certificate", Health.WARNING, "not verified", advice)
+    until_ns = int(peer.valid_until_s) * NS_PER_S
+    left_days = (until_ns - session.clock.wall_ns()) / NS_PER_S / SECONDS_A_DAY
+    value = f"valid until {format_rfc3339(until_ns)[:10]}, {left_days:,.0f} days from now"
+    if left_days < RENEWED_DAYS:
+        return Finding(group, "certificate", Health.WARNING, value, "renew it: nothing connects after that")
+    return Finding(group, "certificate", Health.OK, value)
 
 
 def _version(group: str, protocol: str) -> Finding:

@@ -54,3 +54,18 @@ def test_the_simulator_gets_the_options_about_the_broker(
     params = simulate_command.make_context("simulate", arguments).params
     assert (params["root"], params["token_file"]) == ("site", str(token))
     assert (params["alpn"], params["insecure"]) == ("mqtt", True)
+
+
+async def test_a_child_reads_no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It has all as options: neither files nor variables change what it does."""
+    monkeypatch.delenv("TRNFLEET_CONFIG")
+    monkeypatch.setenv("TRNFLEET_PROFILE", "prod")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "trnfleet").mkdir()
+    (tmp_path / "trnfleet" / "trnfleet.toml").write_text("[simulate]\nticks = 7\n[broken\n")
+    log_file = tmp_path / "app.log"
+    async with demo.own_command(
+        ["simulate", "--stdout", "--fleet", "lab", "--ticks", "1"], log_file
+    ) as child:
+        assert await child.wait() == 0
+    assert len(log_file.read_text().splitlines()) == 2
