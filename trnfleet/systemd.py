@@ -146,6 +146,12 @@ def read_credential(name: str, environ: Mapping[str, str] | None = None) -> str:
         raise ConfigError(f"credential {name}: {reason}") from None
 
 
+def is_credential(file: str) -> bool:
+    """Return whether a file is one of the service's credentials: systemd keeps others out of their folder, whatever their modes say."""
+    folder = os.environ.get("CREDENTIALS_DIRECTORY")
+    return bool(folder) and Path(file).parent == Path(folder or "")
+
+
 def _watchdog_s(environ: MutableMapping[str, str]) -> float:
     """Return the time within which the watchdog has to be fed; 0 where there is none, or it is for another process."""
     text, process = environ.pop("WATCHDOG_USEC", ""), environ.pop("WATCHDOG_PID", "")

@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 from trnfleet.errors import ConfigError
+from trnfleet.systemd import is_credential
 
 LONGEST_SECRET = 65_535
 """Bytes of a password in MQTT."""
@@ -25,7 +26,8 @@ def read_secret(option: str, file: str) -> str:
     where = f"{option} {file}"
     try:
         with Path(file).open("rb") as stream:
-            if os.fstat(stream.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            is_open = os.fstat(stream.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+            if is_open and not is_credential(file):
                 raise ConfigError(f"{where}: others may read it; chmod 600 it")
             data = stream.read(LONGEST_SECRET + 3)
     except OSError as error:

@@ -51,3 +51,17 @@ def test_a_missing_file_is_named() -> None:
     """The line says that it is missing."""
     with pytest.raises(ConfigError, match=r"--token-file /missing: no such file or directory"):
         TokenFile("/missing").reveal()
+
+
+def test_a_credential_of_a_service_may_seem_to_be_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Systemd gives its user the right to read by a list, which shows as a right of the group; files elsewhere stay refused."""
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / "credentials"))
+    for folder in ("credentials", "elsewhere"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "token").write_text("t0ken\n")
+        (tmp_path / folder / "token").chmod(0o440)
+    assert read_secret("--token-file", str(tmp_path / "credentials" / "token")) == "t0ken"
+    with pytest.raises(ConfigError, match="others may read it"):
+        read_secret("--token-file", str(tmp_path / "elsewhere" / "token"))
