@@ -99,7 +99,7 @@ class LinkHealth:
         """
         self._measure_loss(now_s, counts)
         if link.parts:
-            self._outages.update(now_s, link.parts)
+            self._outages.update(now_s, link.parts, store)
         first = self._connects is None
         again, self._connects = link.connects != self._connects, link.connects
         if not link.connected:
@@ -165,6 +165,10 @@ class LinkHealth:
     def unheard_s(self, now_s: float) -> float:
         """Return for how long nothing can be heard; 0 while something can."""
         return max(0.0, now_s - self._cut_off_since_s) if self.is_cut_off else 0.0
+
+    def heard_since(self) -> tuple[float, tuple[float, ...]]:
+        """Return since when it hears without a break, and over each connection where there are several; monotonic seconds."""
+        return self.since_s, self._outages.since_s
 
     def longest_outage_s(self, now_s: float) -> float:
         """Return for how long nothing can be heard, or not over one of several connections; 0 while all is heard."""
@@ -258,7 +262,7 @@ class Judgements:
             link: The connection.
             period_s: Publishing period of the usual source.
         """
-        of = (revision, link.connected, link.connects)
+        of = (revision, *link.changes)
         if of == self._of and now_s - self._at_s < min(JUDGED_WITHIN_S, period_s / 2):
             return False
         self._of, self._at_s = of, now_s

@@ -42,14 +42,18 @@ class LinkOutages:
 
     def __init__(self) -> None:
         self._links: list[_Outage] = []
+        self._heard = 0
+        """A bit for each connection over which anything of the fleet has been heard."""
 
-    def update(self, now_s: float, links: Sequence[LinkStatus]) -> None:
+    def update(self, now_s: float, links: Sequence[LinkStatus], store: Store) -> None:
         """Look at the connections.
 
         Args:
             now_s: Monotonic seconds.
             links: The connections, the same ones each time.
+            store: For which of them anything is heard over.
         """
+        self._heard = store.links_heard
         is_first = not self._links
         if is_first:
             self._links = [_Outage(link.connects) for link in links]
@@ -63,12 +67,19 @@ class LinkOutages:
                 outage.since_s, outage.ended_s, outage.more_s = None, now_s, min(RECONNECT_S, missed_s)
             outage.connects = link.connects
 
+    @property
+    def since_s(self) -> tuple[float, ...]:
+        """Monotonic seconds at which the last outage of each connection ended; -inf where there was none."""
+        return tuple([each.ended_s for each in self._links])
+
     def longest_s(self, now_s: float) -> float:
-        """Return for how long the connection that was lost first has been lost; 0 while all stand."""
-        return max(
-            (now_s - each.since_s for each in self._links if each.since_s is not None),
-            default=0.0,
-        )
+        """Return for how long the connection that was lost first has been lost, of those over which anything was heard; 0 for none."""
+        lost = [
+            now_s - each.since_s
+            for number, each in enumerate(self._links)
+            if each.since_s is not None and self._heard >> number & 1
+        ]
+        return max(lost, default=0.0)
 
     def unsettled(self, now_s: float, store: Store) -> NDArray[np.bool_] | None:
         """Return the instances whose silence says nothing, because no connection over which they are heard stands; None for none."""

@@ -7,22 +7,19 @@ that keys are served in between. A pass runs stage after stage: freshness, roll-
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from typing import TYPE_CHECKING, NamedTuple
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from trnfleet import logs
 from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.power import PUE
+from trnfleet.monitor.alerting import named_targets
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.alerting.inputs import Readings
-from trnfleet.monitor.alerting.named_targets import (
-    jobs_table,
-    pipeline_table,
-    publishers_table,
-    reservations_table,
-)
 from trnfleet.monitor.failures import guard, guarded
 from trnfleet.monitor.ingest.ingest import Ingest
 from trnfleet.monitor.layout_pacing import LayoutPacing
@@ -136,6 +133,8 @@ class Monitor:
         self._recent_findings = findings.RecentFindings()
         self.ended = False
         """Whether the source has come to its end (a replay's)."""
+        self.turns: contextlib.AbstractAsyncContextManager[Any] = contextlib.nullcontext()
+        """Held during a pass: a lock, where those of several monitors take turns; the wait for it is no pause of the process."""
         self._source = source
         self._layout_pacing = LayoutPacing()
         self._usual_period, self._pipeline = (-1, -1, 0.0), PipelineReader()
@@ -197,7 +196,7 @@ class Monitor:
     async def run(self) -> None:
         """Read and compute until cancelled; once the source has ended, go on computing for the views."""
         async with background(monitor_reader=self._read(), monitor_passes=self._keep_passing()):
-            await self._forever()
+            await asyncio.Event().wait()
 
     def apply(self, batch: list[Envelope]) -> None:
         """Apply a batch and, where it is time for it, a new layout."""
@@ -207,7 +206,7 @@ class Monitor:
             link_health.heard_s = self.ingest.newest_of_sources_s(batch, link_health.heard_s)
             link_health.take(batch[0].received_s, now_s)
             link_health.update(now_s, self.link, self.store, self.counts)
-            self.ingest.heard_since_s = link_health.since_s
+            self.ingest.heard_since_s, self.ingest.links_since_s = link_health.heard_since()
         self.ingest.apply(batch, now_s, self.clock.wall_ns())
         if self.ingest.typical_lag_s is not None:
             link_health.note_lag(self.ingest.typical_lag_s, now_s)
@@ -306,27 +305,29 @@ class Monitor:
         clock, (shortest, longest) = self.clock, PASS_EVERY_S
         done, done_s, pause_s, judgements = -1, -longest, 0.0, Judgements()
         while True:
-            begun_s = clock.monotonic_s()
-            self.link_health.wake(begun_s, pause_s)
-            self.ingest.request_missing(self._source, begun_s)
-            self._rebuild_if_due(begun_s)
-            if judgements.is_due(begun_s, self.store.revision, self.link, self._usual_period_s()):
-                self._refresh_states()
-            own_s = clock.monotonic_s() - begun_s
-            if self.store.revision != done or begun_s - done_s >= longest:
-                done, done_s = self.store.revision, begun_s
-                work, rests, going = self._pass_slices(), Rests(), True
-                while going:
-                    slice_s = clock.monotonic_s()
-                    self.link_health.wake(slice_s)
-                    going = next(work, _END) is not _END
-                    took_s = clock.monotonic_s() - slice_s
-                    own_s += took_s
-                    if (rest_s := rests.after(took_s)) is not None:
-                        await clock.sleep(rest_s)
-            ended_s = clock.monotonic_s()
-            self.link_health.wake(ended_s)
-            pause_s = min(longest, max(shortest, own_s / PASS_SHARE)) - (ended_s - begun_s)
+            self.link_health.wake(clock.monotonic_s(), pause_s)
+            async with self.turns:
+                begun_s = clock.monotonic_s()
+                self.link_health.wake(begun_s, math.inf)
+                self.ingest.request_missing(self._source, begun_s)
+                self._rebuild_if_due(begun_s)
+                if judgements.is_due(begun_s, self.store.revision, self.link, self._usual_period_s()):
+                    self._refresh_states()
+                own_s = clock.monotonic_s() - begun_s
+                if self.store.revision != done or begun_s - done_s >= longest:
+                    done, done_s = self.store.revision, begun_s
+                    work, rests, going = self._pass_slices(), Rests(), True
+                    while going:
+                        slice_s = clock.monotonic_s()
+                        self.link_health.wake(slice_s)
+                        going = next(work, _END) is not _END
+                        took_s = clock.monotonic_s() - slice_s
+                        own_s += took_s
+                        if (rest_s := rests.after(took_s)) is not None:
+                            await clock.sleep(rest_s)
+                ended_s = clock.monotonic_s()
+                self.link_health.wake(ended_s)
+                pause_s = min(longest, max(shortest, own_s / PASS_SHARE)) - (ended_s - begun_s)
             await clock.sleep(pause_s)
 
     def _refresh_states(self) -> None:
@@ -405,10 +406,10 @@ class Monitor:
         fresh = ingest.events.since(seen)
         pipeline = self.pipeline(at_once=True)
         tables = {
-            Scope.JOB: jobs_table(ingest.jobs, self.store, self.rollups),
-            Scope.RESERVATION: reservations_table(self.reservations.table(), instant.now_ns),
-            Scope.PUBLISHER: publishers_table(pipeline),
-            Scope.PIPELINE: pipeline_table(pipeline),
+            Scope.JOB: named_targets.jobs_table(ingest.jobs, self.store, self.rollups),
+            Scope.RESERVATION: named_targets.reservations_table(self.reservations.table(), instant.now_ns),
+            Scope.PUBLISHER: named_targets.publishers_table(pipeline),
+            Scope.PIPELINE: named_targets.pipeline_table(pipeline),
         }
         return Readings(
             self.store,
@@ -443,7 +444,3 @@ class Monitor:
             ingest.rebuild(now_s, wall_ns, layout=is_due, at_once=at_once)
             if is_due:
                 pacing.done(changers, now_s, self.clock.monotonic_s())
-
-    async def _forever(self) -> None:
-        while True:
-            await self.clock.sleep(3600)

@@ -41,48 +41,40 @@ async def find_fleets(
     takes_all: bool = False,
     wait_s: float = TELEMETRY_S,
 ) -> list[FoundFleet]:
-    """Return the fleets to read, each with the brokers that have it and those that cannot be reached now.
+    """Return the fleets to read, each on all brokers: parts of it may be on any of them, and may come there later.
 
     Args:
         sessions: The brokers, at least one.
-        names: The fleets' names; none for the only one that there is. One that no broker has yet is awaited at all of them.
-        takes_all: Whether all fleets are read that are there, instead of those of some names.
+        names: The fleets' names; none for the only one that there is. A fleet that is not there yet is awaited.
+        takes_all: Whether all fleets are read that are there, besides those of the names.
         wait_s: Time to listen for telemetry where no retained message names a fleet.
 
     Raises:
         BrokerError: no broker can be reached, or none has a fleet.
         ConfigError: there are several fleets and no name.
     """
-    if names and len(sessions) == 1:
-        return [FoundFleet(name, sessions[0]) for name in dict.fromkeys(names)]
-    looks = await asyncio.gather(
-        *(_fleets_of(session, 0.0 if names else wait_s) for session in sessions), return_exceptions=True
-    )
-    away = [session for session, look in zip(sessions, looks, strict=True) if isinstance(look, BrokerError)]
-    for look in looks:
-        if isinstance(look, BaseException) and (
-            len(away) == len(sessions) or not isinstance(look, BrokerError)
-        ):
-            raise look
-    having: dict[str, list[BrokerSession]] = {}
-    is_live: dict[str, bool] = {}
-    for session, look in zip(sessions, looks, strict=True):
-        for name, is_live_there in ({} if isinstance(look, BaseException) else look).items():
-            having.setdefault(name, []).append(session)
-            is_live[name] = is_live.get(name, False) or is_live_there
     wanted = list(dict.fromkeys(names))
-    if not wanted:
-        brokers = ", ".join(str(each.url) for each in sessions)
-        wanted = sorted(is_live) if takes_all and is_live else [choose_fleet(is_live, brokers)]
-    return [
-        FoundFleet(
-            name,
-            session_of(
-                [each for each in sessions if name not in having or each in having[name] or each in away]
-            ),
+    if takes_all or not wanted:
+        looks = await asyncio.gather(
+            *(_fleets_of(session, wait_s) for session in sessions), return_exceptions=True
         )
-        for name in wanted
-    ]
+        for look in looks:
+            # A broker that is away keeps nobody from reading the others.
+            is_away = isinstance(look, BrokerError) and not all(
+                isinstance(each, BrokerError) for each in looks
+            )
+            if isinstance(look, BaseException) and not is_away:
+                raise look
+        is_live: dict[str, bool] = {}
+        for look in looks:
+            for name, is_live_there in ({} if isinstance(look, BaseException) else look).items():
+                is_live[name] = is_live.get(name, False) or is_live_there
+        if not takes_all or not is_live | dict.fromkeys(wanted):
+            brokers = ", ".join(str(each.url) for each in sessions)
+            wanted = [choose_fleet(is_live, brokers)]
+        else:
+            wanted = list(dict.fromkeys([*wanted, *sorted(is_live)]))
+    return [FoundFleet(name, session_of(sessions)) for name in wanted]
 
 
 async def _fleets_of(session: BrokerSession, wait_s: float) -> dict[str, bool]:

@@ -5,6 +5,7 @@ The app itself knows the monitor and the domain; the command hands it the ports 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import secrets
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,12 +24,13 @@ from trnfleet.monitor.store.history import History
 from trnfleet.record.format.metadata import About
 from trnfleet.record.write.live import LiveBuffer
 from trnfleet.record.write.orphaned_buffers import delete_orphaned_buffers
+from trnfleet.services.brokers.merged import FanOutPublisher
 from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.operator import connect_operator, operator_name
 from trnfleet.services.simulator.backfill import Backfill
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Iterator
+    from collections.abc import Coroutine, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from trnfleet.clock import Clock
@@ -36,8 +38,9 @@ if TYPE_CHECKING:
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.replay.seeker import Maker
     from trnfleet.record.read.recording import Recording
+    from trnfleet.services.brokers.session import FleetSession
+    from trnfleet.services.discovery import FoundFleet
     from trnfleet.services.live_monitor import LiveMonitor
-    from trnfleet.services.session import BrokerSession
     from trnfleet.wire.ports import Source
 
 LEAST_BYTES = 4 * 2**20
@@ -56,7 +59,7 @@ class Viewing(NamedTuple):
 
 @contextlib.contextmanager
 def view_fleet(
-    session: BrokerSession,
+    session: FleetSession,
     fleet: str,
     *,
     rules: tuple[Rule, ...],
@@ -65,11 +68,12 @@ def view_fleet(
     pue: float | None,
     past_bytes: int,
     backfill_from: Path | None = None,
+    turns: asyncio.Lock | None = None,
 ) -> Iterator[Viewing]:
-    """Compose the app for a fleet on a broker, with the past of the last minutes on disk.
+    """Compose the app for a fleet on a broker, or on several, with the past of the last minutes on disk.
 
     Args:
-        session: The broker.
+        session: The broker, or the brokers.
         fleet: The fleet's name.
         rules: The alert rules to evaluate.
         owner: Name for acknowledgements and silences; by default the user's name.
@@ -77,16 +81,21 @@ def view_fleet(
         pue: Power usage effectiveness of the site; by default AWS's published one.
         past_bytes: Disk for going back in time; 0 for none.
         backfill_from: Recording of the minutes before, which may come into being later; None for none.
+        turns: Held during each pass of the monitor, by one of several monitors at a time; None for one that is alone.
 
     Raises:
         ConfigError: that is too little disk.
     """
     buffer = make_buffer(session, fleet, disk_bytes=past_bytes)
     live = monitor_fleet(session, fleet, pue=pue, rules=rules, buffer=buffer)
+    if turns is not None:
+        live.monitor.turns = turns
     running = {"source": live.source.run(), "monitor": live.monitor.run()}
     if may_write:
         operator, publisher = connect_operator(session, fleet, owner=owner)
         running["operator"] = publisher.run()
+        if isinstance(publisher, FanOutPublisher):
+            publisher.chosen = lambda: live.monitor.store.links_heard
     else:
         operator = OperatorActions(fleet, publisher=None, owner=operator_name(owner), root=session.root)
     if buffer is None:
@@ -104,6 +113,57 @@ def view_fleet(
         yield Viewing(playback.state, running, playback, operator)
     finally:
         buffer.close()
+
+
+@contextlib.contextmanager
+def view_fleets(
+    fleets: Sequence[FoundFleet],
+    *,
+    rules: tuple[Rule, ...],
+    owner: str | None,
+    may_write: bool,
+    pue: float | None,
+    past_bytes: int,
+) -> Iterator[list[Viewing]]:
+    """Compose the app for several fleets, each with a monitor, a past and connections of its own; their passes take turns.
+
+    Args:
+        fleets: The fleets, and where they are heard.
+        rules: The alert rules to evaluate.
+        owner: Name for acknowledgements and silences; by default the user's name.
+        may_write: Whether acknowledgements and silences may be written.
+        pue: Power usage effectiveness of the site; by default AWS's published one.
+        past_bytes: Disk for going back in time, of which each has its share; 0 for none.
+
+    Raises:
+        ConfigError: that is too little disk.
+    """
+    turns = asyncio.Lock()
+    with contextlib.ExitStack() as stack:
+        yield [
+            stack.enter_context(
+                view_fleet(
+                    each.session,
+                    each.name,
+                    rules=rules,
+                    owner=owner,
+                    may_write=may_write,
+                    pue=pue,
+                    past_bytes=past_bytes // len(fleets),
+                    turns=turns,
+                )
+            )
+            for each in fleets
+        ]
+
+
+def running_of(viewings: Sequence[Viewing]) -> dict[str, Coroutine[Any, Any, None]]:
+    """Return all coroutines that must run, by names for their tasks."""
+    return {
+        f"{name}_{number}" if number else name: work
+        for number, viewing in enumerate(viewings)
+        for name, work in viewing.running.items()
+    }
 
 
 def view_recording(
@@ -186,7 +246,7 @@ def past_folder() -> Path:
     return cache_folder().path / "past"
 
 
-def make_buffer(session: BrokerSession, fleet: str, *, disk_bytes: int) -> LiveBuffer | None:
+def make_buffer(session: FleetSession, fleet: str, *, disk_bytes: int) -> LiveBuffer | None:
     """Return the recorder of a fleet's past, not started yet; None for no disk.
 
     Args:
@@ -204,7 +264,7 @@ def make_buffer(session: BrokerSession, fleet: str, *, disk_bytes: int) -> LiveB
             f"--past: {size_text(disk_bytes)} is too little to go back in time; "
             f"at least {size_text(LEAST_BYTES)}, or 0 for none"
         )
-    clock, url, parent = session.clock, session.url, past_folder()
+    clock, parent = session.clock, past_folder()
     delete_orphaned_buffers(parent, clock.wall_ns())
     name = secrets.token_hex(8)
     about = About(
@@ -212,7 +272,7 @@ def make_buffer(session: BrokerSession, fleet: str, *, disk_bytes: int) -> LiveB
         fleets=(fleet,),
         root=session.root,
         version=__version__,
-        broker=f"{url.host}:{url.port}",
+        broker=", ".join(f"{url.host}:{url.port}" for url in session.urls),
         started=format_rfc3339(clock.wall_ns()),
     )
     return LiveBuffer(parent / f"{fleet}-{name}", about, clock=clock, disk_bytes=disk_bytes)

@@ -23,7 +23,9 @@ from trnfleet.garbage import collect_garbage, spare_collector
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.actions.command_keys import CommandKeys
+from trnfleet.tui.actions.commands import Commands
 from trnfleet.tui.actions.cursor_keys import CursorKeys
+from trnfleet.tui.actions.fleet_keys import FleetKeys
 from trnfleet.tui.alerts.view import AlertsView
 from trnfleet.tui.bars.tour import Tour
 from trnfleet.tui.fleet_pages import FleetPages, notice_of_others
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.alerting.operator import OperatorActions
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.replay.controls import Playback
+    from trnfleet.tui.alerts.actions import AlertActions
     from trnfleet.tui.bars.status import OwnProcess
     from trnfleet.tui.notifications import Notice
     from trnfleet.tui.state.context import WatchedFleet
@@ -158,6 +161,8 @@ class FleetApp(CommandKeys, TerminalApp):
         ]
         self._bars = ScreenBars(first, broker_kind=broker_kind, processes=processes)
         self._take_fleet(self._fleets[0])
+        if others:
+            self.commands = Commands([self.fleet_command(), *self.commands.all])
         self.clock = clock
         self.title = title
         self.animation_level = "none"
@@ -213,6 +218,10 @@ class FleetApp(CommandKeys, TerminalApp):
         if not self.is_headless:
             self.call_after_refresh(spare_collector, _GC_THRESHOLDS)
             self.run_worker(collect_garbage(self.clock), name="garbage", exit_on_error=True)
+
+    def actions_of(self, context: UiContext) -> AlertActions:
+        """Return the forms for the alerts of a fleet."""
+        return next(each.actions for each in self._fleets if each.context is context)
 
     # Themes
 
@@ -330,7 +339,8 @@ class FleetApp(CommandKeys, TerminalApp):
             widgets = self._pages[entry.title].query("*")
             parts.append((entry.title, entry.kind))
             parts.extend((help_title(type(widget), entry.title), type(widget)) for widget in widgets)
-        parts.extend(("Everywhere", kind) for kind in (type(self), CommandKeys, CursorKeys))
+        fleets = (FleetKeys,) if len(self._fleets) > 1 else ()
+        parts.extend(("Everywhere", kind) for kind in (type(self), CommandKeys, CursorKeys, *fleets))
         if self.playback is not None:
             parts.append((TimeKeys.HELP_TITLE, TimeKeys))
         return parts
@@ -428,6 +438,8 @@ class FleetApp(CommandKeys, TerminalApp):
             self._shown.place = self.place
             self._take_fleet(next(each for each in self._fleets if each.name == stop.fleet))
             self._shown.follow_source()
+            self.context.frame.take()
+            self._write_bars()
         view = self._pages[stop.view]
         self.place = stop.address
         if view is not before:

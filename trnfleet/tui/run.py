@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.replay.controls import Playback
     from trnfleet.tui.bars.status import OwnProcess
+    from trnfleet.tui.state.context import WatchedFleet
 
 log = logs.get_logger(__name__)
 
@@ -46,6 +47,7 @@ async def run_app(
     broker_kind: str = "",
     operator: OperatorActions | None = None,
     playback: Playback | None = None,
+    others: Sequence[WatchedFleet] = (),
     bell: bool = False,
     notify: bool = False,
     processes: Sequence[OwnProcess] = (),
@@ -63,6 +65,7 @@ async def run_app(
         broker_kind: The broker's name and version, where they are known.
         operator: Acknowledges and silences alerts; None for an app that cannot.
         playback: Playback of the past or of a recording; None for none.
+        others: Further fleets beside that one.
         bell: Whether to ring the terminal's bell when an alert fires.
         notify: Whether to ask the terminal for a desktop notification when an alert fires.
         processes: Processes of the app's own, whose end is told.
@@ -81,6 +84,7 @@ async def run_app(
         bell=bell,
         notify=notify,
         playback=playback,
+        others=others,
         processes=processes,
         theme_name=theme_name,
         ascii_only=ascii_only or not has_utf8(sys.__stdout__.encoding if sys.__stdout__ else None),

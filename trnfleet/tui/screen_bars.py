@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trnfleet.domain.severity import Severity
+from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.bars.breadcrumbs import breadcrumbs
+from trnfleet.tui.bars.brokers import away_from, brokers_text
 from trnfleet.tui.bars.header import header
 from trnfleet.tui.bars.status import banner, note_line, own_banner, status
 from trnfleet.tui.bars.tabs import Count, tabs_line
@@ -85,9 +87,12 @@ class ScreenBars:
         """
         context = self._context
         monitor, playback = context.monitor, context.playback
-        link, summary, problems = monitor.link, context.frame.summary, context.alerts.problem_counts
+        link, summary, problems = monitor.link, context.frame.summary, context.fleets.problem_counts
+        of_fleets = len(context.fleets.contexts)
         is_replay = self._says_replay()
-        self.header.show(lambda width: header(summary, link, width, problems, is_replay=is_replay))
+        self.header.show(
+            lambda width: header(summary, link, width, problems, is_replay=is_replay, of_fleets=of_fleets)
+        )
         counts = self._counts(summary)
         self.tabs.show(lambda width: [tabs_line(TABS, entry.title, counts, width)])
         hints = (*(_HINTS if playback is None else _LIVE_HINTS), *entry.hints)
@@ -99,7 +104,8 @@ class ScreenBars:
         else:
             kept = ("", False) if playback is None else kept_text(playback)
             kind, own = self._broker_kind, self._processes
-            self.status.show(lambda width: [status(summary, link, kind, hints, width, kept, own)])
+            brokers = brokers_text(context.fleets.links, context.clock.monotonic_s())
+            self.status.show(lambda width: [status(summary, link, kind, hints, width, kept, own, brokers)])
         self._write_banner(summary)
 
     def write_crumbs(self, address: str, event: Event | Notice | Tour | None) -> None:
@@ -122,16 +128,19 @@ class ScreenBars:
         if is_shown and live is not None:
             seek = Seek.of(playback)
             present = present_text(is_recording=playback.is_recording, is_connected=live.link.connected)
+            if self._context.fleets.are_several:
+                present = f"{plain(live.fleet_name, 32)} alone; {present}"
             self.past.show(lambda width: [past_banner(seek, before, now, present, width)])
 
     def _write_banner(self, summary: Summary) -> None:
         """Write the line that says why values cannot be trusted."""
         monitor = self._context.monitor
         line = own_banner(self._processes)
-        if line is None and (not monitor.link.connected or not summary.live_chips):
+        link, away = monitor.link, away_from(monitor)
+        if line is None and (not link.connected or away or not summary.live_chips):
             seen = monitor.store.chip_seen_s
             newest_s = float(seen.max()) if len(seen) else -np.inf
-            line = banner(summary, monitor.link, monitor.clock.monotonic_s(), newest_s)
+            line = banner(summary, link, monitor.clock.monotonic_s(), newest_s, away)
         self.banner.set_class(line is not None, "-shown")
         if line is not None:
             text, style = line
@@ -139,13 +148,18 @@ class ScreenBars:
 
     def _counts(self, summary: Summary) -> dict[str, Count]:
         """Return the numbers at the tabs: jobs, reservations that have not ended, and unacknowledged alerts."""
-        counts = self._context.alerts.counts
-        severities = ((Severity.CRITICAL, counts.critical), (Severity.WARNING, counts.warning))
+        counts = [each.alerts.counts for each in self._context.fleets.contexts]
+        severities = (
+            (Severity.CRITICAL, sum(each.critical for each in counts)),
+            (Severity.WARNING, sum(each.warning for each in counts)),
+        )
         worst = next((severity for severity, number in severities if number), None)
         return {
             JOBS: Count(summary.jobs),
             RESERVATIONS: Count(summary.reservations),
-            ALERTS: Count(counts.firing, None if worst is None else theme.SEVERITY_STYLE[worst]),
+            ALERTS: Count(
+                sum(each.firing for each in counts), None if worst is None else theme.SEVERITY_STYLE[worst]
+            ),
         }
 
     def _says_replay(self) -> bool:

@@ -115,6 +115,11 @@ class View(Widget):
         return of_place(self.context.alerts, self.place)
 
     @property
+    def subject_context(self) -> UiContext:
+        """The fleet that `subject` is of."""
+        return self.context
+
+    @property
     def lists(self) -> Lists:
         """What it lists of its own, and so is no news beside the breadcrumbs."""
         return Lists()

@@ -115,10 +115,10 @@ class LinkStatus:
     parts: tuple[LinkStatus, ...] = ()
     """The connections that it is the sum of, each to a broker of its own; empty for a connection itself."""
 
-    @property
-    def away(self) -> tuple[LinkStatus, ...]:
-        """The parts that have no connection, while others have one."""
-        return tuple(part for part in self.parts if not part.connected) if self.connected else ()
+    def of_parts(self, mask: int) -> tuple[LinkStatus, ...]:
+        """Return the parts with a bit in `mask`; all where none has, and the connection itself where it has no parts."""
+        chosen = tuple(part for number, part in enumerate(self.parts) if mask >> number & 1)
+        return chosen or self.parts or (self,)
 
     @property
     def changes(self) -> tuple[bool, int]:

@@ -71,6 +71,10 @@ async def test_what_a_lost_connection_carries_is_not_silent() -> None:
     fleet.connect(up=True)
     await fleet.live(12)
     assert fleet.firing == set()
+    # Ticks that could not come are counted apart: no loss is told of them.
+    counts = fleet.monitor.counts
+    assert counts.unheard == 4 * 30
+    assert counts.lost - counts.unheard == 30
 
 
 async def test_what_does_not_come_back_with_its_connection_is_found() -> None:

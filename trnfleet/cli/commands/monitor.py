@@ -10,6 +10,7 @@ import click
 from trnfleet.cli.alert_options import app_alert_options
 from trnfleet.cli.look_options import look_options
 from trnfleet.cli.options import (
+    all_fleets_option,
     app_log_options,
     broker_options,
     log_file_for_app,
@@ -32,12 +33,15 @@ if TYPE_CHECKING:
 
 
 @click.command("monitor")
-@broker_options(required=True)
+@broker_options(required=True, several=True)
 @setting(
     "--name",
+    "names",
     type=FleetName(),
-    help="Name of the fleet, where the broker has several; waited for if it is not there yet.",
+    multiple=True,
+    help="Name of the fleet, where there are several; waited for if it is not there yet. Once more for each further fleet.",
 )
+@all_fleets_option
 @pue_option
 @app_alert_options
 @look_options
@@ -52,8 +56,9 @@ if TYPE_CHECKING:
 @click.pass_context
 def command(
     ctx: click.Context,
-    session: BrokerSession,
-    name: str | None,
+    sessions: tuple[BrokerSession, ...],
+    names: tuple[str, ...],
+    all_fleets: bool,
     pue: float | None,
     alerts: AlertOptions,
     looks: LookOptions,
@@ -62,13 +67,17 @@ def command(
     log_file: str | None,
     log: LogOptions,
 ) -> None:
-    """Watch a fleet in the terminal. Reads only: nothing is published unless --allow-commands lets you acknowledge.
+    """Watch a fleet, or several, in the terminal. Reads only: nothing is published unless --allow-commands lets you acknowledge.
+
+    Several brokers and fleets are in one app: one hierarchy, one list of problems; f goes to the next fleet. A fleet whose parts are on
+    several brokers is one fleet. Without --name or --all-fleets several fleets are listed, with status 2.
 
     \b
     Examples:
       trnfleet monitor --broker mqtt://127.0.0.1:1883
       trnfleet monitor --broker mqtt://127.0.0.1:1883 --allow-commands --bell
       trnfleet monitor --broker mqtt://127.0.0.1:1883 --past 10GiB
+      trnfleet monitor --broker mqtt://b1.example:1883 --broker mqtt://b2.example:1883 --all-fleets
       TRNFLEET_MQTT_PASSWORD=... trnfleet monitor --broker mqtt://ops@broker.example:1883 --name prod
     """
     require_terminal()
@@ -78,44 +87,56 @@ def command(
 
     rules = load_rules(alerts.rules)
     app = _run(
-        session, name, alerts, looks, rules, may_write=allow_commands, pue=pue, past_bytes=past, log_file=file
+        sessions,
+        names,
+        alerts,
+        looks,
+        rules,
+        takes_all=all_fleets,
+        may_write=allow_commands,
+        pue=pue,
+        past_bytes=past,
+        log_file=file,
     )
     ctx.exit(asyncio.run(app))
 
 
 async def _run(
-    session: BrokerSession,
-    name: str | None,
+    sessions: tuple[BrokerSession, ...],
+    names: tuple[str, ...],
     alerts: AlertOptions,
     looks: LookOptions,
     rules: tuple[Rule, ...],
     *,
+    takes_all: bool,
     may_write: bool,
     pue: float | None,
     past_bytes: int,
     log_file: Path,
 ) -> int:
-    from trnfleet.services.discovery import find_fleet
-    from trnfleet.services.viewing import view_fleet
+    from trnfleet.services.discovery import find_fleets
+    from trnfleet.services.viewing import running_of, view_fleets
     from trnfleet.tui.run import run_app
+    from trnfleet.tui.state.context import WatchedFleet
 
-    fleet = await find_fleet(session, name)
-    with view_fleet(
-        session,
-        fleet,
+    fleets = await find_fleets(sessions, names, takes_all=takes_all)
+    with view_fleets(
+        fleets,
         rules=rules,
         owner=alerts.owner,
         may_write=may_write,
         pue=pue,
         past_bytes=past_bytes,
-    ) as viewing:
+    ) as viewings:
+        first, *others = viewings
         return await run_app(
-            viewing.state,
-            viewing.running,
-            clock=session.clock,
+            first.state,
+            running_of(viewings),
+            clock=sessions[0].clock,
             log_file=log_file,
-            operator=viewing.operator,
-            playback=viewing.playback,
+            operator=first.operator,
+            playback=first.playback,
+            others=[WatchedFleet(each.state, each.playback, each.operator) for each in others],
             bell=alerts.bell,
             notify=alerts.notify,
             theme_name=looks.theme,

@@ -90,6 +90,8 @@ class Ingest:
         """Median lag of the messages of the last batch; None where it had none."""
         self.heard_since_s = -float("inf")
         """Monotonic seconds since which the sources have been heard without a break."""
+        self.links_since_s: tuple[float, ...] = ()
+        """The same of each connection, where there are several."""
         self._root = root
         self.limits = limits
         self._acks_heard = 0
@@ -163,7 +165,7 @@ class Ingest:
             wall_ns: Wall clock, for the lag of sources that go by it.
         """
         telemetry = TelemetryBatch(
-            self.store, self.counts, self.limits, now_s, self.contests, self.heard_since_s
+            self.store, self.counts, self.limits, now_s, self.contests, self.heard_since_s, self.links_since_s
         )
         lags_s: list[float] = []
         topics, counts, traffic = self.topics.states, self.counts, self.publishers.traffic

@@ -6,6 +6,7 @@ message. The store keeps the last values of such a row with the time at which th
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -80,7 +81,7 @@ class TelemetryBatch:
     """Writes the telemetry of one batch into a store."""
 
     __slots__ = (
-        "_contests", "_counts", "_decoded", "_heard_since_s", "_limits", "_now_s", "_samples", "_store",
+        "_contests", "_counts", "_decoded", "_heard_since_s", "_limits", "_links_since_s", "_now_s", "_samples", "_store",
     )  # fmt: skip  # names, not lines
 
     def __init__(
@@ -91,6 +92,7 @@ class TelemetryBatch:
         now_s: float,
         contests: Contests,
         heard_since_s: float,
+        links_since_s: tuple[float, ...] = (),
     ) -> None:
         """Begin a batch.
 
@@ -101,13 +103,14 @@ class TelemetryBatch:
             now_s: Monotonic seconds at which the messages came.
             contests: Gets the messages of two publishers on one path.
             heard_since_s: Monotonic seconds since which the sources have been heard without a break.
+            links_since_s: The same of each connection, where there are several.
         """
         self._store = store
         self._counts = counts
         self._limits = limits
         self._now_s = now_s
         self._contests = contests
-        self._heard_since_s = heard_since_s
+        self._heard_since_s, self._links_since_s = heard_since_s, links_since_s
         self._samples: dict[int, tuple[TopicState, Sample]] = {}
         """One of a row, by its topic's identity."""
         self._decoded: dict[int, Sample | WireError] = {}
@@ -240,9 +243,21 @@ class TelemetryBatch:
                 if topic.is_chip
                 else store.instance_seen_s[_first(topic.instances)]
             )
-            if seen_s < self._heard_since_s:
+            if seen_s < self._since_s(topic):
                 counts.unheard += counts.lost - lost
         return is_newest
+
+    def _since_s(self, topic: TopicState) -> float:
+        """Return since when a topic could be heard without a break, over any of its connections."""
+        if not self._links_since_s:
+            return self._heard_since_s
+        store = self._store
+        instance = (
+            store.layout.instance_of_chip[_first(topic.chips)] if topic.is_chip else _first(topic.instances)
+        )
+        links = int(store.links_of[instance])
+        over = [each for number, each in enumerate(self._links_since_s) if links >> number & 1]
+        return max(self._heard_since_s, min(over, default=-math.inf))
 
 
 def _first(rows: slice | NDArray[np.int64]) -> int:

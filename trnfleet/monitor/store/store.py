@@ -153,6 +153,11 @@ class Store:
         return int(np.count_nonzero(self.chip_state == state))
 
     @property
+    def links_heard(self) -> int:
+        """A bit for each connection over which anything is heard, of a fleet that has several; 0 where it has one."""
+        return int(np.bitwise_or.reduce(self.links_of, initial=0))
+
+    @property
     def usual_period_s(self) -> float:
         """Publishing period of the usual instance, wall seconds: the median."""
         return float(np.median(self.period_s)) if len(self.period_s) else 1.0

@@ -21,6 +21,9 @@ MOST_PENDING = 1_000
 """Topics whose newest retained message waits for a broker that is away."""
 _SUMMED = (
     "attempts",
+    "retained",
+    "retained_exactly",
+    "attempts",
     "received",
     "dropped",
     "shed",
@@ -189,6 +192,8 @@ class FanOutPublisher:
     """
 
     def __init__(self, publishers: Sequence[RunningPublisher]) -> None:
+        self.chosen: Callable[[], int] = lambda: 0
+        """Returns a bit for each broker to write to; 0 for all."""
         self._publishers = publishers
         self._status = MergedStatus(publishers)
         self._pending: list[dict[str, Envelope]] = [{} for _ in publishers]
@@ -219,12 +224,15 @@ class FanOutPublisher:
             publisher.on_connect(announce)
 
     async def publish(self, batch: Iterable[Envelope]) -> PublishResult:
-        """Send a batch to all brokers, and return what became of it at the one that took most; refused is what any refuses."""
-        envelopes = list(batch)
+        """Send a batch to the brokers, and return what became of it at the one that took most; refused is what any refuses."""
+        envelopes, chosen = list(batch), self.chosen()
         results = await asyncio.gather(
             *(
                 self._send(publisher, pending, envelopes)
-                for publisher, pending in zip(self._publishers, self._pending, strict=True)
+                for number, (publisher, pending) in enumerate(
+                    zip(self._publishers, self._pending, strict=True)
+                )
+                if not chosen or chosen >> number & 1
             )
         )
         best, refusing = max(results), max(results, key=lambda result: result.refused)

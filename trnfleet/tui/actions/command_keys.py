@@ -18,6 +18,7 @@ from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.actions.commands import Command, Commands, CommandSuggester, checked
 from trnfleet.tui.actions.cursor_keys import CursorKeys
+from trnfleet.tui.actions.fleet_keys import FleetKeys
 from trnfleet.tui.actions.palette import Palette
 from trnfleet.tui.actions.palette_source import PaletteSource
 from trnfleet.tui.alerts.view import AlertsView
@@ -47,7 +48,7 @@ _VIEW_NAMES = {"Hierarchy": ("tree",), "Reservations": ("capacity",), "Fleet": (
 """Other names of views; one that is a view's own goes before it."""
 
 
-class CommandKeys(CursorKeys):
+class CommandKeys(FleetKeys, CursorKeys):
     """An app with these commands."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -64,10 +65,6 @@ class CommandKeys(CursorKeys):
     def go(self, address: str, view: str | None = None, fleet: str | None = None) -> None:
         """Go to an address in a view of a fleet; None: the usual one, the one on the screen."""
         raise TypeError(f"{type(self).__name__} does not implement go({address!r}, {view!r}, {fleet!r})")
-
-    def show_fleet(self, name: str, view: str | None = None) -> None:
-        """Go to a fleet, where one was in it last."""
-        raise TypeError(f"{type(self).__name__} does not implement show_fleet({name!r}, {view!r})")
 
     def key_parts(self) -> list[tuple[str, type[DOMNode]]]:
         """Return the classes whose keys there are, with the titles of their sections: those of the view on the screen first."""
@@ -180,6 +177,9 @@ class CommandKeys(CursorKeys):
     # What they do
 
     def _view(self, title: str, rest: str) -> None:
+        if title == FLEET and self.fleets.are_several and rest in self.fleets.names:
+            self.show_fleet(rest)
+            return
         if rest and title == CHIP:
             self._go(rest, CHIP)
             return

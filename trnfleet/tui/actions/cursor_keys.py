@@ -57,15 +57,23 @@ class CursorKeys(TimeKeys, MouseSelection):
         """The view on the screen."""
         raise TypeError(f"{type(self).__name__} does not implement page")
 
+    def actions_of(self, context: UiContext) -> AlertActions:
+        """Return the forms for the alerts of a fleet."""
+        raise TypeError(
+            f"{type(self).__name__} does not implement actions_of({context.monitor.fleet_name!r})"
+        )
+
     # What the cursor is on
 
     def action_acknowledge(self) -> None:
         """Open the form that acknowledges what the cursor is on, or say why not."""
         subject = self.page.subject
+        self.actions = self.actions_of(self.page.subject_context)
         self._answer(self.actions.acknowledge(list(subject.alerts)))
 
     def action_silence(self) -> None:
         """Open the form that silences what the cursor is on, or say why not."""
+        self.actions = self.actions_of(self.page.subject_context)
         self.silence(self.page.subject.matchers)
 
     def silence(self, matchers: str) -> None:

@@ -38,6 +38,7 @@ def header(
     problems: ProblemCounts,
     *,
     is_replay: bool = False,
+    of_fleets: int = 1,
 ) -> list[Parts]:
     """Return the header's two lines.
 
@@ -45,8 +46,9 @@ def header(
         summary: The fleet in figures.
         link: Connection state.
         width: Cells.
-        problems: How many problems there are.
+        problems: How many problems there are, of all fleets.
         is_replay: Whether publishers say that they replay a recording, so that it is not mistaken for live data.
+        of_fleets: How many fleets the app watches.
     """
     if not summary.chips:
         reason = f" {why_waiting(summary, link)}"
@@ -55,7 +57,7 @@ def header(
             [(reason, theme.HEAD)],
         ]
     return [
-        _inventory(summary, width, problems, is_replay=is_replay),
+        _inventory(summary, width, problems, is_replay=is_replay, of_fleets=of_fleets),
         fitted(figures(summary), width, theme.HEAD, theme.HEAD_STRONG, optional_from=OPTIONAL_FROM),
     ]
 
@@ -150,9 +152,12 @@ def time_text(summary: Summary, *, short: bool = False) -> str:
     return f"{day[5 if short else 0 :]} {time[:digits]} x{summary.speed:g}"
 
 
-def _inventory(summary: Summary, width: int, problems: ProblemCounts, *, is_replay: bool) -> Parts:
+def _inventory(
+    summary: Summary, width: int, problems: ProblemCounts, *, is_replay: bool, of_fleets: int
+) -> Parts:
     parts: Parts = [
         (f" {plain(summary.fleet, 32)}  ", theme.HEAD_STRONG),
+        *([(f"1 of {of_fleets} fleets  ", theme.HEAD_ACCENT)] if of_fleets > 1 else []),
         *([("a replay  ", theme.HEAD_ACCENT)] if is_replay else []),
         (count(summary.chips), theme.HEAD_STRONG),
         (" chip  " if summary.chips == 1 else " chips  ", theme.HEAD),
@@ -173,6 +178,8 @@ def _inventory(summary: Summary, width: int, problems: ProblemCounts, *, is_repl
     if undescribed:
         parts.append((f", {undescribed} not described", theme.HEAD_STRONG))
     right = _badge(problems, width - width_of(parts) - 2)
+    if of_fleets > 1 and width_of(parts) + width_of(right) + 6 <= width:
+        right.insert(0, ("all: ", theme.HEAD))
     time = time_text(summary, short=width < _YEAR_FROM)
     if time and width_of(parts) + width_of(right) + len(time) + 3 <= width:
         right.insert(0, (f"{time}  ", theme.HEAD_ACCENT))

@@ -56,7 +56,9 @@ class Banner(NamedTuple):
     style: Style
 
 
-def banner(summary: Summary, link: LinkStatus, now_s: float, newest_s: float) -> Banner | None:
+def banner(
+    summary: Summary, link: LinkStatus, now_s: float, newest_s: float, away: Sequence[LinkStatus] = ()
+) -> Banner | None:
     """Return the line across the screen, or None while all is well.
 
     Args:
@@ -64,6 +66,7 @@ def banner(summary: Summary, link: LinkStatus, now_s: float, newest_s: float) ->
         link: Connection state.
         now_s: Monotonic seconds.
         newest_s: Monotonic seconds of the newest telemetry; -inf where none has come.
+        away: Connections to some of its brokers that are lost, while others stand.
     """
     heard = "" if math.isinf(newest_s) else f", the newest {duration(now_s - newest_s)} old"
     if not link.connected:
@@ -77,6 +80,13 @@ def banner(summary: Summary, link: LinkStatus, now_s: float, newest_s: float) ->
             f" ✖ no connection to {where} for {since}; values are the last known{heard}{because}",
             theme.BAR_DOWN,
         )
+    if away:
+        lost = "; ".join(
+            f"{plain(each.broker)} for {duration(now_s - each.changed_s)}"
+            + (f" ({plain(each.last_error, 60)})" if each.last_error else "")
+            for each in away
+        )
+        return Banner(f" ✖ no connection to {lost}; what comes from there is the last known", theme.BAR_DOWN)
     if summary.unheard_s:
         where = plain(link.broker) or "the broker"
         return Banner(
@@ -120,6 +130,7 @@ def status(
     width: int,
     kept: tuple[str, bool] = ("", False),
     processes: Sequence[OwnProcess] = (),
+    brokers: str = "",
 ) -> Parts:
     """Return the status line: connection, rate, lag, losses, publishers, and keys: `?` and `q` always, others where there is room.
 
@@ -131,19 +142,21 @@ def status(
         width: Cells.
         kept: How much of the past is kept, where there is room, and whether that is a problem, which is always shown.
         processes: Processes of the app's own.
+        brokers: Several brokers in words, in place of the one.
     """
     room = width - width_of(always(hints, width)) - 2
     mark, style = ("●", theme.BAR) if link.connected else ("✖ not connected", theme.BAR_DOWN)
     figures = [*_figures(summary), *((each.figure, True) for each in processes if each.figure)]
     kept_text, is_problem = kept
     # Dropped first where there is no room: the broker's name and version, what is kept, the broker, what is as it should be.
+    broker = brokers or _broker(link, "")
     looks = [
-        (f" {_broker(link, broker_kind)}", True),
-        (f" {_broker(link, '')}", True),
-        (f" {_broker(link, '')}", False),
+        (f" {brokers or _broker(link, broker_kind)}", True),
+        (f" {broker}", True),
+        (f" {broker}", False),
     ]
     for broker, has_kept in (*looks, *[("", False)] * len(figures)):
-        parts: Parts = [(f" {mark}", style), (broker, theme.BAR)]
+        parts: Parts = [(f" {mark}", style), (broker, theme.BAR_ALERT if " away " in brokers else theme.BAR)]
         if link.is_unverified or any(part.is_unverified for part in link.parts):
             parts += [("  ", theme.BAR), (f" {UNVERIFIED} ", theme.BAR_ALERT)]
         if kept_text and is_problem:

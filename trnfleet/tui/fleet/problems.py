@@ -9,6 +9,7 @@ from textual.binding import Binding, BindingType
 from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.quantities import count
 from trnfleet.monitor.problems import texts
+from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.fleet.filtering import FleetFilter
 from trnfleet.tui.format.problems import place_in
@@ -18,7 +19,7 @@ from trnfleet.tui.widgets.cursor_list import RowList
 from trnfleet.tui.widgets.line_view import Line, text_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from rich.style import Style
 
@@ -36,6 +37,8 @@ _ALIGNED_FROM = 64
 """Width from which what is wrong begins in one column; below, each line needs its room."""
 _MOST_LINES = 8
 """Lines of each problem, where that many are needed so that nothing is cut, and there is room for all."""
+_MOST_NAME = 16
+"""Cells of a fleet's name."""
 _TALL_FROM = 8
 """Rows from which each problem has two lines, however many there are; fewer show one line each if that shows more of them."""
 
@@ -75,11 +78,30 @@ class ProblemList(RowList[str, "Problem"]):
         self._clock = context.clock
         self.shows_silenced = False
         self.filter = FleetFilter(context)
+        self._here, self._fleets = context, context.fleets
         self._taken: tuple[Problems | None, bool, int] = (None, False, 0)
 
     @property
     def problems(self) -> Problems:
-        return self._alerts.problems
+        """The problems of all fleets."""
+        return self._fleets.problems
+
+    @property
+    def picked_here(self) -> Problem | None:
+        """The problem under the cursor, where it is one of the fleet that is on the screen."""
+        problem = self.picked
+        return problem if problem is None or self.fleet_of(problem) is self._here else None
+
+    def fleet_of(self, problem: Problem) -> UiContext:
+        """Return the context of the fleet of a problem."""
+        return self._fleets.of_problem(problem)
+
+    def _names(self, problems: Iterable[Problem]) -> list[str]:
+        """Return the fleet's name of each problem, all of one width with a gap behind; empty ones where there is one fleet."""
+        if not self._fleets.are_several:
+            return ["" for _ in problems]
+        room = min(_MOST_NAME, max(len(plain(name, 64)) for name in self._fleets.names))
+        return [fit(plain(self.fleet_of(each).monitor.fleet_name, 64), room) + "  " for each in problems]
 
     def key_of(self, row: Problem) -> str:
         """Return what stays while words and figures change."""
@@ -96,7 +118,10 @@ class ProblemList(RowList[str, "Problem"]):
             self._taken = of
             shown = self.problems.all if self.shows_silenced else self.problems.listed
             if self.filter.wanted:
-                shown = tuple(each for each in shown if self.filter.keeps(each))
+                # The filter is about what the map shows.
+                shown = tuple(
+                    each for each in shown if self.fleet_of(each) is self._here and self.filter.keeps(each)
+                )
             self.put(shown)
         self._share_lines()
 
@@ -113,13 +138,21 @@ class ProblemList(RowList[str, "Problem"]):
 
     def lines_wanted(self, width: int) -> int:
         """Return the lines of each problem with which none is cut at a width, at most `_MOST_LINES`."""
-        now_ns = self._alerts.now_ns
         # More than a screen has are not looked through: they have one line each.
         shown = self.rows[: self.scrollable_content_region.height or None]
-        return max((_lines_of(each, now_ns, width) for each in shown), default=0)
+        return max(
+            (
+                min(_MOST_LINES, len(_whole(each, self._now_ns(each), width, name, selected=False)))
+                for each, name in zip(shown, self._names(shown), strict=True)
+            ),
+            default=0,
+        )
+
+    def _now_ns(self, problem: Problem) -> int:
+        return self.fleet_of(problem).alerts.now_ns
 
     def empty_lines(self) -> Sequence[tuple[str, Style]]:
-        if not self.monitor.store.layout.instances:
+        if not self.monitor.store.layout.instances and not self.problems.all:
             return [(" No telemetry yet", theme.QUIET)]
         if self.filter.wanted and self.problems.all:
             return [(" No problem matches; Esc shows all", theme.QUIET)]
@@ -132,17 +165,20 @@ class ProblemList(RowList[str, "Problem"]):
     def row_lines(self, rows: range, width: int) -> list[Line]:
         """Return the lines of problems, whose places share a column where there is room for that."""
         problems = [self.rows[number] for number in rows]
+        names = self._names(problems)
         most = int(width * _PLACE_SHARE)
         places = [place_in(each.place, most) for each in problems]
         room = max(map(len, places), default=0) if width >= _ALIGNED_FROM else 0
-        now_ns = self._alerts.now_ns
         made: list[Line] = []
-        for number, problem, place in zip(rows, problems, places, strict=True):
+        for number, problem, place, name in zip(rows, problems, places, names, strict=True):
+            now_ns = self._now_ns(problem)
             selected = self.has_focus and number == self.row
             fill = theme.SELECTED_QUIET if selected else theme.BASE
-            whole = _whole(problem, now_ns, width, selected=selected) if self.lines_per_row > 2 else None
+            whole = (
+                _whole(problem, now_ns, width, name, selected=selected) if self.lines_per_row > 2 else None
+            )
             if whole is None or len(whole) > self.lines_per_row:
-                whole = [_first(problem, place.ljust(room), now_ns, width, selected=selected)]
+                whole = [_first(problem, name + place.ljust(room), now_ns, width, selected=selected)]
                 if self.lines_per_row > 1:
                     whole.append(_second(problem, now_ns, width, selected=selected))
             for number_of_line in range(self.lines_per_row):
@@ -153,6 +189,11 @@ class ProblemList(RowList[str, "Problem"]):
     def action_enter(self) -> None:
         problem = self.picked
         if problem is None:
+            return
+        if problem is not self.picked_here:
+            place = problem.place.address
+            view = None if place else ALERTS
+            self.post_message(View.OpenFleet(self.fleet_of(problem).monitor.fleet_name, place, view))
             return
         if problem.place.address:
             self.post_message(View.Open(problem.place.address))
@@ -216,18 +257,26 @@ def _second(problem: Problem, now_ns: int, width: int, *, selected: bool) -> Par
     return [(f"   {fit(f'└ {said}' if said else '', max(1, width - 3))}", quiet)]
 
 
-def _whole(problem: Problem, now_ns: int, width: int, *, selected: bool) -> list[Parts]:
-    """Return the lines of a problem in which nothing is cut: what is wrong has lines of its own where it does not fit beside the place."""
+def _whole(problem: Problem, now_ns: int, width: int, name: str, *, selected: bool) -> list[Parts]:
+    """Return the lines of a problem in which nothing is cut: what is wrong has lines of its own where it does not fit beside the place.
+
+    Args:
+        problem: The problem.
+        now_ns: Monitor time of its fleet.
+        width: Cells.
+        name: The fleet's name with a gap behind it, where there are several.
+        selected: Whether the cursor is on it.
+    """
     body = theme.SELECTED if selected else theme.BASE if problem.is_loud else theme.QUIET
     quiet = theme.SELECTED_QUIET if selected else theme.QUIET
     text, room = texts.text_of(problem), max(1, width - 3)
     place = place_in(problem.place, int(width * _PLACE_SHARE))
     made: list[Parts]
-    if "…" not in place and len(place) + len(text) + _AROUND <= width:
-        made = [_first(problem, place, now_ns, width, selected=selected)]
+    if "…" not in place and len(name) + len(place) + len(text) + _AROUND <= width:
+        made = [_first(problem, name + place, now_ns, width, selected=selected)]
     else:
-        place = place_in(problem.place, max(1, width - _AROUND))
-        made = [_first(problem, place, now_ns, width, text="", selected=selected)]
+        place = place_in(problem.place, max(1, width - _AROUND - len(name)))
+        made = [_first(problem, name + place, now_ns, width, text="", selected=selected)]
         made += [[(f"   {line}", body)] for line in _uncut(text, room)]
     said = texts.second_line(problem, now_ns)
     made += [[(f"   {line}", quiet)] for line in (_uncut(f"└ {said}", room) if said else ())]
@@ -241,7 +290,3 @@ def _uncut(text: str, room: int) -> list[str]:
         if not made or not made[-1].rstrip().endswith("…"):
             return made
     return wrapped(text, room, _MOST_LINES)
-
-
-def _lines_of(problem: Problem, now_ns: int, width: int) -> int:
-    return min(_MOST_LINES, len(_whole(problem, now_ns, width, selected=False)))

@@ -126,7 +126,7 @@ class FleetView(FilteredView):
         """What the map's cursor is on, or the problem or job that it follows, which may be deeper than the map shows."""
         if self.jobs.has_focus and self.jobs.picked is not None:
             return self.jobs.place_of(self.jobs.picked)
-        problem = self.problems.picked if self.problems.has_focus else None
+        problem = self.problems.picked_here if self.problems.has_focus else None
         return problem.place.address if problem is not None and problem.place.address else self.map.place
 
     @property
@@ -141,6 +141,12 @@ class FleetView(FilteredView):
         problem = self.problems.picked if self.problems.has_focus else None
         alerts = () if problem is None else (each.alert for each in problem.alerts)
         return of_alerts(alerts) or super().subject
+
+    @property
+    def subject_context(self) -> UiContext:
+        """The fleet of the problem under the cursor, while its list has the keys."""
+        problem = self.problems.picked if self.problems.has_focus else None
+        return self.context if problem is None else self.problems.fleet_of(problem)
 
     def show_place(self, address: str) -> None:
         self.map.show_place(address)
@@ -190,7 +196,7 @@ class FleetView(FilteredView):
         shown = (
             rollups.generation,
             rollups.revision,
-            self.context.alerts.revision,
+            self.context.fleets.revision,
             self.latest.received,
             len(self.monitor.ingest.jobs),
         )
@@ -278,7 +284,7 @@ class FleetView(FilteredView):
     @on(ProblemList.Changed)
     def _pointed(self, message: ProblemList.Changed) -> None:
         message.stop()
-        problem = self.problems.picked
+        problem = self.problems.picked_here
         if problem is not None and problem.place.address:
             self.map.show_place(problem.place.address)
             self.post_message(View.Moved(problem.place.address))
@@ -299,7 +305,7 @@ class FleetView(FilteredView):
         self._legend.show(lambda width: [legend(self.map, width)])
         alerts = self.context.alerts.touching(self.map.place)
         self._selection.show(lambda width: [selection(self.map, width, alerts)])
-        problems, shows_silenced = self.context.alerts.problems, self.problems.shows_silenced
+        problems, shows_silenced = self.problems.problems, self.problems.shows_silenced
         found = f"/{plain(self.pattern, 40)}  {self.found_text()}" if self.wanted else ""
         self._problems_head.show(
             lambda width: [

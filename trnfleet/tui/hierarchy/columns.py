@@ -166,3 +166,13 @@ def _column(key: str, gap: int, more: int = 0) -> TreeColumn:
 def cell(field: Field, value: float) -> str:
     """Return a value as its cell shows it, with its unit where that has a prefix; `n/a` for NaN."""
     return with_unit(value, field.unit) if field.unit in SCALED_CELLS else bare(value, field.unit)
+
+
+class Sorting(NamedTuple):
+    """The order of siblings."""
+
+    key: str = NAME
+    descending: bool = False
+
+    def reversed(self) -> Sorting:
+        return Sorting(self.key, not self.descending)

@@ -36,6 +36,39 @@ class Row(NamedTuple):
 
     node: Node
     is_open: bool
+    fleet: int = -1
+    """Number of the fleet that the row stands for, where there are several; -1 for a row below a fleet."""
+
+
+class FleetRows(NamedTuple):
+    """The rows of fleets, of which the tree's own has its tree below it; none where there is one fleet."""
+
+    own: int = 0
+    """Number of the tree's fleet."""
+    total: int = 0
+    """Fleets in all; 0 where they have no rows."""
+    is_shut: bool = False
+    """Whether the tree is not shown."""
+
+    @property
+    def above(self) -> int:
+        """Rows above the tree: the fleets before its own, and that."""
+        return self.own + 1 if self.total else 0
+
+
+NO_FLEETS = FleetRows()
+_FLEET = ":"
+"""Beginning of the key of a fleet's row, which no address has."""
+
+
+def fleet_key(number: int) -> str:
+    """Return the key of the row of a fleet."""
+    return f"{_FLEET}{number}"
+
+
+def address_in(key: str) -> str:
+    """Return the address that a row's key is; a fleet's row has that of the fleet."""
+    return "" if key.startswith(_FLEET) else key
 
 
 @dataclass(slots=True)
@@ -66,7 +99,7 @@ class Expansion:
 
 
 class TreeIndex:
-    """Rows of the tree over one layout, from the clusters down; the fleet itself has no row."""
+    """Rows of the tree over one layout, from the clusters down; the fleet itself has a row where there are several."""
 
     def __init__(
         self,
@@ -74,6 +107,7 @@ class TreeIndex:
         expansion: Expansion,
         selection: Selection | None = None,
         order: Order | None = None,
+        fleets: FleetRows = NO_FLEETS,
     ) -> None:
         """Index the rows of a layout.
 
@@ -83,7 +117,9 @@ class TreeIndex:
             selection: What a filter leaves of it.
             order: Returns the order in which siblings (a level and their numbers) are shown, None for that of their
                 addresses; call `resort` when it would return another.
+            fleets: The rows of fleets.
         """
+        self.fleets = fleets
         self.layout = layout
         self._expansion = expansion
         self._selection = selection
@@ -106,7 +142,8 @@ class TreeIndex:
                 self._special.setdefault(above, set()).add(node)
                 node = above
         depth = self._expansion.depths[""]
-        self.rows = int(self._children(FLEET_NODE, depth)[1].sum())
+        self._below = 0 if self.fleets.is_shut else int(self._children(FLEET_NODE, depth)[1].sum())
+        self.rows = self._below + self.fleets.total
 
     def resort(self) -> None:
         """Forget in which order siblings are shown."""
@@ -114,8 +151,21 @@ class TreeIndex:
 
     def window(self, top: int, count: int) -> list[Row]:
         rows: list[Row] = []
-        if count > 0 and 0 <= top < self.rows:
-            self._walk(FLEET_NODE, self._expansion.depths[""], top, count, rows)
+        if count <= 0 or not 0 <= top < self.rows:
+            return rows
+        fleets, first = self.fleets, self.fleets.above
+        rows += [
+            Row(FLEET_NODE, number == fleets.own and self._below > 0, number)
+            for number in range(top, min(first, top + count))
+        ]
+        skip = max(0, top - first)
+        if len(rows) < count and skip < self._below:
+            self._walk(FLEET_NODE, self._expansion.depths[""], skip, count, rows)
+        after = max(top, first + self._below) - self._below
+        rows += [
+            Row(FLEET_NODE, is_open=False, fleet=number)
+            for number in range(after, min(fleets.total, after + count - len(rows)))
+        ]
         return rows
 
     def at(self, row: int) -> Row | None:
@@ -125,15 +175,25 @@ class TreeIndex:
     def row_of(self, node: Node) -> int | None:
         """Return the row that shows a node; None where it is filtered out or something above it is closed."""
         row, reached = self._locate(node)
-        return row if reached == node else None
+        return row + self.fleets.above if reached == node and not self.fleets.is_shut else None
 
     def nearest(self, path: str) -> int:
-        """Return the row that shows the node at `path`, or the deepest thing above it that is shown; 0 for none."""
+        """Return the row that shows the node at `path`, or the deepest thing above it that is shown; 0 for none.
+
+        Args:
+            path: An address, or the key of a fleet's row.
+        """
+        fleets = self.fleets
+        if path.startswith(_FLEET):
+            number = int(path.removeprefix(_FLEET))
+            return number if number <= fleets.own else number + self._below
+        if fleets.is_shut:
+            return fleets.own
         node = find_node(self.layout, path)
         while node is None and path:
             path = address.parent(path)
             node = find_node(self.layout, path)
-        return max(0, self._locate(node or FLEET_NODE)[0])
+        return max(0, self._locate(node or FLEET_NODE)[0] + fleets.above)
 
     def reveal(self, path: str) -> None:
         """Open everything above `path`."""
@@ -280,6 +340,11 @@ def parent_of(layout: Layout, node: Node) -> Node:
     if node.level is Level.CORE:
         return Node(Level.CHIP, node.number // CORE_LANES)
     return layout.parent(node)
+
+
+def row_key(layout: Layout, row: Row) -> str:
+    """Return the key of a row: its address, or that of a fleet's row."""
+    return node_path(layout, row.node) if row.fleet < 0 else fleet_key(row.fleet)
 
 
 def node_path(layout: Layout, node: Node) -> str:

@@ -12,10 +12,15 @@ import numpy as np
 from trnfleet.domain import address
 from trnfleet.domain.address import Level
 from trnfleet.domain.metrics import BY_NAME
+from trnfleet.domain.quantities import counted
+from trnfleet.domain.severity import Severity
+from trnfleet.monitor.problems import texts
 from trnfleet.monitor.store.fields import BY_KEY
 from trnfleet.monitor.store.rings import trailing_mean
 from trnfleet.monitor.store.store import Freshness
+from trnfleet.text import plain
 from trnfleet.tui import theme
+from trnfleet.tui.bars.brokers import away_from, where_text
 from trnfleet.tui.format.freshness import describe
 from trnfleet.tui.format.reservations import PICKED
 from trnfleet.tui.hierarchy import columns
@@ -51,21 +56,27 @@ class TreeRows:
         self._frame = context.frame
         self._highlight = context.highlight
         self._descriptions = descriptions
+        self._context = context
         self._sparks: dict[Node, str] = {}
         self._sparks_of: tuple[Layout | None, int, int] = (None, -1, 0)
+
+    @property
+    def indent(self) -> int:
+        """Steps by which everything stands further to the right: one where fleets have rows of their own."""
+        return int(self._context.fleets.are_several)
 
     def renew(self) -> None:
         """Drop caches: another monitor is shown."""
         self._sparks.clear()
 
-    def parts(self, rows: list[Row], plan: Plan, now_s: float, selected: Node | None) -> list[FixedParts]:
+    def parts(self, rows: list[Row], plan: Plan, now_s: float, selected: Row | None) -> list[FixedParts]:
         """Return each row's styled texts, filling the plan's width.
 
         Args:
             rows: Rows of an index over the store's present layout.
             plan: The columns.
             now_s: Monotonic seconds, for ages.
-            selected: The node under the cursor.
+            selected: The row under the cursor.
         """
         groups = _by_level(rows)
         states = self._states(rows, groups, now_s)
@@ -74,7 +85,7 @@ class TreeRows:
             for column in plan.columns
         ]
         return [
-            self._row(row, states[place], place, fields, is_selected=row.node == selected)
+            self._row(row, states[place], place, fields, is_selected=row == selected)
             for place, row in enumerate(rows)
         ]
 
@@ -188,6 +199,8 @@ class TreeRows:
         node, width = row.node, column.width
         if column.key == columns.NAME:
             return _fit_name(self._name(row), width), self._name_style(node, state)
+        if column.key == columns.STATE and node.level is Level.FLEET:
+            return " " + fit(self._fleet_state(state), width - 1), self._fleet_style(state)
         if column.key == columns.STATE:
             return " " + fit("" if node.level is Level.CORE else state.text, width - 1), state.style
         if column.key == columns.SPARK:
@@ -204,10 +217,12 @@ class TreeRows:
             chip, core = divmod(node.number, CORE_LANES)
             instance = layout.instances[int(layout.instance_of_chip[chip])]
             lnc = self._descriptions.lnc(instance)
-            return "       " + _core_name(core, lnc or 1)
+            return "       " + "  " * self.indent + _core_name(core, lnc or 1)
         triangle = "▾" if row.is_open else "▸"
         name = layout.path(node).rpartition("/")[2]
-        return self._mark(node) + "  " * (node.level - 1) + f"{triangle} {name}"
+        if node.level is Level.FLEET:
+            name = plain(self._monitor.fleet_name, 64)
+        return self._mark(node) + "  " * (node.level - 1 + self.indent) + f"{triangle} {name}"
 
     def _mark(self, node: Node) -> str:
         """Return the sign of what is picked out, or a space."""
@@ -228,7 +243,7 @@ class TreeRows:
     def _name_style(self, node: Node, state: State) -> Style | None:
         if state.freshness is not Freshness.LIVE:
             return None
-        if node.level is Level.CLUSTER:
+        if node.level <= Level.CLUSTER:
             return theme.STRONG
         if node.level is Level.ULTRASERVER and self._monitor.store.layout.is_standalone[node.number]:
             return theme.QUIET
@@ -259,10 +274,33 @@ class TreeRows:
         live, total = int(counts[Freshness.LIVE]), int(counts.sum())
         return f"{live}/{total}" if total < 10_000 else f"{total:,}"
 
+    def _fleet_state(self, state: State) -> str:
+        """Return the state of the fleet: a broker of it that is away, else its problems behind its freshness."""
+        away = away_from(self._context.live)
+        return f"✖ {counted(len(away), 'broker')} away" if away else f"{state.text}  {self._signs()}"
+
+    def _fleet_style(self, state: State) -> Style:
+        return theme.SEVERITY_STYLE[Severity.CRITICAL] if away_from(self._context.live) else state.style
+
+    def _signs(self) -> str:
+        """Return how many problems the fleet has by severity; empty for none."""
+        return " ".join(
+            f"{theme.SEVERITY_GLYPH[severity]} {number}"
+            for severity, number in texts.severity_counts(self._alerts.problem_counts)
+            if number and severity <= Severity.WARNING
+        )
+
+    def _fleet(self) -> str:
+        """Return the problems of the fleet, and where it is heard."""
+        where = where_text(self._context.live, self._context.clock.monotonic_s())
+        return f"{self._signs() or 'OK'}  {where}"
+
     def _job(self, node: Node) -> str:
-        """Return the job that holds all of a node, or how many there are."""
+        """Return the job that holds all of a node, or how many there are; of a fleet its problems and brokers."""
         if node.level >= Level.CHIP:
             return ""
+        if node.level is Level.FLEET:
+            return self._fleet()
         store = self._monitor.store
         covered = store.layout.instance_range(node)
         jobs = store.job_of[covered.start : covered.stop]
@@ -272,11 +310,16 @@ class TreeRows:
         return f"{count} job{'s' if count != 1 else ''}"
 
 
-def triangle_at(row: Row) -> range:
-    """Return the cells of a row's line in which its triangle is to be clicked."""
+def triangle_at(row: Row, indent: int = 0) -> range:
+    """Return the cells of a row's line in which its triangle is to be clicked.
+
+    Args:
+        row: The row.
+        indent: Steps by which it stands further to the right.
+    """
     if row.node.level is Level.CORE:
         return range(0)
-    start = 1 + 2 * (row.node.level - 1)
+    start = 1 + 2 * (row.node.level - 1 + indent)
     return range(start - 1, start + 2)
 
 

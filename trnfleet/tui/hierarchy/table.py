@@ -7,7 +7,7 @@ is which node `treeindex`.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from textual.binding import Binding, BindingType
@@ -19,8 +19,18 @@ from trnfleet.domain.layout import EMPTY_LAYOUT
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.hierarchy import columns
-from trnfleet.tui.hierarchy.index import Expansion, Selection, TreeIndex, find_node, node_path
-from trnfleet.tui.hierarchy.rows import TreeRows, triangle_at
+from trnfleet.tui.hierarchy.fleet_rows import FleetTreeRows
+from trnfleet.tui.hierarchy.index import (
+    Expansion,
+    Selection,
+    TreeIndex,
+    address_in,
+    find_node,
+    fleet_key,
+    node_path,
+    row_key,
+)
+from trnfleet.tui.hierarchy.rows import triangle_at
 from trnfleet.tui.state.chip_table import CHIP_COLUMNS, ChipTable
 from trnfleet.tui.view import View
 from trnfleet.tui.widgets.cursor_list import CursorList
@@ -35,6 +45,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.filters.language import Filter
     from trnfleet.domain.layout import Layout
+    from trnfleet.tui.hierarchy.index import Row
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.state.descriptors import Descriptions
     from trnfleet.tui.widgets.cells import FixedParts
@@ -45,16 +56,6 @@ _SEARCHED_ROWS = 200
 """Rows from the top among which the first match of a filter is; what it is in stands above it."""
 SMALL_FLEET = 40
 """Fleets up to this number of instances start expanded to instances."""
-
-
-class Sorting(NamedTuple):
-    """The order of siblings."""
-
-    key: str = columns.NAME
-    descending: bool = False
-
-    def reversed(self) -> Sorting:
-        return Sorting(self.key, not self.descending)
 
 
 class TreeTable(CursorList[str]):
@@ -75,14 +76,17 @@ class TreeTable(CursorList[str]):
         self._monitor = context.monitor
         self._clock = context.clock
         self._frame = context.frame
-        self._rows = TreeRows(context, descriptions)
+        self._texts = FleetTreeRows(context, descriptions)
+        self._fleets = context.fleets
+        self._is_shut = False
+        """Whether the tree is closed, of which there are several."""
         self._expansion = Expansion()
         self._found_expansion: Expansion | None = None
         self._selection: Selection | None = None
         self._index = TreeIndex(EMPTY_LAYOUT, self._expansion)
         self._sorted_s = 0.0
         self._reveal_due = False
-        self.sorting = Sorting()
+        self.sorting = columns.Sorting()
         self._chips = ChipTable(context.monitor, context.alerts)
         self.wanted = EVERYTHING
         """The filter."""
@@ -117,8 +121,14 @@ class TreeTable(CursorList[str]):
 
     @property
     def cursor(self) -> str:
-        """The address under the cursor; empty where there is no row."""
-        return self._key or ""
+        """The address under the cursor; empty where there is no row, and on that of a fleet."""
+        return address_in(self._key or "")
+
+    @property
+    def fleet(self) -> UiContext | None:
+        """The fleet whose row the cursor is on; None on any other row."""
+        here = self._index.at(self._row)
+        return None if here is None or here.fleet < 0 else self._fleets.contexts[here.fleet]
 
     @property
     def count(self) -> int:
@@ -126,7 +136,7 @@ class TreeTable(CursorList[str]):
 
     def row_key(self, number: int) -> str:
         here = self._index.at(number)
-        return self.cursor if here is None else node_path(self._index.layout, here.node)
+        return self._key or "" if here is None else row_key(self._index.layout, here)
 
     def find(self, key: str) -> int:
         """Return the row that shows an address, or the deepest thing above it that is shown."""
@@ -145,9 +155,7 @@ class TreeTable(CursorList[str]):
         if not rows:
             return self._nothing(width)
         here = self._index.at(self._row)
-        made = self._rows.parts(
-            rows, self.plan, self._monitor.clock.monotonic_s(), here.node if here else None
-        )
+        made = self._texts.parts(rows, self.plan, here)
         return [
             Line(parts, _maker(parts, width, is_selected=number == self._row))
             for number, parts in enumerate(made, top)
@@ -169,7 +177,7 @@ class TreeTable(CursorList[str]):
 
     def renew(self) -> None:
         """Drop caches, and repaint everything at the next tick: another monitor is shown."""
-        self._rows.renew()
+        self._texts.own.renew()
         # What is on the screen is another time's, so that it may not stand until there are roll-ups.
         self._signatures.clear()
         self._sorted_s = -math.inf
@@ -191,7 +199,8 @@ class TreeTable(CursorList[str]):
 
     def _follow_layout(self) -> None:
         layout = self._monitor.store.layout
-        if layout is self._index.layout:
+        has_fleets = bool(self._index.fleets.total) or not self._fleets.are_several
+        if layout is self._index.layout and has_fleets:
             return
         is_first = not self._index.layout.instances and self._expansion == Expansion()
         if is_first and 0 < len(layout.instances) <= SMALL_FLEET:
@@ -206,8 +215,9 @@ class TreeTable(CursorList[str]):
             self._found_expansion = None
         elif self._found_expansion is None:
             self._found_expansion = Expansion({"": self._selection.depth})
+        fleets = self._texts.rows_of_fleets(is_shut=self._is_shut and self._selection is None)
         self._index = TreeIndex(
-            layout, self._found_expansion or self._expansion, self._selection, self._order
+            layout, self._found_expansion or self._expansion, self._selection, self._order, fleets
         )
         self._sorted_s = self._clock.monotonic_s()
         if self._reveal_due and layout.find(self.cursor) is not None:
@@ -231,15 +241,16 @@ class TreeTable(CursorList[str]):
     def _take_row(self, *, keep_visible: bool) -> None:
         """Find the cursor's row again, and the extent."""
         self.set_extent(0, self._index.rows)
-        self._row = self._index.nearest(self.cursor)
-        if not self.cursor:
+        self._row = self._index.nearest(self._key or "")
+        if not self._key:
             self._take_cursor()
         if keep_visible:
             self.reveal()
 
     def _take_cursor(self) -> None:
         """Take on the address of the cursor's row."""
-        before, self._key = self.cursor, self.row_key(self._row)
+        before = self.cursor
+        self._key = self.row_key(self._row)
         if before != self.cursor:
             self.post_message(View.Moved(self.cursor))
 
@@ -253,7 +264,7 @@ class TreeTable(CursorList[str]):
             return None
         if key == columns.NAME:
             return np.arange(len(numbers))[::-1] if descending else None
-        values = self._rows.values(key, level, numbers)
+        values = self._texts.own.values(key, level, numbers)
         # What is not known stays last either way.
         return np.argsort(-values if descending else values, kind="stable")
 
@@ -274,7 +285,9 @@ class TreeTable(CursorList[str]):
         if not path or path == self.cursor:
             self.reveal()
             return
-        self._key = path
+        self._key, self._is_shut = path, False
+        if self._index.fleets.is_shut:
+            self._rebuild(self._monitor.store.layout)
         known = self._index.layout.find(path) is not None
         self._reveal_due = not known
         if known:
@@ -328,7 +341,7 @@ class TreeTable(CursorList[str]):
         if key == self.sorting.key:
             self.sorting = self.sorting.reversed()
         else:
-            self.sorting = Sorting(key, descending=key not in {columns.NAME, columns.STATE})
+            self.sorting = columns.Sorting(key, descending=key not in {columns.NAME, columns.STATE})
         self._resort()
         self._paint()
 
@@ -337,9 +350,21 @@ class TreeTable(CursorList[str]):
         here = self._index.at(self._row)
         if here is None or here.node.level is Level.CORE:
             return
+        if here.fleet >= 0:
+            self._open_fleet(here)
+            return
         change(self._found_expansion or self._expansion, node_path(self._index.layout, here.node))
         self._index.refresh()
         self._take_row(keep_visible=True)
+        self._paint()
+
+    def _open_fleet(self, row: Row) -> None:
+        """Open the tree of a fleet, or close it where it is open; that of another fleet is in its own view."""
+        if row.fleet != self._texts.number:
+            self.post_message(View.OpenFleet(self._fleets.names[row.fleet]))
+            return
+        self._is_shut = row.is_open
+        self._rebuild(self._monitor.store.layout)
         self._paint()
 
     def _paint(self, *, is_done: bool = False) -> None:
@@ -361,7 +386,9 @@ class TreeTable(CursorList[str]):
         here = self._index.at(self._row)
         if here is not None and here.is_open:
             self._change(Expansion.toggle)
-        elif here is not None and here.node.level is not Level.CLUSTER:
+        elif here is not None and here.node.level is Level.CLUSTER and self._fleets.are_several:
+            self.point(self._index.nearest(fleet_key(self._texts.number)))
+        elif here is not None and here.node.level > Level.CLUSTER:
             self.point(self._index.nearest(address.parent(node_path(self._index.layout, here.node))))
 
     def action_enter(self) -> None:
@@ -377,7 +404,13 @@ class TreeTable(CursorList[str]):
     def action_all(self) -> None:
         """Open everything below the cursor, or close it where it is open."""
         here = self._index.at(self._row)
-        if here is not None:
+        if here is not None and here.fleet == self._texts.number:
+            is_deep = self._expansion.depth_at("") is Level.CORE
+            (self._found_expansion or self._expansion).set_depth("", Level.CLUSTER if is_deep else Level.CORE)
+            self._is_shut = False
+            self._rebuild(self._monitor.store.layout)
+            self._paint()
+        elif here is not None:
             depth = here.node.level if here.is_open else Level.CORE
             self._change(lambda expansion, path: expansion.set_depth(path, depth))
 
@@ -401,7 +434,7 @@ class TreeTable(CursorList[str]):
     def click_row(self, number: int, event: events.Click) -> None:
         """Put the cursor on a row; a click on its triangle opens or closes it, two on its name go deeper."""
         row = self._index.at(number)
-        if row is not None and event.x in triangle_at(row):
+        if row is not None and event.x in triangle_at(row, self._texts.own.indent):
             self.point(number)
             self._change(Expansion.toggle)
         else:

@@ -13,6 +13,7 @@ from trnfleet.domain.filters.language import hint
 from trnfleet.domain.quantities import count, counted, mean_label
 from trnfleet.text import plain
 from trnfleet.tui import theme
+from trnfleet.tui.bars.brokers import where_text
 from trnfleet.tui.format.alerts import tally_text, worst_of
 from trnfleet.tui.hierarchy import columns
 from trnfleet.tui.hierarchy.table import TreeTable
@@ -143,10 +144,12 @@ class TreeFoot(LineView, can_focus=False):
         del top, height
         table = self._table
         right: list[tuple[str, Style]] = []
+        fleet = table.fleet
+        touching = self._alerts if fleet is None else fleet.alerts
         if table.pattern:
             right.append((f"/{plain(table.pattern, 30)} ", theme.HEAD_ACCENT))
             right.append((f"{count(table.matches)} found  ", theme.HEAD))
-        alerts = self._alerts.touching(table.cursor)
+        alerts = touching.touching(table.cursor)
         if alerts:
             right.append(
                 (f"{tally_text(alerts)}  ", theme.SEVERITY_STYLE[worst_of(alerts)] + theme.SURFACE_FILL)
@@ -159,6 +162,8 @@ class TreeFoot(LineView, can_focus=False):
 
     def _words(self) -> list[str]:
         """Return the words about the entity under the cursor."""
+        if self._table.fleet is not None:
+            return self._fleet_words(self._table.fleet)
         layout = self._monitor.store.layout
         path = self._table.cursor
         node = layout.find(path)
@@ -178,6 +183,18 @@ class TreeFoot(LineView, can_focus=False):
         words = [path, layout.type_of(instance).name, self._descriptions.ec2_id(layout.instances[instance])]
         words.append(self._descriptions.job_name(int(self._monitor.store.job_of[instance])))
         return [word for word in words if word]
+
+    def _fleet_words(self, fleet: UiContext) -> list[str]:
+        """Return the words about a fleet: its name, what it has, where it is heard."""
+        layout, monitor = fleet.monitor.store.layout, fleet.monitor
+        return [
+            plain(monitor.fleet_name, 64),
+            "fleet",
+            counted(len(layout.instances), "instance"),
+            counted(layout.chips, "chip"),
+            counted(len(monitor.ingest.jobs), "job"),
+            where_text(fleet.live, fleet.clock.monotonic_s()),
+        ]
 
     def _chips(self, node: Node) -> str:
         return counted(len(self._monitor.store.layout.chip_range(node)), "chip")

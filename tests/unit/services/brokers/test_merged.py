@@ -54,17 +54,17 @@ async def test_the_whole_stands_while_a_part_does() -> None:
     source = merged(one, two)
     async with background(source=source.run()):
         await source.wait_connected(1.0)
-        assert (source.status.connected, source.status.connects, source.status.away) == (True, 1, ())
+        assert (source.status.connected, source.status.connects) == (True, 1)
         before = source.status.changes
         two.disconnect()
         status = source.status
         assert status.connected
         assert status.connects == 1
-        assert status.away == (status.parts[1],)
+        assert [part.connected for part in status.parts] == [True, False]
+        assert status.of_parts(0b10) == (status.parts[1],)
         assert status.changes != before
         one.disconnect()
         assert not source.status.connected
-        assert source.status.away == ()
         one.reconnect()
         assert (source.status.connected, source.status.connects) == (True, 2)
 
@@ -85,6 +85,20 @@ async def test_what_is_written_reaches_a_broker_that_was_away_once_it_is_back() 
         two.reconnect()
         await asyncio.sleep(0)
         assert two.retained[topic].payload == b"second"
+
+
+async def test_what_is_written_goes_to_chosen_brokers() -> None:
+    """Those that have something of the fleet get it; all do while that is not known."""
+    one, two = MemoryBus(), MemoryBus()
+    publisher = FanOutPublisher([one.publisher("desk"), two.publisher("desk")])
+    async with background(publisher=publisher.run()):
+        await publisher.wait_connected(1.0)
+        publisher.chosen = lambda: 0b10
+        await publisher.publish([Envelope("t/v1/demo/ack/1", b"x", 1, retain=True)])
+        publisher.chosen = lambda: 0
+        await publisher.publish([Envelope("t/v1/demo/ack/2", b"x", 1, retain=True)])
+    assert list(one.retained) == ["t/v1/demo/ack/2"]
+    assert list(two.retained) == ["t/v1/demo/ack/1", "t/v1/demo/ack/2"]
 
 
 async def test_a_broker_that_refuses_is_named() -> None:

@@ -1,0 +1,192 @@
+"""Several fleets in one app: one hierarchy, one list of problems, keys between them; with one fleet none of it is there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from support.monitor.feed import DEMO, Feed, SilentSource, ultraservers
+from support.tui.pilot import fleet_app, running
+
+from trnfleet.monitor.alerting.operator import OperatorActions
+from trnfleet.monitor.monitor import Monitor
+from trnfleet.services.files.rules import load_rules
+from trnfleet.transport.memory import MemoryBus
+from trnfleet.tui.state.context import WatchedFleet
+from trnfleet.wire.ports import LinkStatus
+
+if TYPE_CHECKING:
+    from support.tui.pilot import FleetPilot
+
+    from trnfleet.clock import ManualClock
+    from trnfleet.tui.app import FleetApp
+
+SICK = "uc1/us-0001/trn2u-0001-1/chip03"
+BROKEN = 64 + 16 + 3
+"""Row of that chip."""
+
+
+class Fleet(Feed):
+    """A fleet with the rule about uncorrectable errors, on a clock that several share."""
+
+    def __init__(self, name: str, instances: list[tuple[str, str]], clock: ManualClock | None = None) -> None:
+        super().__init__(instances, fleet=name)
+        self.clock = clock or self.clock
+        self.source = SilentSource()
+        rules = tuple(rule for rule in load_rules() if rule.name == "hbm-uncorrectable")
+        self.monitor = Monitor(self.source, name, clock=self.clock, rules=rules)
+        self.scatter()
+        self.describe()
+        self.tick()
+
+
+def two() -> tuple[Fleet, Fleet]:
+    """Return fleet alpha, which is well, and beta, one of whose chips has an error."""
+    alpha = Fleet("alpha", ultraservers(1))
+    beta = Fleet("beta", DEMO, alpha.clock)
+    return alpha, beta
+
+
+async def go_wrong(pilot: FleetPilot, alpha: Fleet, beta: Fleet) -> None:
+    """Let time pass, then a chip of beta fail."""
+    for errors in (0, 1, 1):
+        beta.set("mem_ecc_uncorrected", errors, BROKEN)
+        await alpha.clock.advance(1.0)
+        alpha.tick()
+        beta.tick()
+        await pilot.paint()
+
+
+def both(alpha: Fleet, beta: Fleet, operator: OperatorActions | None = None) -> FleetApp:
+    return fleet_app(alpha, others=[WatchedFleet(beta.monitor, operator=operator)])
+
+
+async def test_problems_of_all_fleets_are_one_list() -> None:
+    """Each has its fleet's name; Enter goes to the chip in that fleet, and back leads to the first one."""
+    alpha, beta = two()
+    app = both(alpha, beta)
+    async with running(app, size=(120, 40)) as pilot:
+        await go_wrong(pilot, alpha, beta)
+        head = pilot.screen()[0]
+        assert head.startswith(" alpha  1 of 2 fleets  64 chips  all live")
+        assert "all:  ✖ 1 critical" in head
+        assert "8 Alerts:1" in pilot.text()
+        line = next(line for line in pilot.screen() if "✖ beta   " in line)
+        assert "trn2u-0001-1/chip03" in line
+        await pilot.press("w", "enter")
+        assert (app.monitor.fleet_name, app.place) == ("beta", SICK)
+        assert pilot.screen()[0].startswith(" beta  1 of 2 fleets  192 chips")
+        assert pilot.screen()[3].startswith(" beta > uc1 > us-0001 > trn2u-0001-1 > chip03")
+        await pilot.press("escape")
+        assert app.monitor.fleet_name == "alpha"
+        assert app.entry.title == "Fleet"
+
+
+async def test_the_hierarchy_has_a_row_for_each_fleet() -> None:
+    """The tree of the fleet on the screen is open below its row; Enter on another row opens that, left closes it."""
+    alpha, beta = two()
+    app = both(alpha, beta)
+    async with running(app, size=(120, 40)) as pilot:
+        await go_wrong(pilot, alpha, beta)
+        await pilot.press("2")
+        rows = [line[:48] for line in pilot.screen() if line[1:2] in "▾▸" or line[3:4] in "▾▸"]
+        assert [row.split()[:2] for row in rows[:2]] == [["▾", "alpha"], ["▾", "uc1"]]
+        assert rows[-1].startswith(" ▸ beta")
+        assert "● live  ✖ 1" in rows[-1]
+        await pilot.press("end")
+        assert "beta  fleet  12 instances  192 chips" in pilot.text()
+        await pilot.press("enter")
+        assert (app.monitor.fleet_name, app.entry.title) == ("beta", "Hierarchy")
+        shown = pilot.screen()
+        names = [line.split()[:2] for line in shown[6:9]]
+        assert names == [["▸", "alpha"], ["▾", "beta"], ["▾", "uc1"]]
+        assert any("trn2u-0002-1" in line for line in shown)
+        await pilot.press("home", "down", "left")
+        names = [line.split()[:2] for line in pilot.screen()[6:9]]
+        assert names[:2] == [["▸", "alpha"], ["▸", "beta"]]
+        await pilot.press("right", "right")
+        assert app.place == "uc1"
+
+
+async def test_keys_and_commands_go_between_fleets() -> None:
+    """F goes on, `:ctx` and `:fleet` go to a name, each to where one was there; the palette has them, too."""
+    alpha, beta = two()
+    app = both(alpha, beta)
+    async with running(app, size=(120, 40)) as pilot:
+        await go_wrong(pilot, alpha, beta)
+        app.go(SICK, "Chip", "beta")
+        await pilot.pause()
+        await pilot.press("f")
+        assert (app.monitor.fleet_name, app.entry.title) == ("alpha", "Chip")
+        await pilot.press("f")
+        assert (app.monitor.fleet_name, app.place) == ("beta", SICK)
+        for command, name in (("ctx alpha", "alpha"), ("fleet beta", "beta")):
+            await pilot.press("colon", *("space" if each == " " else each for each in command), "enter")
+            assert app.monitor.fleet_name == name
+        await pilot.press("colon", *"ctx", "space", *"gamma", "enter")
+        assert "fleet 'gamma'" in pilot.text()
+        assert "alpha, beta" in pilot.text()
+        await pilot.press("escape", "ctrl+p", *"alph")
+        assert "another fleet" in pilot.text()
+        await pilot.press("enter")
+        assert app.monitor.fleet_name == "alpha"
+
+
+async def test_a_problem_of_another_fleet_is_acknowledged_there() -> None:
+    """`a` on it opens the form, and the message goes to the topic of its own fleet."""
+    alpha, beta = two()
+    bus = MemoryBus()
+    publisher = bus.publisher("desk")
+    publisher.connect()
+    operator = OperatorActions("beta", publisher=publisher, owner="ann")
+    app = both(alpha, beta, operator)
+    async with running(app, size=(120, 40)) as pilot:
+        await go_wrong(pilot, alpha, beta)
+        await pilot.press("w", "a")
+        assert "Acknowledge hbm-uncorrectable" in pilot.text()
+        await pilot.press("enter")
+        assert app.monitor.fleet_name == "alpha"
+        assert [topic.split("/")[2:4] for topic in bus.retained] == [["beta", "ack"]]
+
+
+async def test_a_broker_that_is_away_is_named() -> None:
+    """By the status line in every fleet, by the banner in the fleet that is heard there, and by that fleet's row."""
+    alpha, beta = two()
+    parts = tuple(
+        LinkStatus(broker=f"mqtt://b{number}:1883", connected=True, connects=1) for number in (1, 2)
+    )
+    beta.source.status.parts = parts
+    for number, paths in enumerate((beta.layout.instances[:6], beta.layout.instances[6:]), 1):
+        beta.monitor.apply([each._replace(link=number) for each in beta.announcements(list(paths))])
+    alpha.source.status.broker = "mqtt://b1:1883"
+    app = both(alpha, beta)
+    async with running(app, size=(120, 40)) as pilot:
+        await go_wrong(pilot, alpha, beta)
+        assert "2 brokers  " in pilot.screen()[-1]
+        parts[1].connected, parts[1].changed_s = False, alpha.clock.monotonic_s()
+        parts[1].last_error = "connection refused"
+        await pilot.tick(alpha, 12.0)
+        assert "2 brokers, b2:1883 away 12 s" in pilot.screen()[-1]
+        assert "no connection" not in pilot.text()
+        await pilot.press("2")
+        assert any("▸ beta" in line and "✖ 1 broker away" in line for line in pilot.screen())
+        await pilot.press("f")
+        said = next(line for line in pilot.screen() if "no connection" in line)
+        assert (
+            "no connection to mqtt://b2:1883 for 12 s (connection refused); what comes from there is the last known"
+            in said
+        )
+
+
+async def test_one_fleet_has_none_of_it() -> None:
+    """No row, no name beside problems, no key and no command."""
+    alpha, _ = two()
+    app = fleet_app(alpha)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.telemetry(alpha)
+        assert "of 1 fleets" not in pilot.text()
+        await pilot.press("f")
+        assert "f does nothing here" in pilot.text()
+        await pilot.press("colon", *"ctx", "space", *"alpha", "enter")
+        assert ":ctx is no command" in pilot.text()
+        await pilot.press("escape", "2")
+        assert pilot.screen()[6].startswith(" ▾ uc1")
