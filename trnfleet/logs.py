@@ -72,7 +72,7 @@ def configure(
     _Settings.handler = handler
     _Settings.configured = False
     _Windows.all = Windows()
-    # Libraries that use the standard library's logging (paho, amqtt) are heard from warnings on.
+    # Libraries that use the standard library's logging (paho) are heard from warnings on.
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     return handler
 

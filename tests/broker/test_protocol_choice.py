@@ -95,9 +95,9 @@ async def test_reason_of_the_broker_is_told() -> None:
             assert publisher.status.last_error == "another client took over the same client id, p"
 
 
-async def test_amqtt_is_found_to_speak_the_older_version() -> None:
-    """An amqtt keeps silent at MQTT 5: after 2 s the clients use 3.1.1, and messages come without a content type."""
-    async with embedded_broker(clock=SystemClock(), prefer="amqtt") as broker:
+async def test_nats_is_found_to_speak_the_older_version() -> None:
+    """NATS Server refuses MQTT 5: the clients use 3.1.1, and messages come without a content type."""
+    async with embedded_broker(clock=SystemClock(), prefer="nats") as broker:
         publisher = MqttPublisher(broker.url, client_id="p")
         source = MqttSource(broker.url, [("#", 1)])
         async with running(publisher.run(), source.run()):

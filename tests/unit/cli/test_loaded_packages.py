@@ -16,7 +16,7 @@ PARTS = {
     "recordings": ("mcap", "zstandard", "lz4"),
     "receivers": ("httpx", "httpcore"),
     "the app": ("textual",),
-    "never": ("amqtt", "websockets", "boto3", "botocore"),
+    "never": ("websockets", "boto3", "botocore"),
 }
 NOWHERE = ("--broker", "mqtt://127.0.0.1:1", "--log-level", "error")
 CODE = """

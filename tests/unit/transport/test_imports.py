@@ -9,10 +9,9 @@ import pytest
 @pytest.mark.parametrize(
     ("module", "kept_out"),
     [
-        ("url", ("aiomqtt", "paho", "amqtt", "asyncio")),
-        ("memory", ("aiomqtt", "paho", "amqtt")),
-        ("embedded", ("aiomqtt", "paho", "amqtt")),
-        ("mqtt", ("amqtt",)),
+        ("url", ("aiomqtt", "paho", "asyncio")),
+        ("memory", ("aiomqtt", "paho")),
+        ("embedded", ("aiomqtt", "paho")),
     ],
 )
 def test_clients_are_loaded_only_where_they_are_used(module: str, kept_out: tuple[str, ...]) -> None:

@@ -32,7 +32,7 @@ LOOPBACK = "127.0.0.1"
 )
 @setting(
     "--kind",
-    type=click.Choice(["mosquitto", "amqtt"]),
+    type=click.Choice(["mosquitto", "nats"]),
     help="Broker program; by default Mosquitto if it is installed.",
 )
 @log_options
@@ -54,7 +54,7 @@ def command(port: int | None, host: str, kind: str | None) -> None:
 async def _run(port: int | None, host: str, kind: str | None) -> None:
     from trnfleet.transport.embedded import embedded_broker
 
-    prefer = kind if kind in {"mosquitto", "amqtt"} else None
+    prefer = kind if kind in {"mosquitto", "nats"} else None
     folder = None if is_loopback(host) else _access_folder()
     ending = Ending()
     with ending.on_signals():
