@@ -32,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test long chaos soak truth truth-screen lint package bench fixtures pictures docs lock clean
+.PHONY: help run test long brokers chaos soak truth truth-screen lint package bench fixtures pictures docs lock clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
@@ -48,6 +48,11 @@ test: $(VENV)/dev $(VENV)/project ## run every test; ARGS="..." goes to pytest
 long: $(VENV)/dev $(VENV)/project ## run the tests that take minutes each, which `make test` leaves out
 	@.ci/mosquitto
 	@exec $(BIN)/python -m pytest -m long $(ARGS)
+
+brokers: $(VENV)/dev $(VENV)/project ## install RabbitMQ, ejabberd, ActiveMQ and aedes, try all brokers and write the table of docs/brokers.md
+	@.ci/mosquitto
+	@.ci/brokers
+	@PYTHONPATH=tests exec $(BIN)/python -m support.brokers $(ARGS)
 
 chaos: $(VENV)/dev $(VENV)/project ## damage messages, files, brokers and processes by chance; SEED=7 repeats it
 	@.ci/mosquitto

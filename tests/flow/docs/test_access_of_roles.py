@@ -1,0 +1,193 @@
+"""The shipped access lists on a real Mosquitto and a real NATS Server: which topics each role can write and read."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from support.brokers.mosquitto import Mosquitto
+from support.brokers.nats import Nats
+from support.brokers.process import HOST, PASSWORD, BrokerProcess
+from support.paths import ROOT
+from support.processes.programs import run
+from support.processes.waiting import running
+
+from trnfleet.transport.mqtt import MqttPublisher, MqttSource
+from trnfleet.transport.url import BrokerUrl, Password
+from trnfleet.wire.ports import Envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.broker
+
+LISTS = ROOT / "config" / "brokers"
+AGENT = "agent-trn2-0001"
+OWN, OTHER = "uc1/standalone/trn2-0001", "uc1/standalone/trn2-0002"
+TOPICS = (
+    f"node/{OWN}",
+    f"telemetry/{OWN}",
+    f"telemetry/{OWN}/chip00",
+    f"event/{OWN}",
+    f"publisher/{AGENT}",
+    f"node/{OTHER}",
+    f"telemetry/{OTHER}",
+    f"telemetry/{OTHER}/chip00",
+    "telemetry/uc2/standalone/trn2-0001",
+    f"event/{OTHER}",
+    f"publisher/{AGENT}-2",
+    "job/train",
+    "reservation/cr-1",
+    "alert/0123456789abcdef",
+    "ack/0123456789abcdef",
+    "silence/1",
+    f"command/{OWN}",
+    "command/fleet",
+    "command/uc2",
+    "reply/asker/1",
+)
+_STATE = ("node", "telemetry", "event", "job", "reservation", "publisher", "alert", "ack", "silence")
+WRITES = {
+    "publisher": ("node", "telemetry", "event", "job", "reservation", "publisher", "reply"),
+    "watch": ("publisher", "alert", "ack", "silence"),
+    "viewer": (),
+    "operator": ("ack", "silence", "command"),
+}
+READS = {
+    "publisher": ("node", "reservation", "command"),
+    "watch": _STATE,
+    "viewer": _STATE,
+    "operator": (*_STATE, "reply"),
+}
+
+
+def may_write(role: str, topic: str) -> bool:
+    """Return whether docs/brokers.md lets a role write a topic."""
+    if role == AGENT:
+        return topic in TOPICS[:5]
+    return topic.partition("/")[0] in WRITES[role]
+
+
+def may_read(role: str, topic: str) -> bool:
+    """Return whether docs/brokers.md lets a role read a topic, but for what NATS adds for MQTT 3.1.1."""
+    if role == AGENT:
+        return topic in {f"command/{OWN}", "command/fleet"}
+    return topic.partition("/")[0] in READS[role]
+
+
+class ListedMosquitto(Mosquitto):
+    """Mosquitto with the shipped lists; a writer of everything beside them."""
+
+    def command(self) -> list[str]:
+        """Write the lists in the place of the usual ones."""
+        command = super().command()
+        rights = self.folder / "acl"
+        rights.write_text((LISTS / "mosquitto.acl").read_text() + "\nuser everybody\ntopic readwrite #\n")
+        return command
+
+
+class ListedNats(Nats):
+    """NATS Server with the shipped lists; a writer of everything beside them."""
+
+    def command(self) -> list[str]:
+        """Include the lists."""
+        lists = (LISTS / "nats.conf").read_text()
+        lists = lists.replace(
+            "  users = [\n", f'  users = [\n    {{ user: everybody, password: "{PASSWORD}" }}\n'
+        )
+        (self.folder / "trnfleet.conf").write_text(lists)
+        command = super().command()
+        lines = [
+            "server_name: listed",
+            f'listen: "{HOST}:{self.clients}"',
+            f'jetstream {{ store_dir: "{self.folder}/store" }}',
+            f'mqtt {{ listen: "{HOST}:{self.port}" }}',
+            "include trnfleet.conf",
+        ]
+        (self.folder / "nats.conf").write_text("\n".join(lines) + "\n")
+        return command
+
+    def environment(self) -> dict[str, str]:
+        """Return the passwords."""
+        roles = ("PUBLISHER", "WATCH", "VIEWER", "OPERATOR", "AGENT")
+        return {f"TRNFLEET_{role}_PASSWORD": PASSWORD for role in roles}
+
+
+@pytest.fixture(scope="module", params=[ListedMosquitto, ListedNats], ids=lambda broker: broker.name)
+def listed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrokerProcess]:
+    """A broker with the shipped lists."""
+    if request.param.version() is None:
+        pytest.skip(f"{request.param.name.upper()} MISSING")
+    with request.param(tmp_path_factory.mktemp("listed")) as broker:
+        yield broker
+
+
+def url(broker: BrokerProcess, user: str) -> BrokerUrl:
+    return BrokerUrl(HOST, broker.port, user)
+
+
+@pytest.mark.parametrize("role", [*WRITES, AGENT])
+async def test_each_role_writes_and_reads_its_topics_alone(listed: BrokerProcess, role: str) -> None:
+    """Of all kinds of topics what a role writes comes out where it may write it, and what it gets is what it may read."""
+    password, root = Password(PASSWORD), f"trnfleet/v1/{role}"
+    reader = MqttSource(url(listed, "everybody"), [(f"{root}/#", 1)], password=password)
+    writer = MqttPublisher(url(listed, "everybody"), client_id=f"all-{role}", password=password)
+    as_role = MqttPublisher(url(listed, role), client_id=role, password=password)
+    classes = sorted({topic.partition("/")[0] for topic in TOPICS})
+    filters = [(f"{root}/{each}/#", 1) for each in classes] + [(f"{root}/{topic}", 1) for topic in TOPICS]
+    listener = MqttSource(url(listed, role), filters, password=password)
+    async with running(reader.run(), writer.run(), as_role.run(), listener.run()):
+        for each in (reader, writer, as_role):
+            await each.wait_connected(10)
+        await listener.wait_connected(10)
+        for topic in TOPICS:
+            await as_role.publish([Envelope(f"{root}/{topic}", b"role", 1)])
+        written = await collect(reader, writer, f"{root}/end/1", b"role")
+        assert written == {f"{root}/{topic}" for topic in TOPICS if may_write(role, topic)}
+        if as_role.status.protocol == "5":
+            assert as_role.status.refused == len(TOPICS) - len(written)
+            assert as_role.status.last_refusal is not None
+            assert as_role.status.last_refusal.reason == "not authorised"
+        await writer.publish([Envelope(f"{root}/{topic}", b"all", 1) for topic in TOPICS])
+        await collect(reader, writer, f"{root}/end/2", b"all")
+        await asyncio.sleep(0.2)
+        heard = {
+            each.topic
+            for each in (await listener.take() if listener.waiting else [])
+            if each.payload == b"all"
+        }
+        # With MQTT 3.1.1 an agent reads back what it writes.
+        heard -= {f"{root}/node/{OWN}"} if role == AGENT and listener.status.protocol == "3.1.1" else set()
+        assert heard == {f"{root}/{topic}" for topic in TOPICS if may_read(role, topic)}
+
+
+async def collect(reader: MqttSource, writer: MqttPublisher, end: str, payload: bytes) -> set[str]:
+    """Return the topics of messages with a payload, up to a last one that is sent now."""
+    await writer.publish([Envelope(end, b"end", 1)])
+    topics: set[str] = set()
+    async with asyncio.timeout(10):
+        while True:
+            batch = await reader.take()
+            topics |= {each.topic for each in batch if each.payload == payload}
+            if any(each.topic == end for each in batch):
+                return topics
+
+
+@pytest.mark.parametrize(("user", "status"), [("viewer", (1, 4)), ("operator", (0,))])
+def test_a_viewers_command_does_nothing_and_says_so(
+    listed: BrokerProcess, user: str, status: tuple[int, ...]
+) -> None:
+    """A silence of a viewer is refused or not confirmed, and is not there; an operator's is."""
+    address = ("--broker", str(url(listed, user)), "--name", f"silences-{user}", "--wait", "1s")
+    silence = ("silence", "add", "alertname=x", "--for", "1h", "--why", "y", "--yes")
+    ended = run(*silence, *address, TRNFLEET_MQTT_PASSWORD=PASSWORD)
+    assert ended.returncode in status, ended.stderr
+    there = run("silence", "list", *address, TRNFLEET_MQTT_PASSWORD=PASSWORD)
+    assert there.returncode == 0, there.stderr
+    assert ("alertname" in there.stdout) == (user == "operator"), there.stdout + there.stderr
+    if user == "viewer":
+        assert "/silence/" in ended.stderr
+        assert "not authorised" in ended.stderr or "not confirmed" in ended.stderr
