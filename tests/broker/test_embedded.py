@@ -258,7 +258,7 @@ async def test_what_tls_needs_is_named_where_it_is_missing(
                 pass
         return str(error.value)
 
-    assert "only Mosquitto has them here, and amqtt was asked for" in await refusal(prefer="amqtt")
+    assert "only Mosquitto has them here, and NATS Server was asked for" in await refusal(prefer="nats")
     monkeypatch.setenv("PATH", str(tmp_path))
     if mosquitto_program() is not None:
         assert (await refusal()).startswith("openssl: no such program on PATH")

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_NO_USERS = (
-    "The fallback is for one machine: it listens on loopback, lets everybody in and knows no users. Nothing is refused."
-)
+_NO_USERS = "The fallback is for one machine: it listens on loopback, lets everybody in and knows no users. Nothing is refused."
 _FORGETS = (
     "It forgets what is retained at its end, silences and acknowledgements with it. Simulators announce descriptors, jobs and reservations "
     "again when they are back, and a running `watch` restores silences and acknowledgements; in the case none runs."

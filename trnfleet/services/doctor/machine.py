@@ -104,9 +104,7 @@ def programs() -> Iterator[Finding]:
     group = "programs"
     mosquitto = mosquitto_program()
     if mosquitto is None:
-        advice = (
-            "install the package mosquitto; until then the demo and trnfleet broker run amqtt, which is slow"
-        )
+        advice = "install the package mosquitto; until then the demo and trnfleet broker run NATS Server, in MQTT 3.1.1"
         yield Finding(group, "mosquitto", Health.WARNING, "not installed", advice)
     else:
         # "mosquitto version 2.0.11", then its options.

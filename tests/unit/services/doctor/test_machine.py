@@ -68,7 +68,7 @@ def test_programs_that_are_not_there_say_what_is_used_instead(monkeypatch: pytes
     monkeypatch.setattr(shutil, "which", lambda _name: None)
     found = by_name(machine.programs())
     assert found["mosquitto"].health is Health.WARNING
-    assert "amqtt" in found["mosquitto"].advice
+    assert "NATS Server" in found["mosquitto"].advice
     assert found["openssl"][2:4] == (Health.OK, "not installed")
 
 
