@@ -12,6 +12,7 @@ from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.quantities import size_text
 from trnfleet.errors import TrnfleetError
 from trnfleet.record.format.metadata import About
+from trnfleet.record.format.schema import SCHEMA
 from trnfleet.record.write.part import DELETED
 from trnfleet.services.files.missing_descriptors import MissingDescriptors
 from trnfleet.services.files.outputs import find_former, make_sink, remove_former
@@ -129,6 +130,7 @@ async def record(session: BrokerSession, request: RecordRequest, reporter: Recor
             await source.wait_connected(CONNECT_LIMIT_S)
             first = await BatchReader(source, clock, limit_s=FIRST_S).next()
             about = About(
+                schema=SCHEMA,
                 id=secrets.token_hex(8),
                 fleets=fleets_in((envelope.topic for envelope in first), session.root),
                 root=session.root,

@@ -22,6 +22,7 @@ from trnfleet.monitor.replay.playback import RecordingPlayback
 from trnfleet.monitor.replay.seeker import PastMonitors
 from trnfleet.monitor.store.history import History
 from trnfleet.record.format.metadata import About
+from trnfleet.record.format.schema import SCHEMA
 from trnfleet.record.write.live import LiveBuffer
 from trnfleet.record.write.orphaned_buffers import delete_orphaned_buffers
 from trnfleet.services.brokers.merged import FanOutPublisher
@@ -268,6 +269,7 @@ def make_buffer(session: FleetSession, fleet: str, *, disk_bytes: int) -> LiveBu
     delete_orphaned_buffers(parent, clock.wall_ns())
     name = secrets.token_hex(8)
     about = About(
+        schema=SCHEMA,
         id=name,
         fleets=(fleet,),
         root=session.root,

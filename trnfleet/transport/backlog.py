@@ -54,7 +54,7 @@ class Backlog:
             note_shed: Called with the topic of each message that is left out for a newer one.
             delivery: The destination of messages that are handed over from here.
             content_type: Returns the content type among the properties of a message, which have their length before them; it
-                raises for what is not well-formed. None where messages have no properties, before MQTT 5.
+                raises for what is not well-formed, and where there are others that are kept. None where messages have no properties, before MQTT 5.
         """
         self.size_bytes = 0
         """Memory of all that waits."""

@@ -19,7 +19,7 @@ from paho.mqtt.enums import MQTTErrorCode, MQTTProtocolVersion
 from trnfleet.tasks import in_thread
 from trnfleet.transport.backlog import Backlog
 from trnfleet.transport.broker_limits import BrokerLimits
-from trnfleet.transport.packets.properties import content_type_of
+from trnfleet.transport.packets.properties import content_type_of, kept_properties
 
 if TYPE_CHECKING:
     import socket
@@ -392,7 +392,9 @@ def look_at(future: asyncio.Future[Any]) -> None:
         future.exception()
 
 
-def delivering_queue(delivery: Delivery) -> type[asyncio.Queue[aiomqtt.Message]]:
+def delivering_queue(
+    delivery: Delivery, note_oversize: Callable[[], None] = _ignore
+) -> type[asyncio.Queue[aiomqtt.Message]]:
     """Return a queue that hands each message over inside paho's callback, without a task and a wake-up for each.
 
     It never holds anything, so who waits for its messages wakes only when the connection ends.
@@ -401,6 +403,13 @@ def delivering_queue(delivery: Delivery) -> type[asyncio.Queue[aiomqtt.Message]]
     class DeliveringQueue(asyncio.Queue[aiomqtt.Message]):
         def put_nowait(self, item: aiomqtt.Message) -> None:
             content_type = getattr(item.properties, "ContentType", None)
-            delivery.put(item.topic.value, item.payload, item.qos, content_type, retain=item.retain)
+            try:
+                kept = kept_properties(item.properties)
+            except ValueError:
+                note_oversize()
+                return
+            delivery.put(
+                item.topic.value, item.payload, item.qos, content_type, retain=item.retain, kept=kept
+            )
 
     return DeliveringQueue

@@ -167,7 +167,7 @@ class Connection:
             timeout=CONNACK_S[protocol],
             properties=connect_properties(MAX_PACKET_BYTES, RECEIVE_MAXIMUM) if version5 else None,
             max_inflight_messages=PENDING_ANNOUNCEMENTS,
-            queue_type=delivering_queue(delivery),
+            queue_type=delivering_queue(delivery, reception.note_oversize),
             logger=PAHO_LOG,
         )
         self._client.oversize = reception.note_oversize
@@ -322,11 +322,14 @@ class Connection:
         return LinkDown(words) if words else self._refusal(error)
 
     async def _send_one(self, envelope: Envelope, unsent: list[Unsent]) -> None:
-        content_type = envelope.content_type if self.protocol == "5" else None
-        properties = None if content_type is None else publish_properties(content_type)
+        try:
+            properties = publish_properties(envelope) if self.protocol == "5" else None
+        except ValueError as error:
+            unsent.append(Unsent(envelope, str(error).rstrip(".").lower(), is_refused=True))
+            return
         limits = self._client.limits
         if limits.restrict_messages:
-            reason = limits.reason_against(envelope, properties_bytes(content_type))
+            reason = limits.reason_against(envelope, properties_bytes(properties))
             if reason:
                 unsent.append(Unsent(envelope, reason, is_refused=True))
                 return

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trnfleet.clock import Clock
-    from trnfleet.wire.ports import LinkStatus
+    from trnfleet.wire.ports import LinkStatus, MessageProperties
 
 MAX_PAYLOAD_BYTES = DEFAULT_LIMITS.payload_bytes
 """The largest payload of the protocol."""
@@ -86,7 +86,16 @@ class Delivery:
         """Return a topic that was subscribed to and of which a message has come; None for any other."""
         return self._by_bytes.get(encoded)
 
-    def put(self, name: str, payload: bytes, qos: int, content_type: str | None, *, retain: bool) -> None:
+    def put(
+        self,
+        name: str,
+        payload: bytes,
+        qos: int,
+        content_type: str | None,
+        *,
+        retain: bool,
+        kept: MessageProperties | None = None,
+    ) -> None:
         """Hand a message over; one that nobody subscribed to is counted."""
         reception, topics = self._reception, self._topics
         topic = topics.get(name)
@@ -105,7 +114,7 @@ class Delivery:
         owed = reception.owed
         shed = owed.pop(topic, 0) if owed else 0
         now_s = self._clock.monotonic_s()
-        reception.deliver(Envelope(topic, payload, qos, retain, content_type, now_s, shed))
+        reception.deliver(Envelope(topic, payload, qos, retain, content_type, now_s, shed, 0, kept))
 
 
 @dataclass(frozen=True, slots=True)

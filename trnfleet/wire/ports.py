@@ -18,6 +18,19 @@ CONTENT_TYPE_JSON = "application/json"
 CONTENT_TYPE_CBOR = "application/cbor"
 
 
+class MessageProperties(NamedTuple):
+    """What a message has besides its content type in MQTT 5; few messages have any."""
+
+    user: tuple[tuple[str, str], ...] = ()
+    """User properties, names and values in their order."""
+    response_topic: str | None = None
+    """The topic on which the sender waits for a reply."""
+    correlation: bytes | None = None
+    """What the reply must carry, so that the sender knows which request it is about."""
+    expiry_s: int | None = None
+    """Seconds for which a broker keeps the message for who is not there; of one that was received, what was left of them."""
+
+
 class Envelope(NamedTuple):
     """One message with its MQTT properties."""
 
@@ -33,6 +46,8 @@ class Envelope(NamedTuple):
     """Earlier messages of its topic that were left out here because the reader was behind."""
     link: int = 0
     """Number of the connection over which it came, where there are several; not known of telemetry."""
+    properties: MessageProperties | None = None
+    """Its other properties in MQTT 5; None where it has none."""
 
 
 class RefusedMessage(NamedTuple):

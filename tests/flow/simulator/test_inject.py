@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.paths import ROOT
 from support.processes.programs import Program, run
 from support.processes.waiting import running, take_until
 
@@ -16,7 +19,7 @@ from trnfleet.errors import BrokerError
 from trnfleet.services.session import BrokerSession
 from trnfleet.services.simulator.client import Command, send_command
 from trnfleet.transport.mqtt import MqttPublisher, MqttSource
-from trnfleet.wire.ports import Envelope
+from trnfleet.wire.ports import Envelope, MessageProperties
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -254,6 +257,43 @@ async def test_nothing_is_published_outside_reply(willing: Program, wire: Wire) 
     assert not any("escaped" in topic for topic in published)
     assert [topic for topic in published if "/reply/" in topic] == [f"{PREFIX}/reply/probe/last"]
     assert all(line.isascii() and line.isprintable() for line in willing.output.splitlines())
+
+
+def test_mosquitto_rr_asks_and_is_answered(willing: Program, mosquitto: MosquittoProcess) -> None:
+    """The command of the documentation, given to mosquitto_rr, is carried out and answered on its response topic."""
+    assert willing.process.poll() is None
+    page = (ROOT / "docs" / "wire.md").read_text()
+    documented = re.search(r"-m '(\{.*?\})'", page, re.DOTALL)
+    assert documented is not None
+    message = json.loads(documented[1]) | {"expires": json.loads(command())["expires"]}
+    answer = subprocess.run(
+        [
+            *("mosquitto_rr", "-h", mosquitto.url.host, "-p", str(mosquitto.url.port), "-W", "20"),
+            *("-t", f"{PREFIX}/command/fleet", "-e", f"{PREFIX}/reply/rr/any", "-D", "publish"),
+            *("correlation-data", "c-42", "-F", "%t %D %p", "-m", json.dumps(message)),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    topic, correlation, payload = answer.stdout.split(" ", 2)
+    assert (topic, correlation) == (f"{PREFIX}/reply/rr/any", "c-42")
+    assert json.loads(payload)["ok"] is True
+
+
+async def test_a_command_that_comes_too_late_is_let_go_by_the_broker(mosquitto: MosquittoProcess) -> None:
+    """It has an expiry of its own in MQTT 5, and the asker's topic and id beside those in its payload."""
+    source = MqttSource(mosquitto.url, [(f"{PREFIX}/command/#", 1)])
+    async with running(source.run()):
+        await source.wait_connected(5)
+        with pytest.raises(BrokerError, match="no simulator"):
+            await send_command(BrokerSession(mosquitto.url), "demo", Command("rebirth"), timeout_s=0.3)
+        (taken,) = await take_until(source, bool)
+    asked = json.loads(taken.payload)
+    assert taken.properties == MessageProperties(
+        (), f"{PREFIX}/reply/{asked['client']}/{asked['id']}", asked["id"].encode(), 1
+    )
 
 
 async def test_nobody_answers(mosquitto: MosquittoProcess) -> None:

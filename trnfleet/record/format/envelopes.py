@@ -1,7 +1,8 @@
 """One message of a recording: an envelope as a CBOR map, and back.
 
-The map has `topic`, `qos`, `retain`, `content_type` (where the broker gave one) and `payload`. In a keyframe it also has
-`time_ns`, when the envelope came in.
+The map has `topic`, `qos`, `retain`, `content_type` (where the broker gave one), `properties` (from schema 1.1 on, where the message has
+more of MQTT 5: a map of `user`, `response_topic`, `correlation` and `expiry_s`) and `payload`. In a keyframe it also has `time_ns`,
+when the envelope came in.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from trnfleet.clock import parse_rfc3339
 from trnfleet.errors import WireError
 from trnfleet.record.format.schema import MAJOR, migrate
 from trnfleet.wire.cbor import decode_cbor
-from trnfleet.wire.ports import Envelope
+from trnfleet.wire.ports import Envelope, MessageProperties
 from trnfleet.wire.topics import VERSION, TopicClass
 
 if TYPE_CHECKING:
@@ -66,11 +67,21 @@ def channel_namer(root: str) -> Callable[[str], str]:
 
 def pack(envelope: Envelope) -> bytes:
     """Return an envelope as a message's data, without the receive time."""
+    if envelope.properties is not None:
+        return _packed_with_properties(envelope, envelope.properties)
     topic = envelope.topic.encode()
     payload = envelope.payload
     # A map from texts to four or five values is not worth the way through an encoder of everything.
     before, after = _fields_around_topic(envelope.qos, envelope.retain, envelope.content_type)
     return b"".join((before, _head(_TEXT, len(topic)), topic, after, _head(_BYTES, len(payload)), payload))
+
+
+def _packed_with_properties(envelope: Envelope, given: MessageProperties) -> bytes:
+    properties = {name: value for name, value in given._asdict().items() if value is not None and value != ()}
+    fields: dict[str, Any] = {"topic": envelope.topic, "qos": envelope.qos, "retain": envelope.retain}
+    if envelope.content_type is not None:
+        fields["content_type"] = envelope.content_type
+    return cbor2.dumps({**fields, "properties": properties, "payload": envelope.payload})
 
 
 @functools.lru_cache(maxsize=64)
@@ -165,7 +176,29 @@ def _envelope(fields: dict[str, Any]) -> Envelope:
         raise WireError("message has an impossible QoS or retain flag")
     if content_type is not None and type(content_type) is not str:
         raise WireError("message has an impossible content type")
-    return Envelope(topic, payload, qos, retain, content_type)
+    given = fields.get("properties")
+    properties = None if given is None else _properties(given)
+    return Envelope(topic, payload, qos, retain, content_type, properties=properties)
+
+
+def _properties(given: Any) -> MessageProperties:
+    if not isinstance(given, dict):
+        raise WireError("message has impossible properties")
+    user, response_topic = given.get("user", ()), given.get("response_topic")
+    correlation, expiry_s = given.get("correlation"), given.get("expiry_s")
+    if (
+        not isinstance(user, (list, tuple))
+        or not all(
+            isinstance(pair, (list, tuple)) and [type(each) for each in pair] == [str, str] for pair in user
+        )
+        or (response_topic is not None and type(response_topic) is not str)
+        or (correlation is not None and type(correlation) is not bytes)
+        or (expiry_s is not None and (type(expiry_s) is not int or not 0 <= expiry_s < 2**32))
+    ):
+        raise WireError("message has impossible properties")
+    return MessageProperties(
+        tuple((name, value) for name, value in user), response_topic, correlation, expiry_s
+    )
 
 
 def source_ns(payload: bytes, received_ns: int) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import trnfleet
 from trnfleet.domain.address import is_segment
 from trnfleet.record.format.limits import DEFAULT_RECORD_LIMITS, RecordLimits
-from trnfleet.record.format.schema import SCHEMA
+from trnfleet.record.format.schema import SCHEMA_OF_OWN
 from trnfleet.wire.topics import DEFAULT_ROOT, is_root
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class About:
     """Root of the topics."""
     version: str = trnfleet.__version__
     """The trnfleet that wrote it."""
-    schema: str = SCHEMA
+    schema: str = SCHEMA_OF_OWN
     broker: str = ""
     """Address of the broker, without user and password."""
     filters: tuple[str, ...] = ()

@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAJOR = 1
-MINOR = 0
+MINOR = 1
+"""1 adds the properties of MQTT 5."""
 SCHEMA = f"{MAJOR}.{MINOR}"
-"""The schema that is written."""
+"""The schema of recordings of a broker."""
+SCHEMA_OF_OWN = f"{MAJOR}.0"
+"""The schema of recordings of our own messages, which have no properties but the content type."""
 
 MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 """By major version, the function that turns a message's map into that of the next major version."""

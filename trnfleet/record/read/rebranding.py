@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from trnfleet.errors import WireError
 from trnfleet.record.format.envelopes import MOST_TOPIC_BYTES
 from trnfleet.wire.frame_head import boot_span, is_cbor
-from trnfleet.wire.ports import CONTENT_TYPE_JSON
+from trnfleet.wire.ports import CONTENT_TYPE_JSON, MessageProperties
 from trnfleet.wire.topics import RETAINED, VERSION, TopicClass, build_topic, parse_topic
 from trnfleet.wire.values import FASTEST, LONGEST_PERIOD_S, SHORTEST_PERIOD_S, SLOWEST
 
@@ -106,7 +106,7 @@ class Rebranding:
             topic: Its topic, taken apart.
         """
         if topic is None:
-            return envelope._replace(received_s=0.0)
+            return envelope._replace(received_s=0.0, properties=_replayed(envelope.properties))
         name = build_topic(self._name or topic.fleet, topic.topic_class, topic.path, self._to_root)
         is_state = topic.topic_class in RETAINED
         return envelope._replace(
@@ -116,6 +116,7 @@ class Rebranding:
             retain=is_state or envelope.retain,
             qos=max(envelope.qos, 1) if is_state else envelope.qos,
             received_s=0.0,
+            properties=_replayed(envelope.properties),
         )
 
     def offline(self, envelope: Envelope) -> Envelope | None:
@@ -204,3 +205,8 @@ def _object(payload: bytes) -> dict[str, Any] | None:
 
 def _dump(data: dict[str, Any]) -> bytes:
     return json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode(errors="replace")
+
+
+def _replayed(properties: MessageProperties | None) -> MessageProperties | None:
+    """Return the user's properties alone: nobody waits for a reply any more, and what is retained again does not expire."""
+    return MessageProperties(properties.user) if properties and properties.user else None

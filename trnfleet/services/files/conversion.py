@@ -232,6 +232,7 @@ def _write_mcap(inputs: Sequence[Input], path: Path) -> int:
     abouts = [given.about for given in inputs]
     about = dataclasses.replace(
         abouts[0],
+        schema=max(each.schema for each in abouts),
         fleets=tuple(sorted({fleet for each in abouts for fleet in each.fleets})),
         started=min(each.started for each in abouts),
     )

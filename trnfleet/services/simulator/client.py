@@ -5,6 +5,7 @@ The text of a reply comes from the wire and is made plain here.
 
 from __future__ import annotations
 
+import math
 import secrets
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +16,7 @@ from trnfleet.services.session import CONNECT_LIMIT_S, BatchReader, user_name
 from trnfleet.tasks import background
 from trnfleet.text import plain
 from trnfleet.wire.messages import CommandMessage, ReplyMessage, decode_message
-from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope
+from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope, MessageProperties
 from trnfleet.wire.topics import TopicClass, build_topic, command_path, reply_path
 
 if TYPE_CHECKING:
@@ -87,7 +88,14 @@ async def send_command(
         )
         topic = build_topic(fleet, TopicClass.COMMAND, command_path(command.target), root)
         payload = message.model_dump_json().encode()
-        result = await publisher.publish([Envelope(topic, payload, qos=1, content_type=CONTENT_TYPE_JSON)])
+        # A broker that holds the command back lets it go with its time.
+        properties = MessageProperties(
+            response_topic=reply_topic, correlation=command_id.encode(), expiry_s=math.ceil(timeout_s)
+        )
+        command_message = Envelope(
+            topic, payload, qos=1, content_type=CONTENT_TYPE_JSON, properties=properties
+        )
+        result = await publisher.publish([command_message])
         if result.unsent:
             raise BrokerError(f"broker {session.url}: {result.error}")
         reader = BatchReader(source, clock, limit_s=timeout_s)

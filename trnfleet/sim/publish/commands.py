@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
@@ -20,7 +20,7 @@ from trnfleet.sim.publish.command_rate import READ_PER_S, CommandRates
 from trnfleet.sim.reservations import messages
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import CommandMessage, Name, ReplyMessage, decode_message, encode_message
-from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope
+from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope, MessageProperties
 from trnfleet.wire.topics import (
     DEFAULT_ROOT,
     TopicClass,
@@ -144,6 +144,13 @@ class _Sender(BaseModel):
         return not (isinstance(self.action, str) and self.action in _HARMLESS)
 
 
+class _ReplyTo(NamedTuple):
+    """The topic of a reply, and the properties that it carries."""
+
+    topic: str
+    properties: MessageProperties | None = None
+
+
 class _CommandRefused(Exception):  # noqa: N818  it is an answer more than an error
     """A command that is not carried out; its text says why."""
 
@@ -212,11 +219,18 @@ class Commands:
         except WireError as error:
             self._drop("undecodable", envelope, str(error))
             return []
+        to, wrong = self._usual_reply(asker), ""
+        try:
+            to = self._reply_to(asker, envelope.properties)
+        except WireError as error:
+            wrong = str(error)
         refusal = self._rates.refusal(asker.client, envelope.received_s, changes=asker.changes)
         if refusal:
             self._drop("flooded", envelope, f"client {asker.client}: {refusal}")
             return (
-                self._answer(asker, False, refusal, {}) if self._rates.may_answer(envelope.received_s) else []
+                self._answer(to, asker, False, refusal, {})
+                if self._rates.may_answer(envelope.received_s)
+                else []
             )
         key = (asker.client, asker.id)
         if key in self.seen:
@@ -226,7 +240,37 @@ class Commands:
             self.seen[key] = None
             if len(self.seen) > REMEMBERED:
                 self.seen.popitem(last=False)
-        return self._answer(asker, *self._deal_with(envelope.payload, path, asker, wall_ns))
+        if wrong:
+            self.counts.refused += 1
+            log.warning("command_refused", reason=wrong, client=asker.client, id=asker.id)
+            return self._answer(to, asker, False, wrong, {})
+        return self._answer(to, asker, *self._deal_with(envelope.payload, path, asker, wall_ns))
+
+    def _usual_reply(self, asker: _Sender) -> _ReplyTo:
+        path = reply_path(asker.client, asker.id)
+        return _ReplyTo(build_topic(self._fleet, TopicClass.REPLY, path, self._root))
+
+    def _reply_to(self, asker: _Sender, properties: MessageProperties | None) -> _ReplyTo:
+        """Return where a command is answered: on its response topic, where it has one, with its correlation data.
+
+        Raises:
+            WireError: the response topic is none of this fleet's replies. Who may send commands could write anywhere with it.
+        """
+        if properties is None:
+            return self._usual_reply(asker)
+        correlation = (
+            MessageProperties(correlation=properties.correlation) if properties.correlation else None
+        )
+        if properties.response_topic is None:
+            return self._usual_reply(asker)._replace(properties=correlation)
+        try:
+            fleet, topic_class, _ = parse_topic(properties.response_topic, self._root)
+        except WireError:
+            fleet, topic_class = "", TopicClass.COMMAND
+        if fleet != self._fleet or topic_class is not TopicClass.REPLY:
+            where = build_topic(self._fleet, TopicClass.REPLY, "", self._root)
+            raise WireError(f"its response topic is not below {where}")
+        return _ReplyTo(properties.response_topic, correlation)
 
     def _path(self, topic: str) -> str:
         """Return the path that a topic names.
@@ -321,17 +365,18 @@ class Commands:
             return control.reserve(command.action, command.args)
         return "the faults of this simulator", control.faults()
 
-    def _answer(self, asker: _Sender, ok: bool, reason: str, result: dict[str, Any]) -> list[Envelope]:
+    def _answer(
+        self, to: _ReplyTo, asker: _Sender, ok: bool, reason: str, result: dict[str, Any]
+    ) -> list[Envelope]:
         if not self._answers:
             return []
-        topic = build_topic(self._fleet, TopicClass.REPLY, reply_path(asker.client, asker.id), self._root)
         who = {"simulator": self._simulator}
         reply = ReplyMessage(id=asker.id, ok=ok, reason=one_line(reason), result=result | who)
         payload = encode_message(reply)
         if len(payload) > self._limits.payload_bytes:
             short = one_line(f"{reason}; the result is too long for a message")
             payload = encode_message(reply.model_copy(update={"reason": short, "result": who}))
-        return [Envelope(topic, payload, qos=1, content_type=CONTENT_TYPE_JSON)]
+        return [Envelope(to.topic, payload, qos=1, content_type=CONTENT_TYPE_JSON, properties=to.properties)]
 
     def _drop(self, kind: str, envelope: Envelope, why: str) -> None:
         """Count a message that is not carried out, and log it unless many have been."""

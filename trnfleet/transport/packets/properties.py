@@ -6,11 +6,23 @@ import functools
 from typing import TYPE_CHECKING
 
 import aiomqtt
+from paho.mqtt import MQTTException
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from trnfleet.wire.ports import MessageProperties
+
 if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope
+
+
+MOST_PROPERTIES_BYTES = 4_096
+"""Largest properties of a message that is taken; they wait beside its payload, which has a limit of its own."""
+_KEPT = ("UserProperty", "ResponseTopic", "CorrelationData", "MessageExpiryInterval")
+
+
+class _OtherPropertiesError(Exception):
+    """Properties besides the content type."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -18,12 +30,36 @@ def content_type_of(properties: bytes) -> str | None:
     """Return the content type among the properties of a message, with their length before them; None for none.
 
     Raises:
-        Exception: they are not well-formed, in one of many ways.
+        Exception: they are not well-formed, in one of many ways, or have more in them that is kept.
     """
     unpacked = _empty(PacketTypes.PUBLISH)
     unpacked.unpack(properties)  # type: ignore[no-untyped-call]  # paho's properties have no types
+    if kept_properties(unpacked) is not None:
+        raise _OtherPropertiesError
     content_type: str | None = getattr(unpacked, "ContentType", None)
     return content_type
+
+
+def kept_properties(properties: Properties | None) -> MessageProperties | None:
+    """Return what a message has besides its content type; None where it has nothing, as most have.
+
+    Raises:
+        ValueError: it is more than `MOST_PROPERTIES_BYTES`.
+    """
+    # paho's own hasattr goes through more than this.
+    given = {} if properties is None else vars(properties)
+    if not any(name in given for name in _KEPT):
+        return None
+    kept = MessageProperties(
+        tuple((str(name), str(value)) for name, value in given.get("UserProperty", ())),
+        given.get("ResponseTopic"),
+        given.get("CorrelationData"),
+        given.get("MessageExpiryInterval"),
+    )
+    size = sum(len(name) + len(value) for name, value in kept.user)
+    if size + len(kept.response_topic or "") + len(kept.correlation or b"") > MOST_PROPERTIES_BYTES:
+        raise ValueError(f"properties over {MOST_PROPERTIES_BYTES:,} bytes")
+    return kept
 
 
 class _PackedProperties(Properties):
@@ -40,15 +76,39 @@ class _PackedProperties(Properties):
         return packed
 
 
+def publish_properties(envelope: Envelope) -> Properties | None:
+    """Return the properties of a message; None where it has none.
+
+    Raises:
+        ValueError: MQTT has no such properties.
+    """
+    if envelope.properties is None:
+        return None if envelope.content_type is None else _with_content_type(envelope.content_type)
+    properties = _empty(PacketTypes.PUBLISH)
+    given = envelope.properties
+    try:
+        for name, value in (
+            ("ContentType", envelope.content_type),
+            ("UserProperty", list(given.user) or None),
+            ("ResponseTopic", given.response_topic),
+            ("CorrelationData", given.correlation),
+            ("MessageExpiryInterval", given.expiry_s),
+        ):
+            if value is not None:
+                setattr(properties, name, value)
+    except MQTTException as error:
+        raise ValueError(str(error)) from error
+    return properties
+
+
 @functools.lru_cache(maxsize=16)
-def publish_properties(content_type: str) -> Properties:
-    """Return the properties of a message with a content type."""
+def _with_content_type(content_type: str) -> Properties:
     return _PackedProperties(content_type)
 
 
-def properties_bytes(content_type: str | None) -> int:
-    """Return the size of the properties of a message with a content type, in MQTT 5: at least their length, of one byte."""
-    return 1 if content_type is None else len(publish_properties(content_type).pack())  # type: ignore[no-untyped-call]  # as above
+def properties_bytes(properties: Properties | None) -> int:
+    """Return the size of a message's properties in MQTT 5: at least their length, of one byte."""
+    return 1 if properties is None else len(properties.pack())  # type: ignore[no-untyped-call]  # paho's properties have no types
 
 
 def _empty(packet_type: int) -> Properties:

@@ -21,7 +21,7 @@ from trnfleet.record.format.envelopes import (
     unpack_repeat,
 )
 from trnfleet.record.format.metadata import About
-from trnfleet.wire.ports import Envelope
+from trnfleet.wire.ports import Envelope, MessageProperties
 
 envelopes = st.builds(
     Envelope,
@@ -33,12 +33,20 @@ envelopes = st.builds(
     received_s=st.just(0.0),
     shed=st.just(0),
     link=st.just(0),
+    properties=st.none()
+    | st.builds(
+        MessageProperties,
+        user=st.lists(st.tuples(st.text(max_size=9), st.text(max_size=9)), max_size=3).map(tuple),
+        response_topic=st.none() | st.text(max_size=30),
+        correlation=st.none() | st.binary(max_size=30),
+        expiry_s=st.none() | st.integers(0, 2**32 - 1),
+    ),
 )
 
 
 @given(envelopes)
 def test_an_envelope_survives(envelope: Envelope) -> None:
-    """Topic, payload, QoS, retain flag and content type come back, whatever is in them."""
+    """Topic, payload, QoS, retain flag, content type and properties come back, whatever is in them."""
     assert unpack(pack(envelope)) == envelope
 
 
@@ -93,6 +101,26 @@ def test_a_map_that_is_no_envelope_is_refused(fields: object) -> None:
     """A missing or impossible field, and tags that would make objects, are refused."""
     with pytest.raises(WireError):
         unpack(cbor2.dumps(fields))
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        [],
+        {"user": "site"},
+        {"user": [["site"]]},
+        {"user": [["site", 1]]},
+        {"response_topic": b"a"},
+        {"correlation": "a"},
+        {"expiry_s": -1},
+        {"expiry_s": True},
+        {"expiry_s": 2**32},
+    ],
+)
+def test_properties_that_are_none_are_refused(properties: object) -> None:
+    """Each has the type that MQTT gives it."""
+    with pytest.raises(WireError, match="message has impossible properties"):
+        unpack(cbor2.dumps({"topic": "t", "payload": b"", "properties": properties}))
 
 
 @pytest.mark.parametrize("behind", [b"\x00", cbor2.dumps({"topic": "t", "payload": b""})])

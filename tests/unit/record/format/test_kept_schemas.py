@@ -6,6 +6,7 @@ from support.paths import FIXTURES
 
 from trnfleet.record.format.schema import MAJOR, MINOR
 from trnfleet.record.read.recording import Recording
+from trnfleet.wire.ports import MessageProperties
 
 KEPT = FIXTURES / "schemas"
 
@@ -33,4 +34,21 @@ def test_the_recording_of_schema_1_0_says_what_it_said() -> None:
     assert keyframe is not None
     assert keyframe.has_values
     assert {each.envelope.topic for each in keyframe.state} <= topics
+    recording.close()
+
+
+def test_the_recording_of_schema_1_1_says_what_it_said() -> None:
+    """It has the properties of MQTT 5, in messages and in the keyframe."""
+    recording = Recording.open([KEPT / "recording-1.1.mcap"])
+    assert recording.abouts[0].schema == "1.1"
+    assert recording.verify() == []
+    stored = list(recording.read(recording.start_ns - 1, recording.end_ns))
+    assert [each.envelope.properties for each in stored] == [
+        MessageProperties((("site", "fra"), ("site", "muc"))),
+        None,
+        MessageProperties((), "trnfleet/v1/lab/reply/ops/1", b"\x00\x01", 60),
+    ]
+    keyframe = recording.keyframe(recording.end_ns)
+    assert keyframe is not None
+    assert keyframe.state[0].envelope.properties == MessageProperties((("site", "fra"), ("site", "muc")))
     recording.close()

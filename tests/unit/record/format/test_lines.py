@@ -32,6 +32,7 @@ envelopes = st.builds(
     received_s=st.just(0.0),
     shed=st.just(0),
     link=st.just(0),
+    properties=st.none(),
 )
 
 

@@ -1,0 +1,75 @@
+"""Properties of MQTT 5 through a real broker: of messages, of recordings, and of their replay."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from support.processes.waiting import running, take_until
+
+from trnfleet.record.format.metadata import About
+from trnfleet.record.format.schema import SCHEMA
+from trnfleet.record.read.rebranding import Rebranding
+from trnfleet.record.read.recording import Recording
+from trnfleet.record.write.writer import RecordingWriter
+from trnfleet.transport.mqtt import MqttPublisher, MqttSource
+from trnfleet.transport.packets.properties import MOST_PROPERTIES_BYTES
+from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope, MessageProperties
+from trnfleet.wire.topics import parse_topic
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.processes.mosquitto import MosquittoProcess
+
+pytestmark = pytest.mark.broker
+
+ALL = MessageProperties((("site", "fra"), ("site", "\u00fc")), "a/reply", b"\x00\xff", 60)
+
+
+async def test_properties_come_through_in_mqtt_5(mosquitto: MosquittoProcess) -> None:
+    """Messages with properties arrive with them and in order, at QoS 0, too; those over the limit are counted; 3.1.1 has none."""
+    publisher = MqttPublisher(mosquitto.url, client_id="p")
+    source = MqttSource(mosquitto.url, [("a/#", 1)])
+    older = MqttSource(mosquitto.url, [("a/#", 1)], protocol="3.1.1")
+    large = MessageProperties((("a", "b" * MOST_PROPERTIES_BYTES),))
+    given = [None, ALL, None, MessageProperties((("n", "1"),)), large, None]
+    batch = [
+        Envelope("a/b", b"%d" % number, qos, content_type=CONTENT_TYPE_JSON, properties=properties)
+        for qos in (0, 1)
+        for number, properties in enumerate(given)
+    ]
+    async with running(publisher.run(), source.run(), older.run()):
+        for each in (publisher, source, older):
+            await each.wait_connected(5)
+        assert (await publisher.publish(batch)).sent == len(batch)
+        taken = await take_until(source, lambda all_: len(all_) >= 10)
+        assert [(each.payload, each.properties) for each in taken] == [
+            (each.payload, each.properties) for each in batch if each.properties is not large
+        ]
+        assert {each.content_type for each in taken} == {CONTENT_TYPE_JSON}
+        assert source.status.oversize == 2
+        plain = await take_until(older, lambda all_: len(all_) >= 12)
+        assert {each.properties for each in plain} == {None}
+
+
+async def test_user_properties_come_back_at_a_replay(mosquitto: MosquittoProcess, tmp_path: Path) -> None:
+    """What was recorded with properties is replayed with the user's own; nobody waits for a reply any more."""
+    topic = "trnfleet/v1/lab/event/uc1"
+    path = tmp_path / "kept.mcap"
+    writer = RecordingWriter(path, About(schema=SCHEMA))
+    writer.write(1_767_571_200_000_000_000, Envelope(topic, b"{}", 1, properties=ALL))
+    writer.close()
+    recording = Recording.open([path])
+    (stored,) = recording.read(recording.start_ns - 1, recording.end_ns)
+    recording.close()
+    assert stored.envelope.properties == ALL
+    replayed = Rebranding("trnfleet", nonce="n").rebrand(stored.envelope, parse_topic(topic))
+    publisher = MqttPublisher(mosquitto.url, client_id="p")
+    source = MqttSource(mosquitto.url, [("#", 1)])
+    async with running(publisher.run(), source.run()):
+        await publisher.wait_connected(5)
+        await source.wait_connected(5)
+        await publisher.publish([replayed])
+        (taken,) = await take_until(source, bool)
+    assert taken.properties == MessageProperties(ALL.user)
