@@ -51,12 +51,12 @@ async def test_newest_first_at_every_size(size: tuple[int, int]) -> None:
         await pilot.tick(feed)
         lines = pilot.screen()
         assert "[9" in lines[2]
-        titles = lines[4]
+        titles = lines[5]
         assert titles.split()[:4] == ["time", "severity", "source", "where"]
-        assert "✖ critical kernel" in lines[5]
-        assert lines[5][titles.index("where") :].startswith(("trn2u-0001-2/chip11", CHIP))
+        assert "✖ critical kernel" in lines[6]
+        assert lines[6][titles.index("where") :].startswith(("trn2u-0001-2/chip11", CHIP))
         # Wide screens have the details beside the list.
-        assert [line[titles.index("what") :].strip().partition("  ")[0] for line in lines[6:9]] == [
+        assert [line[titles.index("what") :].strip().partition("  ")[0] for line in lines[7:10]] == [
             "event 002",
             "event 001",
             "event 000",
@@ -65,7 +65,7 @@ async def test_newest_first_at_every_size(size: tuple[int, int]) -> None:
         if size[0] < BESIDE_FROM:
             assert " ".join(line.strip() for line in foot[:-1]).strip() == long
         else:
-            assert any(line.rstrip().endswith("its end") for line in lines[4:9])
+            assert any(line.rstrip().endswith("its end") for line in lines[5:10])
         assert f"{CHIP}  job llama  NRT 1201" in foot[-1]
         assert foot[-1].endswith(" 1/4 ")
         assert app.page.place == CHIP

@@ -37,7 +37,7 @@ VIEWS = (
     ViewEntry(
         "8", ALERTS, AlertsView, (("t", "tabs"), ("a", "acknowledge"), ("z", "silence"), ("/", "filter"))
     ),
-    ViewEntry("9", EVENTS, EventsView, (("/", "filter"), ("o", "moment"))),
+    ViewEntry("9", EVENTS, EventsView, (("t", "pipeline"), ("/", "filter"), ("o", "moment"))),
 )
 """In the order of their keys; the app begins with the first."""
 

@@ -91,6 +91,7 @@ VIEWS = {
     "reservations": (("7",), "Reservations", ""),
     "alerts": (("8",), "Alerts", ""),
     "events": (("9",), "Events", ""),
+    "publishers": (("9", "t"), "Publishers", ""),
     "help": (("question_mark",), "Help", ""),
 }
 """Keys, titles and addresses of views."""

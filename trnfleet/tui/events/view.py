@@ -1,4 +1,7 @@
-"""The Events view: events of publishers, alerts and operators, newest first, with a filter and the one under the cursor in full."""
+"""The Events view: events of publishers, alerts and operators, newest first, and the pipeline that they come through.
+
+Its tabs are lists with a filter each: events, publishers, brokers, with the one under the cursor in full below or beside them.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,19 @@ from textual.containers import Container
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.filters.language import hint
 from trnfleet.domain.quantities import count, counted
+from trnfleet.domain.severity import Severity
 from trnfleet.text import plain
 from trnfleet.tui import theme
+from trnfleet.tui.events.brokers import BrokerList, PipelineFacts, broker_facts, broker_head, publisher_facts
 from trnfleet.tui.events.details import EventDetails
 from trnfleet.tui.events.list import EVENT_COLUMNS, NO_MATCH, EventList, head
+from trnfleet.tui.events.publishers import NO_MATCH as NONE_MATCHES
+from trnfleet.tui.events.publishers import PUBLISHER_COLUMNS, SORTS, PublisherList, publisher_head
 from trnfleet.tui.state.subjects import of_alerts, of_job
 from trnfleet.tui.view import FilteredView, Lists, View
 from trnfleet.tui.widgets.bar import Bar, justified
 from trnfleet.tui.widgets.cells import Parts, fit, width_of, wrapped
+from trnfleet.tui.widgets.cursor_list import CursorList
 from trnfleet.tui.widgets.line_view import Line, LineView, text_line
 
 if TYPE_CHECKING:
@@ -27,30 +35,38 @@ if TYPE_CHECKING:
     from trnfleet.domain.filters.columns import Columns
     from trnfleet.domain.filters.language import Filter
     from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.pipeline.health import PipelineHealth
     from trnfleet.monitor.store.events import Event
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.state.subjects import Subject
+    from trnfleet.tui.widgets.facts import Fact
 
 BESIDE_FROM = 180
 """Width from which the event under the cursor stands beside the list."""
+EVENT_TAB, PUBLISHER_TAB, BROKER_TAB = TABS = ("events", "publishers", "brokers")
 MOST_DETAILS = 90
 """Cells of it, at most: lists need the rest."""
 
 
 class EventsView(FilteredView):
-    """The list with its head, its foot and the filter's prompt."""
+    """The tabs' lists with their heads, what is under the cursor, and the filter's prompt."""
 
     DEFAULT_CSS = """
     EventsView { layout: vertical; }
     EventsView > #event-body { height: 1fr; layout: horizontal; }
     EventsView > #event-body > #event-side { width: 1fr; layout: vertical; }
+    EventsView CursorList { display: none; }
+    EventsView CursorList.shown { display: block; }
     """
     BINDINGS: ClassVar = [
+        Binding("t,tab", "tab(1)", "Next of: events, publishers, brokers"),
+        Binding("T,shift+tab", "tab(-1)", "Previous of these"),
+        Binding("s", "sort", "Sort publishers: trouble, client, rate, lost, lag, skew, chips"),
         Binding("o", "moment", "Go to the moment when it happened"),
         Binding(
             "slash",
             "ask",
-            "Filter: part of anything, sev>=warning & job=name, at=uc1/us-0001, age<10m, !text",
+            "Filter: part of anything, sev>=warning & job=name, at=uc1/us-0001, age<10m, !text; publishers: state=silent, lost>0, lag>1s",
         ),
         Binding("escape", "clear", "Clear the filter"),
     ]
@@ -63,46 +79,116 @@ class EventsView(FilteredView):
             is_recording=playback is not None and playback.live is None,
             shows_past=lambda: context.shows_past,
         )
+        self.tab = EVENT_TAB
+        self.publishers = PublisherList(self.monitor)
+        self.brokers = BrokerList(self.monitor)
+        self.facts = PipelineFacts(self.monitor, self._facts)
+        self._tabs = Bar()
         self._head = Bar(fill=lambda: theme.HEAD)
         self.foot = EventFoot(self.monitor, self.list)
         self.details = EventDetails(context, self.list)
 
     def compose(self) -> ComposeResult:
+        yield self._tabs
         with Container(id="event-body"):
             with Container(id="event-side"):
                 yield self._head
                 yield self.list
+                yield self.publishers
+                yield self.brokers
             yield self.details
         yield self.foot
+        yield self.facts
         yield self.prompt
 
     def on_mount(self) -> None:
-        # A column of the list is its scroll bar's.
-        self._head.show(lambda width: [head(max(1, width - 1))])
+        self._show_tab()
 
     def on_resize(self) -> None:
         """Show the event under the cursor beside the list where there is room, else below it."""
-        width = self.size.width
-        is_beside = width >= BESIDE_FROM
-        self.details.display = is_beside
+        self._share_space()
+
+    def _share_space(self) -> None:
+        width, height = self.size
+        is_events = self.tab == EVENT_TAB
+        is_beside = width >= BESIDE_FROM and is_events
+        self.details.display, self.foot.display, self.facts.display = is_beside, is_events, not is_events
         self.details.styles.width = min(MOST_DETAILS, width * 38 // 100)
         self.foot.styles.height = 1 if is_beside else 3
+        self.facts.styles.height = min(24, max(4, height * 2 // 5))
+
+    def _show_tab(self) -> None:
+        """Show the tab's list, head and foot."""
+        for tab, each in (
+            (EVENT_TAB, self.list),
+            (PUBLISHER_TAB, self.publishers),
+            (BROKER_TAB, self.brokers),
+        ):
+            each.set_class(tab == self.tab, "shown")
+        # A column of the list is its scroll bar's.
+        makers = {EVENT_TAB: head, PUBLISHER_TAB: publisher_head, BROKER_TAB: broker_head}
+        made = makers[self.tab]
+        self._head.show(lambda width: [made(max(1, width - 1))])
+        self._share_space()
+
+    @property
+    def current(self) -> EventList | PublisherList | BrokerList:
+        """The tab's list."""
+        if self.tab == PUBLISHER_TAB:
+            return self.publishers
+        return self.brokers if self.tab == BROKER_TAB else self.list
+
+    def action_tab(self, step: int) -> None:
+        """Show the next tab (1) or the one before (-1); the filter of one is none of the other."""
+        self.filter("")
+        self.tab = TABS[(TABS.index(self.tab) + step) % len(TABS)]
+        self._show_tab()
+        self.tick(1_000)
+        self.take_focus()
+        self.post_message(View.Moved(self.place))
+
+    @property
+    def orders(self) -> tuple[str, ...]:
+        """The orders of publishers; events are in that of time."""
+        return SORTS if self.tab == PUBLISHER_TAB else ()
+
+    def put_in_order(self, order: str) -> None:
+        self.publishers.sort = order
+        self.tick(1_000)
+
+    def action_sort(self) -> None:
+        """Put publishers in the next order."""
+        if self.tab == PUBLISHER_TAB:
+            self.put_in_order(SORTS[(SORTS.index(self.publishers.sort) + 1) % len(SORTS)])
+
+    def _facts(self, health: PipelineHealth) -> list[Fact]:
+        """Return what is under the cursor of a tab of the pipeline, at length."""
+        if self.tab == BROKER_TAB:
+            return [] if self.brokers.picked is None else broker_facts(self.brokers.picked)
+        row, table = self.publishers.picked, self.publishers.table
+        return (
+            []
+            if row is None or table is None or table is not health.publishers
+            else publisher_facts(table, row)
+        )
 
     @property
     def place(self) -> str:
-        """The address of the event under the cursor, or of its job."""
+        """The address of the event under the cursor, or of its job; of a publisher that of all that it publishes."""
+        if self.tab != EVENT_TAB:
+            return self.publishers.place if self.tab == PUBLISHER_TAB else ""
         event = self.list.picked
         return self.list.address_of(event) if event else ""
 
     @property
     def lists(self) -> Lists:
-        return Lists(events=True)
+        return Lists(events=self.tab == EVENT_TAB)
 
     @property
     def subject(self) -> Subject:
         """What is at the address of the event under the cursor; where it has none its job, else the alert that it tells of."""
         event = self.list.picked
-        if event is None or event.path:
+        if self.tab != EVENT_TAB or event is None or event.path:
             return super().subject
         if event.job:
             return of_job(self.context.alerts, event.job)
@@ -120,34 +206,75 @@ class EventsView(FilteredView):
     def action_moment(self) -> None:
         """Ask the app to go to the moment of the event under the cursor."""
         event = self.list.picked
-        if event is not None:
+        if event is not None and self.tab == EVENT_TAB:
             # Another monitor shows that moment; the cursor goes to the event there.
             self.list.hold(is_asked=True)
             self.post_message(View.GoTo(event.ts_ns, is_after=True))
 
     def tick(self, allowance: int) -> int:
-        painted = self.list.tick(max(1, allowance))
-        return painted + self.foot.tick() + self.details.tick()
+        painted = self.current.tick(max(1, allowance))
+        return painted + self._tick_rest()
+
+    def _tick_rest(self) -> int:
+        """Paint the tabs and what is under the cursor."""
+        self._tabs.show(lambda width: [self._first_line(width)])
+        if self.tab != EVENT_TAB:
+            return self.facts.tick()
+        return self.foot.tick() + self.details.tick()
+
+    def _first_line(self, width: int) -> Parts:
+        """Return the tabs with their numbers, and the worst problem of the pipeline, the filter or the order."""
+        health = self.monitor.pipeline()
+        numbers = {
+            EVENT_TAB: self.list.count if self.pattern else sum(len(ring) for ring in self.list.rings),
+            PUBLISHER_TAB: len(health.publishers),
+            BROKER_TAB: len(health.brokers),
+        }
+        parts: Parts = [(" ", theme.BASE)]
+        for tab, number in numbers.items():
+            text = f"{tab} {count(number)}"
+            is_shown = tab == self.tab
+            parts.append((f"[{text}]" if is_shown else f" {text} ", theme.LINK if is_shown else theme.QUIET))
+            parts.append((" ", theme.BASE))
+        room = max(1, width - width_of(parts) - 2)
+        if self.pattern and self.tab == PUBLISHER_TAB:
+            found = f"/{plain(self.pattern, 40)} {count(self.publishers.count)} found"
+            return justified(parts, [(fit(found, min(room, len(found))), theme.LINK)], width, theme.BASE)
+        worst = next((each for each in health.problems if each.severity is not Severity.INFO), None)
+        if worst is not None:
+            text = f"{theme.SEVERITY_GLYPH[worst.severity]} {plain(worst.text, 200)}"
+            style = theme.SEVERITY_STYLE[worst.severity]
+            return justified(parts, [(fit(text, min(room, len(text))), style)], width, theme.BASE)
+        order: Parts = [(f"sort: {self.publishers.sort} ", theme.QUIET)] if self.tab == PUBLISHER_TAB else []
+        return justified(parts, order, width, theme.BASE)
 
     def take_focus(self) -> None:
-        self.list.focus(scroll_visible=False)
+        self.current.focus(scroll_visible=False)
 
-    @on(EventList.Changed)
-    def _changed(self, event: EventList.Changed) -> None:
+    @on(CursorList.Changed)
+    def _changed(self, event: CursorList.Changed) -> None:
         event.stop()
-        self.foot.tick()
-        self.details.tick()
+        self._tick_rest()
         self.post_message(View.Moved(self.place))
 
     def columns(self) -> Columns:
-        return EVENT_COLUMNS
+        return PUBLISHER_COLUMNS if self.tab == PUBLISHER_TAB else EVENT_COLUMNS
 
     def take_filter(self, wanted: Filter) -> None:
-        self.list.filter(wanted)
-        self.foot.tick()
-        self.details.tick()
+        if self.tab == PUBLISHER_TAB:
+            self.publishers.filter(wanted)
+        else:
+            self.list.filter(wanted)
+        self._tick_rest()
 
     def found_text(self) -> str:
+        if self.tab == PUBLISHER_TAB:
+            found = self.publishers.count
+            return (
+                counted(found, "publisher")
+                if found
+                else hint(self.pattern, PUBLISHER_COLUMNS) or NONE_MATCHES
+            )
         return (
             counted(self.list.count, "event")
             if self.list.count

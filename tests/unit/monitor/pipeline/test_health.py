@@ -3,59 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import pytest
-from support.monitor.feed import START_NS, Feed, standalone
+from support.monitor.hosts import Hosts, line_of
 
-from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.pipeline.publishers import State
-
-if TYPE_CHECKING:
-    from trnfleet.monitor.pipeline.health import PipelineHealth
-    from trnfleet.wire.ports import Envelope
-
-
-class Hosts:
-    """Hosts that publish an instance each, over one monitor."""
-
-    def __init__(self, number: int, *, origin: str = "simulated") -> None:
-        self.feed = Feed(standalone(number))
-        self.feed.origin = "neuron" if origin == "neuron" else "simulated"
-        self.feed.epoch = format_rfc3339(START_NS)
-        self.paths = list(self.feed.layout.instances)
-        self.names = [f"host-{number + 1}" for number in range(number)]
-        for name, path in zip(self.names, self.paths, strict=True):
-            self.feed.publisher = name
-            self.feed.monitor.apply(self.feed.announcements([path])[:1])
-            self.feed.monitor.apply(
-                [each for each in self.feed.announcements([path]) if each.topic.endswith(path)]
-            )
-        self.feed.monitor.compute()
-
-    async def tick(self, *, without: tuple[str, ...] = (), ahead_s: dict[str, float] | None = None) -> None:
-        """Let a second pass, and every host publish but some, some of them with a clock that is ahead."""
-        feed = self.feed
-        await feed.clock.advance(1.0)
-        sent: list[Envelope] = []
-        seq = feed.seq
-        for name, path in zip(self.names, self.paths, strict=True):
-            feed.seq = seq
-            ts_ns = feed.clock.wall_ns() + round((ahead_s or {}).get(name, 0.0) * NS_PER_S)
-            message = [each for each in feed.telemetry(ts_ns=ts_ns) if each.topic.endswith(path)]
-            sent += [] if name in without else message
-        feed.seq = seq + 1
-        feed.monitor.apply(sent)
-        feed.monitor.compute()
-
-    def health(self) -> PipelineHealth:
-        """Return the pipeline at this moment."""
-        return self.feed.monitor.pipeline(at_once=True)
-
-    def names_of(self, health: PipelineHealth, name: str) -> str:
-        """Return the line of a problem; empty for none."""
-        return next((each.text for each in health.problems if each.name == name), "")
 
 
 async def test_each_publisher_has_its_chips_rates_and_losses() -> None:
@@ -74,7 +27,7 @@ async def test_each_publisher_has_its_chips_rates_and_losses() -> None:
     assert table.bytes_per_s[0] == pytest.approx(table.size_bytes[0] / 16, rel=0.1)
     assert table.state.tolist() == [State.ONLINE] * 3
     assert table.lag_median_s().tolist() == [0.0, 0.0, 0.0]
-    assert "2 of them of host-2" in hosts.names_of(health, "messages-lost")
+    assert "2 of them of host-2" in line_of(health, "messages-lost")
     assert health.counts.unaccounted(health.pending) == health.counts.unaccounted_ticks == 0
 
 
@@ -93,8 +46,8 @@ async def test_silent_and_offline_publishers_are_told_apart() -> None:
     assert table.for_s[2] == table.quiet_s[2] == 6.0
     assert table.for_s[3] == 6.0
     assert health.publishers_online == 3
-    assert hosts.names_of(health, "publisher-silent") == "1 of 4 publishers is silent: host-3"
-    assert hosts.names_of(health, "publisher-offline") == "1 of 4 publishers is offline: host-4"
+    assert line_of(health, "publisher-silent") == "1 of 4 publishers is silent: host-3"
+    assert line_of(health, "publisher-offline") == "1 of 4 publishers is offline: host-4"
     assert health.problems[0].name == "publisher-offline"
     assert [each.severity.rank for each in health.problems] == sorted(
         each.severity.rank for each in health.problems
@@ -127,7 +80,7 @@ async def test_a_clock_is_compared_with_the_median_of_all() -> None:
     assert health.publishers.skew_s == pytest.approx([0, 0, 0, 9, 0], abs=0.01)
     assert health.publishers.skew_to_median_s == pytest.approx([0, 0, 0, 9, 0], abs=0.01)
     assert health.publishers.own_skew_s == 0.0
-    assert hosts.names_of(health, "clock-skew") == "the clock of publisher host-4 is 9 s ahead of ours"
+    assert line_of(health, "clock-skew") == "the clock of publisher host-4 is 9 s ahead of ours"
 
 
 async def test_our_own_clock_is_at_fault_where_all_others_agree() -> None:
@@ -138,9 +91,7 @@ async def test_our_own_clock_is_at_fault_where_all_others_agree() -> None:
     health = hosts.health()
     assert health.publishers.skew_to_median_s == pytest.approx([0] * 5, abs=0.01)
     assert health.publishers.own_skew_s == pytest.approx(-30.0, abs=0.01)
-    assert (
-        hosts.names_of(health, "clock-skew") == "this machine's clock is 30 s behind that of most publishers"
-    )
+    assert line_of(health, "clock-skew") == "this machine's clock is 30 s behind that of most publishers"
 
 
 async def test_a_restart_is_counted_and_a_repeated_announcement_is_not() -> None:

@@ -1,0 +1,118 @@
+"""Publishers and brokers in the Events view, and the same figures wherever the pipeline is shown."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from support.monitor.hosts import Hosts
+from support.tui.pilot import SIZES, fleet_app, running
+
+from trnfleet.cli.report.pipeline import pipeline_facts, pipeline_rows
+
+
+async def troubled(number: int = 6) -> Hosts:
+    """Return hosts of which one has lost 3 messages, one is silent, and one is gone."""
+    hosts = Hosts(number)
+    for second in range(14):
+        without = ["host-2"] if second in {4, 5, 6} else []
+        without += ["host-4"] if second > 8 else []
+        await hosts.tick(without=tuple(without))
+    hosts.feed.publisher = "host-5"
+    hosts.feed.monitor.apply([hosts.feed.publisher_envelope("offline")])
+    await hosts.tick(without=("host-4", "host-5"))
+    return hosts
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_publishers_are_listed_the_worst_first_at_every_size(size: tuple[int, int]) -> None:
+    """T shows them below their titles, with the one under the cursor and what is wrong below, all within the screen."""
+    hosts = await troubled()
+    async with running(fleet_app(hosts.feed), size=size) as pilot:
+        await pilot.press("9", "t")
+        lines = pilot.screen()
+        assert "[publishers 6]" in lines[4]
+        assert "✖ 1 of 6 publishers is offline: host-5" in lines[4]
+        assert lines[5].split()[:3] == ["state", "client", "chips"]
+        rows = [line.split()[1:3] if line[0] == " " else line[1:].split()[1:3] for line in lines[6:12]]
+        assert rows[:3] == [["offline", "host-5"], ["silent", "host-4"], ["online", "host-2"]]
+        text = pilot.text()
+        assert re.search(r"publisher +host-5: offline", text)
+        assert re.search(r"critical +1 of 6 publishers is offline: host-5. Its last will", text)
+        assert all(len(line.rstrip()) <= size[0] for line in lines)
+
+
+async def test_they_are_filtered_and_sorted_as_any_list() -> None:
+    """The filter compares their columns, s puts them in another order, and what matches nothing says so."""
+    hosts = await troubled()
+    app = fleet_app(hosts.feed)
+    async with running(app) as pilot:
+        await pilot.press("9", "t", "/", *"lost>0 & state=online", "enter")
+        assert "/lost>0 & state=online 1 found" in pilot.text()
+        assert [line.split()[2] for line in pilot.screen() if "● online" in line] == ["host-2"]
+        await pilot.press("escape", "s")
+        names = re.findall(r"(?:online|silent|offline) +(host-\d)", pilot.text())
+        assert names[:6] == [f"host-{number}" for number in range(1, 7)]
+        await pilot.press("/", *"lag>1h", "enter")
+        assert "No publisher matches lag>1h" in pilot.text()
+
+
+async def test_enter_goes_to_what_a_publisher_publishes() -> None:
+    """The Hierarchy opens at its instances."""
+    hosts = await troubled()
+    app = fleet_app(hosts.feed)
+    async with running(app) as pilot:
+        await pilot.press("9", "t", "/", *"client=host-3", "enter", "enter")
+        await pilot.tick(hosts.feed)
+        assert app.page is not None
+        assert app.page.place == hosts.paths[2]
+        assert "[2 " in pilot.screen()[2]
+
+
+async def test_a_broker_is_shown_beside_what_it_says_of_itself() -> None:
+    """Its queue adds up, and its own figures stand below; messages that it drops for slow readers are a problem."""
+    hosts = await troubled()
+    link = hosts.feed.monitor.link
+    link.received, link.waiting, link.shed = 100, 5, 7
+    link.broker_says.update({"version": "mosquitto version 2.0.11", "publish/messages/dropped": "10"})
+    await hosts.tick()
+    link.broker_says["publish/messages/dropped"] = "822"
+    await hosts.tick()
+    async with running(fleet_app(hosts.feed), size=(120, 40)) as pilot:
+        await pilot.press("9", "T")
+        text = pilot.text()
+        assert "[brokers 1]" in text
+        assert "100 = 88 taken + 5 waiting (0 B) + 7 shed + 0 dropped + 0 too large" in text
+        assert "mosquitto version 2.0.11, 822 dropped for slow readers" in text
+        assert "mqtt://127.0.0.1:1883 dropped 812 messages for slow readers within 1 min" in text
+
+
+async def test_status_line_view_and_status_have_the_same_figures() -> None:
+    """One feed, three places: nothing is counted twice, or differently."""
+    hosts = await troubled()
+    monitor = hosts.feed.monitor
+    async with running(fleet_app(hosts.feed), size=(240, 70)) as pilot:
+        await pilot.press("9", "t")
+        lines = pilot.screen()
+        health = monitor.pipeline()
+        facts, rows = pipeline_facts(health), dict(pipeline_rows(health))
+        bar = lines[-1]
+        assert f"lost {facts['counts']['lost']}" in bar
+        assert f"publishers {6 - facts['publishers']['offline']}/{facts['publishers']['all']}" in bar
+        assert f"silent {facts['publishers']['silent']}" in bar
+        assert rows["publishers"].startswith("6: 1 offline, 1 silent, 4 online")
+        listed = {each["client"]: each for each in facts["publisher_list"]}
+        assert sum(each["lost"] for each in listed.values()) == facts["counts"]["lost"] == 3
+        assert sum(each["messages"] for each in listed.values()) == facts["counts"]["messages"]
+        titles = lines[5].split()
+        for line in lines[6:12]:
+            cells = line.replace(">", " ", 1).split()
+            _, state, client, *values = cells
+            shown = dict(zip(titles[2:], values, strict=False))
+            assert state == listed[client]["state"]
+            assert int(shown["lost"]) == listed[client]["lost"]
+            assert int(shown["chips"]) == listed[client]["chips"]
+        assert monitor.summary().lost == facts["counts"]["lost"]
+        assert [each["name"] for each in facts["problems"]] == [
+            each.name for each in monitor.summary().pipeline_problems
+        ]

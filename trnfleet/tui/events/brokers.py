@@ -1,0 +1,192 @@
+"""The list of brokers, one a line, and the text about the broker or publisher under the cursor with what is wrong."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from trnfleet.domain.quantities import DurationStyle, count, counted, duration, with_unit
+from trnfleet.domain.severity import Severity
+from trnfleet.monitor.pipeline.publishers import State
+from trnfleet.text import plain
+from trnfleet.tui import theme
+from trnfleet.tui.widgets.cells import Column, beside, fit, right
+from trnfleet.tui.widgets.cursor_list import RowList
+from trnfleet.tui.widgets.facts import Fact, fact_lines
+from trnfleet.tui.widgets.line_view import Line, LineView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.pipeline.brokers import BrokerHealth
+    from trnfleet.monitor.pipeline.health import PipelineHealth
+    from trnfleet.monitor.pipeline.publishers import PublisherTable
+    from trnfleet.tui.widgets.cells import Parts
+
+_TITLES = (
+    ("waiting", 8, 0),
+    ("shed", 7, 0),
+    ("dropped", 8, 0),
+    ("received", 11, 100),
+    ("reconnects", 11, 100),
+    ("peak", 7, 120),
+)
+_STATE = 14
+_LONGEST = 400
+
+
+def broker_head(width: int) -> Parts:
+    """Return the columns' titles."""
+    titles = [right(title, cells) for title, cells, least in _TITLES if width >= least]
+    return [
+        (
+            " " + " ".join([fit("connection", _STATE), fit("broker", _address_width(width)), *titles]),
+            theme.HEAD,
+        )
+    ]
+
+
+def _address_width(width: int) -> int:
+    return max(8, width - 2 - _STATE - sum(cells + 1 for _, cells, least in _TITLES if width >= least))
+
+
+class BrokerList(RowList[str, "BrokerHealth"]):
+    """Brokers, one a line."""
+
+    HELP_TITLE = "Brokers"
+
+    def __init__(self, monitor: FleetState) -> None:
+        super().__init__()
+        self._monitor = monitor
+
+    def key_of(self, row: BrokerHealth) -> str:
+        return row.address
+
+    def tick(self, limit: int | None = None) -> int:
+        self.put(self._monitor.pipeline().brokers)
+        return super().tick(limit)
+
+    def parts_of(self, row: BrokerHealth, width: int, *, selected: bool) -> Parts:
+        body = theme.SELECTED if selected else theme.BASE
+        state = (
+            f"● {duration(row.for_s, DurationStyle.SHORT)}"
+            if row.connected
+            else f"✖ {duration(row.for_s, DurationStyle.SHORT)}"
+        )
+        style = body if selected or row.connected else theme.SEVERITY_STYLE[Severity.CRITICAL]
+        values = {
+            "waiting": row.waiting,
+            "shed": row.shed,
+            "dropped": row.dropped + row.oversize,
+            "received": row.received,
+            "reconnects": row.reconnects,
+            "peak": row.queue_peak,
+        }
+        parts: Parts = [
+            (">" if selected else " ", body),
+            (fit(state, _STATE), style),
+            (f" {fit(plain(row.address), _address_width(width))}", body),
+        ]
+        for title, cells, least in _TITLES:
+            if width >= least:
+                is_bad = title in {"shed", "dropped"} and values[title] and not selected
+                style = theme.SEVERITY_STYLE[Severity.WARNING] if is_bad else body
+                parts.append((f" {right(count(values[title]), cells)}", style))
+        return parts
+
+
+class PipelineFacts(LineView, can_focus=False):
+    """The publisher or broker under the cursor at length, and what is wrong with the pipeline, the worst first."""
+
+    DEFAULT_CSS = "PipelineFacts { height: 10; overflow: hidden; padding-left: 1; background: $bg-surface; }"
+
+    def __init__(self, monitor: FleetState, picked: Callable[[PipelineHealth], list[Fact]]) -> None:
+        super().__init__()
+        self._monitor = monitor
+        self._picked = picked
+
+    def lines(self, top: int, height: int, width: int) -> list[Line]:
+        """Return the facts, then the problems with what to do."""
+        del top
+        health = self._monitor.pipeline()
+        facts = [*self._picked(health), *problem_facts(health), *total_facts(health)]
+        return beside([Column(fact_lines(facts, width, height), width)], width)
+
+
+def problem_facts(health: PipelineHealth) -> list[Fact]:
+    """Return what is wrong, the worst first, each with what to do."""
+    return [
+        Fact(
+            each.severity.value,
+            f"{plain(each.text, _LONGEST)}. {plain(each.advice, _LONGEST)}",
+            theme.SEVERITY_STYLE[each.severity],
+        )
+        for each in health.problems
+    ] or [Fact("problems", "none", theme.QUIET)]
+
+
+def total_facts(health: PipelineHealth) -> list[Fact]:
+    """Return the totals, as they add up."""
+    counts = health.counts
+    refused = counts.undecodable + counts.misplaced + counts.rejected
+    missing = counts.late + counts.contested + counts.duplicates + counts.undescribed
+    return [
+        Fact("read", f"{counts.read:,} = {counts.messages:,} applied + {missing:,} not new or not described + {refused:,} refused + {counts.others:,} of other classes + {counts.foreign:,} of other fleets + {health.pending:,} pending", theme.QUIET),
+        Fact("published", f"{counts.sent:,} by sequence numbers = {counts.accepted:,} came + {counts.mended:,} came late + {counts.lost:,} lost + {counts.passed_over:,} left out here", theme.QUIET),
+    ]  # fmt: skip  # sentences
+
+
+def publisher_facts(table: PublisherTable, row: int) -> list[Fact]:
+    """Return everything of a publisher."""
+    state = State(table.state[row])
+    for_text = "" if math.isnan(table.for_s[row]) else f" for {duration(float(table.for_s[row]))}"
+    heard = float(table.quiet_s[row])
+    last = f"last heard {duration(heard)} ago" if math.isfinite(heard) else "never heard"
+    traffic = [
+        counted(int(table.messages[row]), "message"),
+        with_unit(float(table.size_bytes[row]), "bytes"),
+        f"{count(int(table.lost[row]))} lost",
+        f"{count(int(table.late[row]))} late",
+        f"{count(int(table.duplicates[row]))} twice",
+        f"{count(int(table.old[row]))} over a minute old",
+        f"{count(int(table.refused[row]))} refused",
+    ]
+    boot = plain(table.boots[row]) or "not known"
+    facts = [
+        Fact("publisher", f"{plain(table.names[row])}: {state.word}{for_text}, {last}", theme.STRONG),
+        Fact("publishes", f"{counted(int(table.chips[row]), 'chip')} on {counted(int(table.paths[row]), 'path')}; boot {boot}, {counted(int(table.restarts[row]), 'restart')}"),
+        Fact("traffic", ", ".join(traffic)),
+    ]  # fmt: skip  # sentences
+    skew_s, to_median_s = float(table.skew_s[row]), float(table.skew_to_median_s[row])
+    if not math.isnan(skew_s):
+        facts.append(
+            Fact("clock", f"{skew_s:+.3f} s to ours, {to_median_s:+.3f} s to the median of publishers")
+        )
+    return facts
+
+
+def broker_facts(broker: BrokerHealth) -> list[Fact]:
+    """Return everything of a broker, and what it says of itself."""
+    state = "connected" if broker.connected else "NOT CONNECTED"
+    facts = [
+        Fact("broker", f"{plain(broker.address)}: {state} for {duration(broker.for_s)}, MQTT {plain(broker.protocol, 16) or '-'}, {'TLS' if broker.is_secure else 'no TLS'}", theme.STRONG),
+        Fact("received", f"{broker.received:,} = {broker.taken:,} taken + {broker.waiting:,} waiting ({with_unit(float(broker.waiting_bytes), 'bytes')}) + {broker.shed:,} shed + {broker.dropped:,} dropped + {broker.oversize:,} too large"),
+    ]  # fmt: skip  # sentences
+    if broker.last_error:
+        facts.append(Fact("last error", plain(broker.last_error, _LONGEST)))
+    figures = broker.figures
+    if figures is None:
+        return [
+            *facts,
+            Fact("it says", "nothing of itself below $SYS/broker, or not to this user", theme.QUIET),
+        ]
+    said = [plain(figures.version, 60)]
+    said += [] if figures.uptime_s is None else [f"up {duration(figures.uptime_s)}"]
+    said += [] if figures.clients is None else [counted(figures.clients, "client")]
+    said += [] if figures.subscriptions is None else [counted(figures.subscriptions, "subscription")]
+    said += [] if figures.retained is None else [f"{figures.retained:,} retained"]
+    said += [] if figures.dropped is None else [f"{figures.dropped:,} dropped for slow readers"]
+    said += [] if figures.received_per_s is None else [f"{figures.received_per_s:.0f} msg/s in"]
+    said += [] if figures.sent_per_s is None else [f"{figures.sent_per_s:.0f} msg/s out"]
+    return [*facts, Fact("it says", ", ".join(each for each in said if each))]
