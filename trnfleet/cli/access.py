@@ -12,12 +12,16 @@ from trnfleet.errors import ConfigError
 from trnfleet.transport.url import Password
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from trnfleet.transport.security.secrets import TokenFile
     from trnfleet.transport.url import BrokerUrl
 
 PASSWORD_VARIABLE = "TRNFLEET_MQTT_PASSWORD"  # noqa: S105  the variable's name, not a password
+
+
+_INSTEAD = (("password_file", "token_file", "ask_password"), ("ca", "insecure"))
+"""Options of which one comes instead of the others, unless both are of one source, which contradicts itself."""
 
 
 class AccessOptions(NamedTuple):
@@ -46,6 +50,22 @@ class AccessOptions(NamedTuple):
         if url.user is not None:
             unused.append("user")
         return self._replace(**{name: self._field_defaults[name] for name in unused if name not in given})
+
+    def strongest(self, strengths: Mapping[str, tuple[int, int]]) -> AccessOptions:
+        """Return the options without those in whose place one of a stronger source stands, such as a file of [common] beside --token-file.
+
+        Args:
+            strengths: Where each comes from, the lower the stronger.
+        """
+        weak: set[str] = set()
+        for group in _INSTEAD:
+            given = [name for name in group if getattr(self, name)]
+            best = min((strengths[name] for name in given), default=(0, 0))
+            weak.update(name for name in given if strengths[name] > best)
+        if self.cert and self.key and strengths["cert"] < strengths["key"]:
+            # A key goes with its own certificate.
+            weak.add("key")
+        return self._replace(**{name: self._field_defaults[name] for name in weak})
 
 
 def find_password(url: BrokerUrl, access: AccessOptions) -> Password | TokenFile | None:

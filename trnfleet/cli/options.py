@@ -20,7 +20,7 @@ from trnfleet import folders, logs
 from trnfleet.cli.access import PASSWORD_VARIABLE, AccessOptions, find_password
 from trnfleet.cli.names import FileName
 from trnfleet.cli.params import Broker, Duration, FleetName, Root, Size
-from trnfleet.cli.settings.layers import complete_profile, read_settings
+from trnfleet.cli.settings.layers import complete_profile, read_settings, strengths
 from trnfleet.cli.streams import report
 from trnfleet.errors import ConfigError
 from trnfleet.text import plain
@@ -232,7 +232,8 @@ def make_session(url: BrokerUrl, root: str, access: AccessOptions, protocol: Any
     Raises:
         ConfigError: the password or a certificate cannot be read, or options contradict each other.
     """
-    access = access.fitting(url, given_on_command_line(click.get_current_context()))
+    ctx = click.get_current_context()
+    access = access.strongest(strengths(ctx)).fitting(url, given_on_command_line(ctx))
     if access.user is not None:
         url = with_user(url, access.user)
     from trnfleet.transport.security.tls import TlsSettings  # noqa: PLC0415  it loads ssl

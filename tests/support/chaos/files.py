@@ -124,9 +124,9 @@ def _damaged(random: Random, folder: Path, number: int) -> tuple[Path, list[tupl
         "fleets": ("fleet", "describe", name),
         "scenarios": ("simulate", "--stdout", "--scenario", name, "--ticks", "1", "--include", "events"),
         "alerts": ("rules", "check", name),
-        "settings": ("fleet", "describe", "lab", "--config", name),
+        "settings": ("config", "print", "watch", "--profile", "prod", "--config", name),
     }
-    return path, [("check", name)] + ([more[kind]] if kind != "settings" else [])
+    return path, [("check", name), more[kind]]
 
 
 def _recording(folder: Path, kind: str) -> bytes:

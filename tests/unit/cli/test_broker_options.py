@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from trnfleet.cli import access
-from trnfleet.cli.access import PASSWORD_VARIABLE
-from trnfleet.cli.options import broker_arguments, broker_options
+from trnfleet.cli.access import PASSWORD_VARIABLE, AccessOptions
+from trnfleet.cli.options import broker_arguments, broker_options, settings_options
 from trnfleet.errors import ConfigError
 from trnfleet.services.session import BrokerSession
 from trnfleet.transport.security.secrets import TokenFile
@@ -19,11 +19,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+def with_settings(command: Any) -> Any:
+    for option in settings_options():
+        command = option(command)
+    return command
+
+
 def session_of(*arguments: str, **variables: str) -> BrokerSession:
     """Return the session of a command with the options about a broker."""
     made: list[BrokerSession] = []
 
-    @click.command
+    @click.command("watch")
+    @with_settings
     @broker_options(required=True)
     def command(session: BrokerSession) -> None:
         made.append(session)
@@ -64,6 +71,32 @@ def test_options_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
         session_of("--broker", "mqtt://a@h", "--ask-password")
     with pytest.raises(ConfigError, match="--user 'b': the broker's URL has another user, 'a'"):
         session_of("--broker", "mqtt://a@h", "--user", "b")
+
+
+def test_of_options_that_come_instead_of_each_other_the_stronger_source_decides(tmp_path: Path) -> None:
+    """A token on the command line or of a profile comes instead of the password file of [common] or a variable, as does --insecure of --ca."""
+    file = secret_file(tmp_path)
+    settings = tmp_path / "settings.toml"
+    settings.write_text(
+        f'[common]\npassword-file = "{file}"\nca = "/missing.pem"\n[profile.cloud]\ntoken-file = "{file}"\n[watch]\ninsecure = true\n'
+    )
+    broker = ("--broker", "mqtts://ops@h", "--config", str(settings))
+    assert session_of(*broker).password == Password("hunter2")
+    assert session_of(*broker).tls == TlsSettings(insecure=True)
+    for more in (("--token-file", file), ("--profile", "cloud")):
+        assert isinstance(session_of(*broker, *more).password, TokenFile)
+    assert isinstance(session_of(*broker, TRNFLEET_TOKEN_FILE=file).password, TokenFile)
+    settings.write_text(f'[common]\npassword-file = "{file}"\ntoken-file = "{file}"\n')
+    with pytest.raises(ConfigError, match="--password-file and --token-file do not go together"):
+        session_of(*broker)
+
+
+def test_a_key_goes_with_its_own_certificate() -> None:
+    """A certificate on the command line leaves the key of the settings aside."""
+    own = AccessOptions(cert="new.pem", key="old.key")
+    assert own.strongest({"cert": (2, 0), "key": (4, 0)}) == AccessOptions(cert="new.pem")
+    assert own.strongest({"cert": (4, 0), "key": (2, 0)}) == own
+    assert own.strongest({"cert": (4, 1), "key": (4, 1)}) == own
 
 
 def test_a_password_is_asked_for_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,6 +45,8 @@ class Setting(NamedTuple):
 
     value: Any
     origin: Origin
+    rank: int
+    """Place of its table among those that the command reads; a lower one goes before it."""
 
 
 class ChosenProfile(NamedTuple):
@@ -77,13 +79,15 @@ class Settings(NamedTuple):
         """
         known = options_of(command)
         found: dict[str, Setting] = {}
-        for file, title, content in self._tables(table):
+        for rank, (file, title, content) in enumerate(self._tables(table)):
             check_table(content, title, known, file.name, table)
             for key, value in content.items():
                 flag = key.replace("_", "-")
                 param = known.get(flag)
                 if param is not None and param.name is not None and self._goes_to(table, title, flag):
-                    setting = Setting(_located(param, repeated(param, value), file), Origin(file.name, title))
+                    setting = Setting(
+                        _located(param, repeated(param, value), file), Origin(file.name, title), rank
+                    )
                     found.setdefault(param.name, setting)
         return found
 
@@ -147,6 +151,19 @@ def applied(ctx: click.Context) -> tuple[Settings, Mapping[str, Setting]] | None
     """Return the settings of a command that has been called, and what they give it; None where it has none."""
     found: tuple[Settings, Mapping[str, Setting]] | None = ctx.meta.get(_META)
     return found
+
+
+def strengths(ctx: click.Context) -> dict[str, tuple[int, int]]:
+    """Return for each parameter of a command that has been called where its value comes from, the lower the stronger."""
+    found = (applied(ctx) or (None, {}))[1]
+    return {
+        name: (
+            source.value,
+            found[name].rank if source is ParameterSource.DEFAULT_MAP and name in found else 0,
+        )
+        for name in ctx.params
+        if (source := ctx.get_parameter_source(name)) is not None
+    }
 
 
 def read_settings(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
