@@ -117,10 +117,13 @@ class Demo:
 
     def __init__(self, checkout: Path, folder: Path) -> None:
         self.checkout = checkout
+        settings = folder / "settings.toml"
+        settings.touch()
         # A new interpreter: one that is forked from another shares its memory.
         self.terminal = BareTerminal(
             "demo", "--seed", "1", columns=120, rows=40, PYTHONPATH=str(checkout), PYTHONSAFEPATH="1",
             XDG_STATE_HOME=str(folder), XDG_CACHE_HOME=str(folder),
+            TRNFLEET_CONFIG=str(settings),
         )  # fmt: skip  # the two lines are program and variables
         self._begun = self._used = 0.0
         self._size = 0
