@@ -12,8 +12,6 @@ import contextlib
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from trnfleet import logs
 from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.power import PUE
@@ -30,6 +28,7 @@ from trnfleet.monitor.sampling import Sampling
 from trnfleet.monitor.slices import LayoutChanged, Rests, batch_slices, finish
 from trnfleet.monitor.store import findings
 from trnfleet.monitor.store.history import History
+from trnfleet.monitor.store.per_instance import median
 from trnfleet.monitor.store.rollup import Rollups
 from trnfleet.monitor.summary import PassFigures, rack_powers, summarize
 from trnfleet.tasks import background
@@ -61,7 +60,7 @@ GATHER_S = 0.02
 """Time in which messages gather between two batches: many in a batch cost much less than one by one."""
 _END = object()
 LET_IN = 128
-"""Messages that are taken in at most between two slices of work on messages: four times as many as a slice applies."""
+"""Messages that are taken in at most between two slices of work on messages: twice as many as a slice applies."""
 PASS_SHARE = 0.06
 """Share of time that roll-ups may take; the next pass waits accordingly."""
 PASS_EVERY_S = (0.2, 1.0)
@@ -430,7 +429,7 @@ class Monitor:
         mark = self.store.generation, self.ingest.descriptors.changes
         if self._usual_period[:2] != mark:
             period_s = self.store.period_s
-            self._usual_period = (*mark, float(np.median(period_s)) if len(period_s) else 0.0)
+            self._usual_period = (*mark, median(period_s) if len(period_s) else 0.0)
         return self._usual_period[2]
 
     def _rebuild_if_due(self, now_s: float, *, at_once: bool = False) -> None:

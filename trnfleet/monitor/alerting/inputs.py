@@ -19,6 +19,7 @@ from trnfleet.domain.metrics import Scope as MetricScope
 from trnfleet.monitor.slices import checkpoint
 from trnfleet.monitor.store import fields
 from trnfleet.monitor.store.events import Events
+from trnfleet.monitor.store.per_instance import median
 from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
@@ -255,7 +256,7 @@ class Readings:
             rows = rows[self.live[rows]]
             values = self._chip_values(figure, rows)
             values = values[~np.isnan(values)]
-            known = float(np.median(values)) if len(values) >= LEAST_PEERS else np.nan
+            known = median(values) if len(values) >= LEAST_PEERS else np.nan
             self._medians[figure, job] = known
         return known
 

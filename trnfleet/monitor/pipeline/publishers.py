@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnfleet.monitor.pipeline.traffic import OFFLINE
+from trnfleet.monitor.store.per_instance import median
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -204,7 +205,7 @@ def _skews(
     if not len(known):
         unknown = np.full(len(least_s), np.nan)
         return unknown, unknown, 0.0
-    median_s = float(np.median(known))
+    median_s = median(known)
     is_ours = len(known) >= LEAST_PEERS and abs(median_s) > SKEW_FROM_S
     # Where our clock is right, the median publisher's shortest way is the way itself.
     way_s = median_s if 0.0 < median_s <= SKEW_FROM_S else 0.0

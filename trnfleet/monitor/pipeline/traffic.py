@@ -228,7 +228,7 @@ class PublisherTraffic:
         np.add.at(columns["messages"], rows, 1)
         np.add.at(columns["size_bytes"], rows, sizes)
         columns["heard_s"][rows] = self._now_s
-        self._begin_slots(np.unique(rows), int(self._now_s))
+        self._begin_slots(np.flatnonzero(np.bincount(rows)), int(self._now_s))
         flat = columns["slot"][rows] * len(columns["slot"]) + rows
         known = ~np.isnan(lags_s)
         if known.any():

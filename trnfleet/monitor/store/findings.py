@@ -339,7 +339,7 @@ def _links_slow(uneven: NDArray[np.bool_], store: Store, _rollups: Rollups) -> _
     slow_at = slow_at[
         (same.sum(axis=1) < 2) | (part[slow_at[:, 0], slow_at[:, 1]] < SLOW_LINK_SHARE * busiest)
     ]
-    count = len(np.unique(rows[slow_at[:, 0], slow_at[:, 1]]))
+    count = int(np.count_nonzero(np.bincount(rows[slow_at[:, 0], slow_at[:, 1]])))
     slow: dict[int, list[tuple[float, str]]] = {}
     for pair, place in slow_at[: LIMIT * MOST_LANES].tolist():
         share = float(part[pair, place] / mean[pair])

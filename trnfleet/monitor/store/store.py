@@ -17,6 +17,7 @@ import numpy as np
 
 from trnfleet.domain.layout import EMPTY_LAYOUT, Layout, moves
 from trnfleet.domain.metrics import METRICS, Aggregate, Metric, Scope
+from trnfleet.monitor.store.per_instance import median
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -160,7 +161,7 @@ class Store:
     @property
     def usual_period_s(self) -> float:
         """Publishing period of the usual instance, wall seconds: the median."""
-        return float(np.median(self.period_s)) if len(self.period_s) else 1.0
+        return median(self.period_s) if len(self.period_s) else 1.0
 
     @property
     def nbytes(self) -> int:

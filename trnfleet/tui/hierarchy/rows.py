@@ -306,7 +306,7 @@ class TreeRows:
         jobs = store.job_of[covered.start : covered.stop]
         if (jobs == jobs[0]).all():
             return self._descriptions.job_name(int(jobs[0]))
-        count = len(np.unique(jobs[jobs >= 0]))
+        count = len(set(jobs.tolist()) - {-1})
         return f"{count} job{'s' if count != 1 else ''}"
 
 

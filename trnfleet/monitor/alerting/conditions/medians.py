@@ -12,7 +12,7 @@ from trnfleet.domain.alerts.signals import LANES, Scope
 from trnfleet.monitor.alerting.conditions.compare import available, compare_codes
 from trnfleet.monitor.alerting.conditions.row_condition import NO_ROWS, RowCondition, count_of
 from trnfleet.monitor.alerting.inputs import LEAST_PEERS
-from trnfleet.monitor.store.per_instance import combine
+from trnfleet.monitor.store.per_instance import combine, median
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -159,7 +159,7 @@ class InstanceShareRows(MedianShareRows):
 def _job_medians(readings: Readings, scope: Scope, figure: str, rows: Rows) -> Values:  # noqa: ARG001  as all medians
     """Return the median over the live chips of each chip's job."""
     jobs = readings.job_of_chips(rows)
-    medians = {job: readings.job_median(figure, job) for job in np.unique(jobs[jobs >= 0]).tolist()}
+    medians = {job: readings.job_median(figure, job) for job in set(jobs.tolist()) - {-1}}
     return np.array([medians.get(job, np.nan) for job in jobs.tolist()])
 
 
@@ -184,7 +184,7 @@ def _peer_medians(readings: Readings, scope: Scope, figure: str, rows: Rows) -> 
             peers = peers[(times_ns == newest_ns) & readings.live[peers]]
             values = readings.values(scope, figure, peers * width + lane)
             values = values[~np.isnan(values)]
-            known = float(np.median(values)) if len(values) >= LEAST_PEERS else np.nan, newest_ns
+            known = median(values) if len(values) >= LEAST_PEERS else np.nan, newest_ns
             made[owner, lane] = known
         if store.chip_ts_ns[chips[place]] == known[1]:
             medians[place] = known[0]
