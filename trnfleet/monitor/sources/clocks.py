@@ -66,7 +66,7 @@ class SourceClock:
     """The relation of one source's time to ours."""
 
     __slots__ = (
-        "_before", "_least_s", "_most_s", "_since_s", "behind_s", "heard_s", "is_wall", "key", "late_s", "period_s", "skew_s",
+        "_before", "_last", "_least_s", "_most_s", "_since_s", "behind_s", "heard_s", "is_wall", "key", "late_s", "period_s", "skew_s",
     )  # fmt: skip  # a list of names
 
     def __init__(self, key: ClockKey) -> None:
@@ -87,6 +87,8 @@ class SourceClock:
         """By how much the source time of the newest message is behind the wall clock; 0 where it does not go by that."""
         self.behind_s = math.nan
         """By how much that source time is behind the wall clock, negative where it is ahead; NaN where it does not go by that."""
+        self._last: tuple[int, float, int, float] = (-1, 0.0, 0, 0.0)
+        """Source time and both of our times of the newest message, and its lag."""
         self._since_s = -float("inf")
         self._least_s = float("inf")
         self._most_s = -float("inf")
@@ -112,6 +114,14 @@ class SourceClock:
             Wall seconds that it is older than it would be by the shortest way; by the wall clock where that is the
             source's clock, too. Never negative.
         """
+        if (ts_ns, now_s, wall_ns) == self._last[:3]:
+            # Of the same tick in the same batch: there is nothing more to learn.
+            return self._last[3]
+        lag_s = self._learn(ts_ns, now_s, wall_ns)
+        self._last = ts_ns, now_s, wall_ns, lag_s
+        return lag_s
+
+    def _learn(self, ts_ns: int, now_s: float, wall_ns: int) -> float:
         offset_s = now_s - (ts_ns - self.key.epoch_ns) / NS_PER_S / self.key.speed
         self.heard_s = now_s
         if now_s - self._since_s >= WINDOW_S:
