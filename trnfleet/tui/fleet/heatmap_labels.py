@@ -64,11 +64,11 @@ class GroupDetails:
     def _texts(self, group: int, grid: Grid) -> Iterator[str]:
         store, averages = self._monitor.store, self._frame.averages
         instances = grid.instances_of(group)
-        jobs = np.unique(store.job_of[instances])
+        jobs = set(store.job_of[instances].tolist())
         if len(jobs) == 1:
-            yield self._descriptions.job_name(int(jobs[0]))
+            yield self._descriptions.job_name(jobs.pop())
         else:
-            yield counted(int((jobs >= 0).sum()), "job")
+            yield counted(len(jobs - {-1}), "job")
         if not averages.rollups.ready or averages.generation != store.generation:
             return
         level, nodes = Level.ULTRASERVER, grid.group_ultraserver[group : group + 1]

@@ -415,8 +415,9 @@ def selection(heat: HeatMap, width: int, alerts: Sequence[AlertWithStatus] = ())
     place = plain(heat.place)
     if heat.zoom.unit is None:
         place += " and its neighbours"
+    first: float | None = None
     if heat.field is HEALTH:
-        health, trust = heat.health(), heat.reading(SELECTION[0])[1]
+        health, (first, trust) = heat.health(), heat.reading(SELECTION[0])
         shown, style = WORDS[health], health_style(health)
     else:
         value, trust = heat.reading(heat.field)
@@ -431,7 +432,8 @@ def selection(heat: HeatMap, width: int, alerts: Sequence[AlertWithStatus] = ())
     for field in SELECTION:
         if field is heat.field:
             continue
-        text = f"  {_figure(heat, field, heat.reading(field)[0])}"
+        value = first if field is SELECTION[0] and first is not None else heat.reading(field)[0]
+        text = f"  {_figure(heat, field, value)}"
         if width_of(parts) + len(text) > width:
             break
         parts.append((text, theme.QUIET))

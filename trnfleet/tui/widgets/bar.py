@@ -67,7 +67,7 @@ def fitted(
     """
     needed = [item for item in items if item.rank < optional_from]
     for gap in (3, 2):
-        if needed and width_of(_line(needed, gap, name_style, value_style, is_short=False)) <= width:
+        if needed and sum(_cells(item, gap, is_short=False) for item in needed) - gap + 1 <= width:
             return _filled(items, width, gap, name_style, value_style, is_short=False)
     return _filled(items, width, 2, name_style, value_style, is_short=True)
 
@@ -76,13 +76,21 @@ def _filled(
     items: list[Item], width: int, gap: int, name_style: Style, value_style: Style, *, is_short: bool
 ) -> Parts:
     """Return as many figures of one form as fit, without the highest ranks."""
-    chosen = items
-    while True:
-        parts = _line(chosen, gap, name_style, value_style, is_short=is_short)
-        if width_of(parts) <= width or len(chosen) <= 1:
-            return parts
+    chosen, cells = items, [_cells(item, gap, is_short=is_short) for item in items]
+    # The first one has a single space before it.
+    while len(chosen) > 1 and sum(cells) - gap + 1 > width:
         last = max(item.rank for item in chosen)
-        chosen = [item for item in chosen if item.rank != last]
+        kept = [place for place, item in enumerate(chosen) if item.rank != last]
+        chosen, cells = [chosen[place] for place in kept], [cells[place] for place in kept]
+    return _line(chosen, gap, name_style, value_style, is_short=is_short)
+
+
+def _cells(item: Item, gap: int, *, is_short: bool) -> int:
+    """Return the cells that a figure takes in a line, with the gap before it."""
+    name = item.short if is_short else item.name
+    is_brief = is_short and bool(item.brief)
+    value, room = (item.brief, item.brief_room) if is_brief else (item.value, item.room)
+    return gap + cell_len(name) + bool(name and room) + cell_len(value) + max(0, room - len(value))
 
 
 def _line(items: list[Item], gap: int, name_style: Style, value_style: Style, *, is_short: bool) -> Parts:
