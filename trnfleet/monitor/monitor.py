@@ -22,13 +22,13 @@ from trnfleet.monitor.failures import guard, guarded
 from trnfleet.monitor.ingest.ingest import Ingest
 from trnfleet.monitor.layout_pacing import LayoutPacing
 from trnfleet.monitor.link_health import Judgements, LinkHealth
+from trnfleet.monitor.medians import median
 from trnfleet.monitor.pipeline_reader import PipelineReader
 from trnfleet.monitor.revision import MonitorRevision
 from trnfleet.monitor.sampling import Sampling
 from trnfleet.monitor.slices import LayoutChanged, Rests, batch_slices, finish
 from trnfleet.monitor.store import findings
 from trnfleet.monitor.store.history import History
-from trnfleet.monitor.store.per_instance import median
 from trnfleet.monitor.store.rollup import Rollups
 from trnfleet.monitor.summary import PassFigures, rack_powers, summarize
 from trnfleet.tasks import background

@@ -16,10 +16,10 @@ from trnfleet.domain.alerts.signals import LANES, LEVEL_OF, Scope
 from trnfleet.domain.hardware.topology import MOST_LANES
 from trnfleet.domain.metrics import BY_NAME, Metric
 from trnfleet.domain.metrics import Scope as MetricScope
+from trnfleet.monitor.medians import median
 from trnfleet.monitor.slices import checkpoint
 from trnfleet.monitor.store import fields
 from trnfleet.monitor.store.events import Events
-from trnfleet.monitor.store.per_instance import median
 from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trnfleet.monitor.medians import median
 from trnfleet.monitor.pipeline.traffic import OFFLINE
-from trnfleet.monitor.store.per_instance import median
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -70,18 +70,3 @@ def sums(codes: NDArray[Any], chips_per_instance: int, highest: int) -> NDArray[
         left //= 2
     found: NDArray[Any] = codes if left == 1 else codes.reshape(-1, left).sum(axis=1)
     return found.astype(np.float64)
-
-
-def median(values: NDArray[np.float64]) -> float:
-    """Return the median of known values; NaN for none.
-
-    NumPy's own loads its masked arrays with the first call, 1.3 MiB of code that nothing here needs.
-    """
-    size = len(values)
-    if not size:
-        return float("nan")
-    middle = size // 2
-    if size % 2:
-        return float(np.partition(values, middle)[middle])
-    pair = np.partition(values, (middle - 1, middle))[middle - 1 : middle + 1]
-    return float(pair[0] + pair[1]) / 2

@@ -17,7 +17,7 @@ import numpy as np
 
 from trnfleet.domain.layout import EMPTY_LAYOUT, Layout, moves
 from trnfleet.domain.metrics import METRICS, Aggregate, Metric, Scope
-from trnfleet.monitor.store.per_instance import median
+from trnfleet.monitor.medians import median
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from trnfleet.monitor.store.per_instance import combine, median, sums
+from trnfleet.monitor.store.per_instance import combine, sums
 
 OPERATIONS = (np.minimum, np.maximum, np.bitwise_or, np.bitwise_and)
 
@@ -57,11 +57,3 @@ def test_sums_of_large_counters_are_exact_up_to_what_floats_hold() -> None:
     """Counters whose sum is below 2^53 are added up as whole numbers."""
     given = np.full(16, 2**49 - 1, np.uint64)
     assert sums(given, 16, 2**49 - 1).tolist() == [16.0 * (2**49 - 1)]
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 8, 101])
-def test_a_median_is_what_numpy_says(size: int) -> None:
-    """The value in the middle, or the mean of the two there, in whatever order they come; NaN for nothing."""
-    values = np.random.default_rng(size).normal(size=size)
-    assert median(values) == np.median(values)
-    assert np.isnan(median(np.zeros(0)))

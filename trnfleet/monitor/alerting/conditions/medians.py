@@ -12,7 +12,8 @@ from trnfleet.domain.alerts.signals import LANES, Scope
 from trnfleet.monitor.alerting.conditions.compare import available, compare_codes
 from trnfleet.monitor.alerting.conditions.row_condition import NO_ROWS, RowCondition, count_of
 from trnfleet.monitor.alerting.inputs import LEAST_PEERS
-from trnfleet.monitor.store.per_instance import combine, median
+from trnfleet.monitor.medians import median
+from trnfleet.monitor.store.per_instance import combine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
