@@ -12,6 +12,7 @@ from textual.widgets import Input
 
 from trnfleet.tui import theme
 from trnfleet.tui.widgets.cells import fit, wrapped
+from trnfleet.tui.widgets.focus import focus_on
 from trnfleet.tui.widgets.line_view import Line, LineView, text_line
 
 if TYPE_CHECKING:
@@ -230,7 +231,7 @@ class HelpScreen(ModalScreen[None]):
 
     def on_mount(self) -> None:
         """Let what is typed be searched."""
-        self._field.focus(scroll_visible=False)
+        focus_on(self._field)
 
     def action_scroll(self, by: int) -> None:
         """Scroll by lines."""

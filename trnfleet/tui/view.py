@@ -17,6 +17,7 @@ from trnfleet.errors import ConfigError
 from trnfleet.text import plain
 from trnfleet.tui.state.subjects import of_place
 from trnfleet.tui.widgets.filter_prompt import FilterPrompt
+from trnfleet.tui.widgets.focus import focus_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -161,7 +162,7 @@ class View(Widget):
         """Give the focus to the widget that the keys are meant for: the first that can have it."""
         for widget in self.query("*"):
             if widget.focusable:
-                widget.focus(scroll_visible=False)
+                focus_on(widget)
                 return
 
 

@@ -11,6 +11,7 @@ from textual.widgets import Input
 
 from trnfleet.domain.quantities import counted
 from trnfleet.text import plain
+from trnfleet.tui.actions.key_order import KeyOrder
 from trnfleet.tui.actions.mouse_selection import MouseSelection
 from trnfleet.tui.alerts.actions import AlertActions
 from trnfleet.tui.help import key_text
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 AGAIN = "ctrl+c again quits; nothing is selected to copy"
 
 
-class CursorKeys(TimeKeys, MouseSelection):
+class CursorKeys(TimeKeys, MouseSelection, KeyOrder):
     """An app with these keys; subclasses have a page, and make `context` before they compose `actions`."""
 
     HELP_TITLE = "Everywhere"

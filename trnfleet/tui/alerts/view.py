@@ -47,6 +47,7 @@ from trnfleet.tui.format.alerts import where_text
 from trnfleet.tui.view import FilteredView, View
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.cursor_list import CursorList
+from trnfleet.tui.widgets.focus import focus_on
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -182,7 +183,7 @@ class AlertsView(FilteredView):
     def take_focus(self) -> None:
         """Give the focus to the tab's list, or to a form that is open."""
         if not self.actions.is_open:
-            self.current.focus(scroll_visible=False)
+            focus_on(self.current)
 
     def renew(self) -> None:
         for each in (self.list, self.silences, self.history):

@@ -27,6 +27,7 @@ from trnfleet.tui.view import FilteredView, Lists, View
 from trnfleet.tui.widgets.bar import Bar, justified
 from trnfleet.tui.widgets.cells import Parts, fit, width_of, wrapped
 from trnfleet.tui.widgets.cursor_list import CursorList
+from trnfleet.tui.widgets.focus import focus_on
 from trnfleet.tui.widgets.line_view import Line, LineView, text_line
 
 if TYPE_CHECKING:
@@ -249,7 +250,7 @@ class EventsView(FilteredView):
         return justified(parts, order, width, theme.BASE)
 
     def take_focus(self) -> None:
-        self.current.focus(scroll_visible=False)
+        focus_on(self.current)
 
     @on(CursorList.Changed)
     def _changed(self, event: CursorList.Changed) -> None:

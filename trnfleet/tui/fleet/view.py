@@ -43,6 +43,7 @@ from trnfleet.tui.state.subjects import of_alerts, of_job
 from trnfleet.tui.view import FilteredView, Lists, View
 from trnfleet.tui.widgets.bar import Bar, justified
 from trnfleet.tui.widgets.cells import Parts, fit, width_of
+from trnfleet.tui.widgets.focus import focus_on
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -154,7 +155,7 @@ class FleetView(FilteredView):
 
     def take_focus(self) -> None:
         """The keys are the map's."""
-        self.map.focus(scroll_visible=False)
+        focus_on(self.map)
 
     def columns(self) -> Columns:
         return CHIP_COLUMNS
@@ -193,13 +194,8 @@ class FleetView(FilteredView):
     def tick(self, allowance: int) -> int:
         """Paint what changed, all of it of one pass: what says most in the fewest lines first."""
         rollups = self.context.frame.rollups
-        shown = (
-            rollups.generation,
-            rollups.revision,
-            self.context.fleets.revision,
-            self.latest.received,
-            len(self.monitor.ingest.jobs),
-        )
+        news = self.context.fleets.revision, self.latest.received, len(self.monitor.ingest.jobs)
+        shown = rollups.generation, rollups.revision, *news
         if shown == self._shown:
             # Nothing here shows an age, and what changes sizes draws itself.
             return 0
@@ -214,7 +210,8 @@ class FleetView(FilteredView):
             painted += self.map.tick(allowance - painted)
             # The map of another fleet may have another zoom level.
             self._legend.show(lambda width: [legend(self.map, width)])
-        if painted < allowance:
+        # Another grid may have another zoom level, and with it other rows to lend.
+        if painted < allowance and not self._share_space():
             self._shown = shown
         return painted
 
@@ -250,26 +247,28 @@ class FleetView(FilteredView):
             self.jobs.styles.height, self.latest.styles.height = rows
             self.jobs.styles.max_height = rows[0]
 
-    def _share_space(self) -> None:
-        """Lend the rows that the map leaves empty to the trends, or take them back."""
+    def _share_space(self) -> bool:
+        """Lend the rows that the map leaves empty to the trends, or take them back; return whether that is a change."""
         self._share_lists()
         # Legend and selection take a row each.
         rows = self._map_side.size.height - 2
         if rows <= 0 or not self.map.grid.groups:
-            return
+            return False
         self.map.give_room(rows)
         spare = min(MOST_ROWS, rows - self.map.zoom.extent(self.map.grid)[1])
         lent = spare if spare >= LEAST_ROWS and self.monitor.history.samples else 0
-        if lent != self._lent_rows:
-            self._lent_rows = lent
-            self.trends.styles.height = lent
-            self.trends.display = lent > 0
+        if lent == self._lent_rows:
+            return False
+        self._lent_rows = lent
+        self.trends.styles.height = lent
+        self.trends.display = lent > 0
+        return True
 
     def action_switch(self) -> None:
         """Move the focus on, from the map to the problems, and to the jobs where they are shown."""
         panes = [self.map, *(each for each in (self.problems, self.jobs) if each.region.height)]
         at = next((number for number, each in enumerate(panes) if each.has_focus), -1)
-        panes[(at + 1) % len(panes)].focus(scroll_visible=False)
+        focus_on(panes[(at + 1) % len(panes)])
 
     def action_silenced(self) -> None:
         """Show silenced problems, too, or hide them again."""

@@ -21,6 +21,7 @@ from trnfleet.tui.state.chip_table import CHIP_COLUMNS
 from trnfleet.tui.state.descriptors import Descriptions
 from trnfleet.tui.view import FilteredView
 from trnfleet.tui.widgets.cells import fit, width_of
+from trnfleet.tui.widgets.focus import focus_on
 from trnfleet.tui.widgets.line_view import Line, LineView, text_line
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ class HierarchyView(FilteredView):
         )
 
     def take_focus(self) -> None:
-        self.table.focus(scroll_visible=False)
+        focus_on(self.table)
 
     @on(TreeTable.Changed)
     def _changed(self, event: TreeTable.Changed) -> None:

@@ -30,6 +30,7 @@ from trnfleet.tui.state.subjects import of_reservation
 from trnfleet.tui.view import FilteredView, View
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.cells import fit
+from trnfleet.tui.widgets.focus import focus_on
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -138,7 +139,7 @@ class ReservationsView(FilteredView):
         self._write()
 
     def take_focus(self) -> None:
-        self.table.focus(scroll_visible=False)
+        focus_on(self.table)
 
     def renew(self) -> None:
         self.timeline.renew()

@@ -13,6 +13,7 @@ from trnfleet.domain.filters.language import LONGEST, SYNTAX
 from trnfleet.tui import theme
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.cells import fit
+from trnfleet.tui.widgets.focus import focus_on
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +69,7 @@ class FilterPrompt(Vertical):
         """Give the keys to the field, which begins with a filter."""
         self._field.value = pattern
         self._field.cursor_position = len(pattern)
-        self._field.focus(scroll_visible=False)
+        focus_on(self._field)
 
     def say(self, problem: str, found: str, columns: Sequence[str]) -> None:
         """Show what is wrong, else how much is left, else what can be compared; printable characters only."""

@@ -16,6 +16,7 @@ from textual.widgets import Input
 from trnfleet.tui import theme
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.cells import Parts, fit
+from trnfleet.tui.widgets.focus import focus_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -141,7 +142,7 @@ class Form(Vertical):
             field.value = values.get(name, "")
             field.cursor_position = len(field.value)
         self.tell("")
-        self._inputs[focus].focus(scroll_visible=False)
+        focus_on(self._inputs[focus])
 
     def close(self) -> None:
         self.remove_class("open")
@@ -159,7 +160,7 @@ class Form(Vertical):
         """Go to the next field, round and round."""
         fields = list(self._inputs.values())
         at = next((number for number, field in enumerate(fields) if field.has_focus), 0)
-        fields[(at + by) % len(fields)].focus(scroll_visible=False)
+        focus_on(fields[(at + by) % len(fields)])
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:

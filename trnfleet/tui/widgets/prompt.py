@@ -12,6 +12,7 @@ from textual.widgets import Input
 
 from trnfleet.tui import theme
 from trnfleet.tui.widgets.bar import Bar
+from trnfleet.tui.widgets.focus import focus_on
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,7 +92,7 @@ class AskLine(Horizontal):
         self._field.value = value
         self._field.cursor_position = len(value)
         self.add_class("-shown")
-        self._field.focus(scroll_visible=False)
+        focus_on(self._field)
 
     def close(self) -> None:
         self.remove_class("-shown")

@@ -1,0 +1,57 @@
+"""Keys that come in one burst, as over a slow connection or from a paste."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from support.tui.pilot import fleet_app, running
+from textual import events
+from tui.hands.test_filters import HOT, fed
+
+from trnfleet.tui.hierarchy.view import HierarchyView
+
+if TYPE_CHECKING:
+    from support.tui.pilot import FleetPilot
+
+NAMES = {":": "colon", "/": "slash", "@": "at", "-": "minus", "\r": "enter", ">": "greater_than_sign"}
+
+
+async def burst(pilot: FleetPilot, text: str) -> None:
+    """Type all of a text before the app has its turn."""
+    for char in text:
+        pilot.app.post_message(events.Key(NAMES.get(char, char), char))
+    await pilot.pause()
+
+
+async def test_a_command_is_not_taken_for_keys() -> None:
+    """`q`, `a`, `z` and the digits of a command have meanings of their own, and so have keys before it."""
+    app = fleet_app(fed())
+    async with running(app, size=(120, 40)) as pilot:
+        await burst(pilot, "2:chip 0002-1/07\r")
+        assert (app.entry.title, app.page.place) == ("Chip", HOT)
+        await burst(pilot, "1:quit")
+        assert app.is_running
+        assert app.entry.title == "Fleet"
+        assert app.ask_line.is_open
+
+
+@pytest.mark.parametrize("keys", ["2/power>450\r", "1jj2/power>450\r"])
+async def test_a_filter_is_not_taken_for_keys(keys: str) -> None:
+    """The view before has the keys until the next one is there."""
+    app = fleet_app(fed())
+    async with running(app, size=(120, 40)) as pilot:
+        await burst(pilot, keys)
+        page = app.page
+        assert isinstance(page, HierarchyView)
+        assert page.pattern == "power>450"
+
+
+async def test_an_opening_key_in_a_field_is_text() -> None:
+    """`:`, `/` and `a` in a filter are part of it."""
+    app = fleet_app(fed())
+    async with running(app, size=(120, 40)) as pilot:
+        await burst(pilot, "2/a/z:\r")
+        page = app.page
+        assert isinstance(page, HierarchyView)
+        assert page.prompt.value == "a/z:"
