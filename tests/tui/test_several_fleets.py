@@ -70,6 +70,9 @@ async def test_problems_of_all_fleets_are_one_list() -> None:
         assert head.startswith(" alpha  1 of 2 fleets  64 chips  all live")
         assert "all:  ✖ 1 critical" in head
         assert "8 Alerts:1" in pilot.text()
+        await pilot.press("8")
+        assert "other fleets:  beta 1" in pilot.screen()[4]
+        await pilot.press("1")
         line = next(line for line in pilot.screen() if "✖ beta   " in line)
         assert "trn2u-0001-1/chip03" in line
         await pilot.press("w", "enter")

@@ -170,6 +170,10 @@ class LinkHealth:
         """Return since when it hears without a break, and over each connection where there are several; monotonic seconds."""
         return self.since_s, self._outages.since_s
 
+    def behind_outages(self, now_s: float, store: Store) -> NDArray[np.bool_] | None:
+        """Return the instances that cannot be heard while others can, because their connection is lost; None for none."""
+        return self._outages.unsettled(now_s, store)
+
     def longest_outage_s(self, now_s: float) -> float:
         """Return for how long nothing can be heard, or not over one of several connections; 0 while all is heard."""
         return max(self.unheard_s(now_s), self._outages.longest_s(now_s))

@@ -96,7 +96,9 @@ class PipelineReader:
                 _chips(ingest),
                 now_s=now_s,
                 heard_since_s=link_health.since_s,
-                is_cut_off=link_health.is_cut_off or link_health.is_behind(now_s),
+                is_cut_off=link_health.is_cut_off
+                or link_health.is_behind(now_s)
+                or _behind_outages(ingest, link_health, now_s),
             ),
             brokers=brokers,
             counts=counts,
@@ -141,3 +143,16 @@ def _chips(ingest: Ingest) -> NDArray[np.int64]:
     rows = publishers.rows()[store.publisher_of]
     chips = np.diff(store.layout.chip_start)
     return np.bincount(rows, chips, minlength=len(publishers.traffic)).astype(np.int64)
+
+
+def _behind_outages(ingest: Ingest, link_health: LinkHealth, now_s: float) -> NDArray[np.bool_]:
+    """Return which rows of the traffic cannot be heard, because the connection to their broker is lost while others stand."""
+    store, publishers = ingest.store, ingest.publishers
+    unheard = link_health.behind_outages(now_s, store)
+    count = len(publishers.traffic)
+    if unheard is None:
+        return np.zeros(count, np.bool_)
+    rows = publishers.rows()[store.publisher_of]
+    instances = np.bincount(rows, minlength=count)
+    found: NDArray[np.bool_] = (np.bincount(rows[unheard], minlength=count) == instances) & (instances > 0)
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from support.monitor.feed import Feed, SilentSource, ultraservers
 
 from trnfleet.monitor.monitor import Monitor
+from trnfleet.monitor.pipeline.publishers import State
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.services.files.rules import load_rules
 from trnfleet.wire.ports import LinkStatus
@@ -68,6 +69,8 @@ async def test_what_a_lost_connection_carries_is_not_silent() -> None:
     assert fleet.monitor.store.count(Freshness.STALE) == 64 + 16
     assert fleet.firing == {("connection-lost", "pipeline"), ("instance-silent", fleet.on("us-0001")[0])}
     assert fleet.monitor.findings.total == 1
+    # The publisher of both is heard over the other connection; one that is not heard at all is not silent either.
+    assert fleet.monitor.pipeline(at_once=True).publishers.count(State.SILENT) == 0
     fleet.connect(up=True)
     await fleet.live(12)
     assert fleet.firing == set()
@@ -75,6 +78,27 @@ async def test_what_a_lost_connection_carries_is_not_silent() -> None:
     counts = fleet.monitor.counts
     assert counts.unheard == 4 * 30
     assert counts.lost - counts.unheard == 30
+
+
+async def test_a_publisher_behind_a_lost_connection_is_not_silent() -> None:
+    """Its own connection may be whole; one that stops while it can be heard is silent."""
+    fleet = TwoLinks()
+    for number, (name, server) in enumerate((("one", "us-0001"), ("two", "us-0002")), 1):
+        fleet.publisher = name
+        fleet.monitor.apply([each._replace(link=number) for each in fleet.announcements(fleet.on(server))])
+    fleet.monitor.compute()
+    await fleet.live(5)
+    fleet.connect(up=False)
+    await fleet.live(8)
+    publishers = fleet.monitor.pipeline(at_once=True).publishers
+    assert publishers.count(State.SILENT) == 0
+    fleet.dead |= set(fleet.on("us-0001"))
+    # Until then the other connection might be half open.
+    await fleet.live(30)
+    publishers = fleet.monitor.pipeline(at_once=True).publishers
+    assert [
+        name for name, state in zip(publishers.names, publishers.state, strict=True) if state == State.SILENT
+    ] == ["one"]
 
 
 async def test_what_does_not_come_back_with_its_connection_is_found() -> None:

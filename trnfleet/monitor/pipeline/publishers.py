@@ -122,7 +122,7 @@ def publisher_table(
     *,
     now_s: float,
     heard_since_s: float,
-    is_cut_off: bool,
+    is_cut_off: bool | NDArray[np.bool_],
 ) -> PublisherTable:
     """Return the publishers at a moment.
 
@@ -132,16 +132,15 @@ def publisher_table(
         chips: Chips that each row publishes.
         now_s: Monotonic seconds.
         heard_since_s: Monotonic seconds since which the publishers could be heard without a break.
-        is_cut_off: Whether they cannot be heard: then none of them is silent.
+        is_cut_off: Whether they cannot be heard, all of them or each row: then none of them is silent.
     """
     rates, byte_rates = traffic.rates(now_s)
     get = {name: traffic.column(name) for name in _READ}
     heard_s, changed_s, presence = get["heard_s"], get["changed_s"], get["presence"]
     quiet_s = now_s - heard_s
     unheard_s = now_s - np.maximum(heard_s, heard_since_s)
-    is_silent = (
-        (get["messages"] > 0) & (unheard_s > SILENT_AFTER_PERIODS * get["period_s"]) & (not is_cut_off)
-    )
+    has_fallen_silent = (get["messages"] > 0) & (unheard_s > SILENT_AFTER_PERIODS * get["period_s"])
+    is_silent = has_fallen_silent & ~np.asarray(is_cut_off)
     state = np.where(presence == OFFLINE, State.OFFLINE, np.where(is_silent, State.SILENT, State.ONLINE))
     for_s = np.where(is_silent & (presence != OFFLINE), quiet_s, now_s - changed_s)
     counts = get["lag_count"]

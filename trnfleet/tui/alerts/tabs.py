@@ -10,8 +10,11 @@ from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.widgets.bar import justified
 from trnfleet.tui.widgets.cells import Parts, fit, width_of
+from trnfleet.tui.widgets.targets import Target, TargetKind, linked
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from trnfleet.tui.state.alerts import AlertSnapshot
 
 ACTIVE, ALL, SILENCES, HISTORY = TABS = ("active", "all", "silences", "history")
@@ -34,6 +37,28 @@ def tab_parts(snapshot: AlertSnapshot, tab: str) -> Parts:
         parts.append((f"[{text}]" if is_shown else f" {text} ", theme.LINK if is_shown else theme.QUIET))
         parts.append((" ", theme.BASE))
     return parts
+
+
+def elsewhere_parts(fleets: Mapping[str, AlertSnapshot]) -> Parts:
+    """Return how many unhandled alerts each of other fleets has, which lead to its alerts; nothing where none has any.
+
+    Args:
+        fleets: The alerts of the other fleets, by the fleets' names.
+    """
+    parts: Parts = []
+    for name, snapshot in fleets.items():
+        counts = snapshot.counts
+        if counts.firing:
+            severity = (
+                Severity.CRITICAL
+                if counts.critical
+                else Severity.WARNING
+                if counts.warning
+                else Severity.INFO
+            )
+            style = linked(theme.SEVERITY_STYLE[severity], Target(TargetKind.FLEET, name))
+            parts.append((f"  {plain(name, 32)} {count(counts.firing)}", style))
+    return [("  other fleets:", theme.QUIET), *parts] if parts else []
 
 
 def with_note(tabs: Parts, note: str, width: int) -> Parts:
@@ -59,9 +84,28 @@ def with_doubt(tabs: Parts, doubt: str, width: int) -> Parts:
     )
 
 
-def with_order(tabs: Parts, tab: str, sort: str, width: int, word: str = "") -> Parts:
-    """Return the line with the order, for the tabs that can have another, and where there is room the watch that leads."""
+def with_order(
+    tabs: Parts,
+    tab: str,
+    sort: str,
+    width: int,
+    word: str = "",
+    others: Mapping[str, AlertSnapshot] | None = None,
+) -> Parts:
+    """Return the line with the order, for the tabs that can have another, and where there is room other fleets and the watch that leads.
+
+    Args:
+        tabs: The tabs.
+        tab: The one that is shown.
+        sort: The order.
+        width: Cells.
+        word: The watch that leads.
+        others: The alerts of other fleets, by the fleets' names.
+    """
     right: Parts = [(f"sort: {sort} ", theme.QUIET)] if tab in {ACTIVE, ALL} else []
+    elsewhere = elsewhere_parts(others or {})
+    if width_of(tabs) + width_of(elsewhere) + width_of(right) < width:
+        tabs = [*tabs, *elsewhere]
     led: Parts = [(f"{plain(word)}  ", theme.QUIET)] if word else []
     if led and width_of(tabs) + width_of(led) + width_of(right) < width:
         right = led + right

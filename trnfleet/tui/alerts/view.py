@@ -274,7 +274,8 @@ class AlertsView(FilteredView):
             return with_doubt(tabs, word.doubts[0], width)
         if error := self.context.alerts.receiver_error():
             return with_doubt(tabs, error, width)
-        return with_order(tabs, self.tab, self.sort, width, word_text(word, ""))
+        others = self.context.fleets.beside(self.context)
+        return with_order(tabs, self.tab, self.sort, width, word_text(word, ""), others)
 
     def _found(self) -> int:
         """Return how many the filter leaves, with those that are collapsed."""

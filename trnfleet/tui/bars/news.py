@@ -37,6 +37,9 @@ class News:
         # The tour's minute begins with the first look, whatever stands in its place.
         tour = self.tour if self.tour.is_shown(now_s) else None
         alert = None if lists.problems else self._watch.notice(now_s, NOTICE_S)
+        if alert is not None and elsewhere is not None and elsewhere.severity < alert.severity:
+            # What is worse comes first, wherever it is.
+            alert = elsewhere
         event = None if lists.events else monitor.events.notable(monitor.clock.monotonic_s(), NOTICE_S)
         self.item = alert or elsewhere or event or tour
         return self.item is not before

@@ -130,6 +130,10 @@ class Fleets:
         """Return the context of a fleet that there is."""
         return self.contexts[self.names.index(name)]
 
+    def beside(self, context: UiContext) -> dict[str, AlertSnapshot]:
+        """Return the alerts of the fleets but one, by the fleets' names."""
+        return {each.monitor.fleet_name: each.alerts for each in self.contexts if each is not context}
+
     @property
     def revision(self) -> int:
         """Goes up with every reading of alerts of any of them."""
