@@ -69,7 +69,7 @@ def test_text_is_for_people() -> None:
         (["simulate"], "--broker URL, --stdout or --record FILE"),
         (["simulate", "--stdout", "--period", "soon"], "is not a duration"),
         (["simulate", "--stdout", "--fleet", "demo", "--name", "a/b"], "--name"),
-        (["status", "--broker", "http://x"], "unknown scheme"),
+        (["status", "--broker", "http://x"], "is not MQTT"),
         (["status", "--broker", "mqtt://me:hunter2@host"], "TRNFLEET_MQTT_PASSWORD"),
         (["status", "--broker", "mqtt://h", "--root", "a/#"], "--root"),
         (["status", "--broker", "mqtt://h", "--wait", "-1s"], "is not a duration"),

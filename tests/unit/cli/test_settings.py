@@ -67,7 +67,7 @@ def test_each_source_goes_before_the_next(
     user, system = map(str, files)
     assert {name: (each["value"], each["place"]) for name, each in found.items() if each["place"]} == {
         "theme": ("ansi", "TRNFLEET_THEME"),
-        "name": ("prod", f"{user} [profile.prod]"),
+        "name": (["prod"], f"{user} [profile.prod]"),
         "pue": (1.2, f"{system} [profile.prod]"),
         "owner": ("ann", f"{user} [monitor]"),
         "root": ("user", f"{user} [common]"),
@@ -299,6 +299,7 @@ def test_print_without_a_command_shows_what_is_no_default(
     assert found["days"]["commands"] == ["reserve offerings", "reserve buy", "reserve extend"]
     assert found["owner"]["commands"] == ["silence add"]
     assert set(found) == {"theme", "days", "owner"}
+    assert printed(capsys, "--profile", "x")["pue"]["place"] == f"{files.user} [profile.x]"
     files.user.write_text("[profile.x]\npeu = 2\n")
     assert "[profile.x] 'peu': did you mean 'pue'?" in refusal(capsys, "config", "print")
 

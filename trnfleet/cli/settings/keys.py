@@ -35,7 +35,8 @@ def leaves(name: str) -> Iterator[click.Command]:
     """Yield the commands that take their settings from the table of a command: itself, or those of a group."""
     command = load_command(name)
     for each in command.commands.values() if isinstance(command, click.Group) else [command]:
-        if any(param.name == "config" for param in each.params):
+        # Commands about settings have options of these names that are values, and read nothing.
+        if {"config", PROFILE} <= {param.name for param in each.params if not param.expose_value}:
             yield each
 
 
