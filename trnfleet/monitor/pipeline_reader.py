@@ -14,6 +14,7 @@ from trnfleet.monitor.pipeline.health import COUNTED, RECENT_S, PipelineHealth, 
 from trnfleet.monitor.pipeline.judgement import judge
 from trnfleet.monitor.pipeline.publishers import publisher_table
 from trnfleet.monitor.store.store import Freshness
+from trnfleet.wire.ports import STOPPED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,6 +66,14 @@ class PipelineReader:
             at_once: Whether it has to be of this very moment, such as for rules, whose others are.
         """
         health, of = self._health, (ingest, link.changes)
+        if (
+            health is not None
+            and self._of[:1] == of[:1]
+            and not link.connected
+            and link.last_error == STOPPED
+        ):
+            # An observation that is over stays what was seen.
+            return health
         if health is not None and self._of[:2] == of:
             is_same_moment = now_s == health.at_s and self._of[2:] == (ingest.store.revision,)
             if is_same_moment or (not at_once and 0.0 < now_s - health.at_s < EVERY_S):

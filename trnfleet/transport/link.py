@@ -17,7 +17,7 @@ from trnfleet.transport.connection import UNACKNOWLEDGED, Connection, LinkDown, 
 from trnfleet.transport.filters import topic_pattern
 from trnfleet.transport.inbox import Reception
 from trnfleet.transport.reasons import TAKEN_OVER
-from trnfleet.wire.ports import LinkStatus
+from trnfleet.wire.ports import STOPPED, LinkStatus
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 log = logs.get_logger(__name__)
 
-STOPPED = "stopped"
-"""Why a connection ended that we gave up ourselves."""
 PROBE_AFTER_S = 10.0
 """Age at which a connection in MQTT 3.1.1, made because the broker kept silent at MQTT 5, first asks it again."""
 LONGEST_PROBE_S = 3_600.0

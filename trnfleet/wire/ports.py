@@ -73,6 +73,8 @@ class PublishResult(NamedTuple):
     """Reason of the first message that did not get through, in one line."""
 
 
+STOPPED = "stopped"
+"""`LinkStatus.last_error` of a connection that we ended ourselves."""
 RECORDING = "recording"
 """`LinkStatus.protocol` of a recording."""
 

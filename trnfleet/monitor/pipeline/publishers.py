@@ -132,7 +132,7 @@ def publisher_table(
         chips: Chips that each row publishes.
         now_s: Monotonic seconds.
         heard_since_s: Monotonic seconds since which the publishers could be heard without a break.
-        is_cut_off: Whether they cannot be heard, all of them or each row: then none of them is silent.
+        is_cut_off: Whether they cannot be heard, or messages wait for long, all of them or each row: then none of them is silent.
     """
     rates, byte_rates = traffic.rates(now_s)
     get = {name: traffic.column(name) for name in _READ}
@@ -148,7 +148,8 @@ def publisher_table(
         means_s = np.where(counts > 0, get["lag_sum_s"] / counts, np.float32(np.nan))
     lag_max_s = get["lag_max_s"].max(axis=0).astype(np.float64)
     least_s = get["behind_least_s"].min(axis=0).astype(np.float64)
-    least_s[~np.isfinite(least_s)] = np.nan
+    # While messages wait for long on their way, they say nothing of clocks.
+    least_s[~np.isfinite(least_s) | is_cut_off] = np.nan
     lag_max_s[~np.isfinite(lag_max_s)] = np.nan
     skew_s, to_median_s, own_s = _skews(least_s[1:], presence[1:] != OFFLINE)
     made = PublisherTable(

@@ -9,6 +9,7 @@ from support.monitor.hosts import Hosts, line_of
 
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.pipeline.publishers import State
+from trnfleet.wire.ports import STOPPED
 
 
 async def test_each_publisher_has_its_chips_rates_and_losses() -> None:
@@ -166,3 +167,14 @@ async def test_a_publisher_of_a_message_a_minute_has_a_rate_and_a_lag() -> None:
     assert table.messages_per_s[0] == pytest.approx(1 / 60, rel=0.05)
     assert not math.isnan(table.lag_max_s[0])
     assert table.state[0] == State.ONLINE
+
+
+async def test_an_observation_that_is_over_stays_what_was_seen() -> None:
+    """A connection that we end ourselves is no outage: status prints what it saw before."""
+    hosts = Hosts(1)
+    await hosts.tick()
+    seen, link = hosts.health(), hosts.feed.monitor.link
+    link.connected, link.last_error = False, STOPPED
+    await hosts.feed.clock.advance(5.0)
+    assert hosts.health() is seen
+    assert seen.problems == ()
