@@ -38,7 +38,7 @@ Examples:
 
 \b
 Exit status: 0 success, 1 a failure explained in one line, 2 wrong use or an invalid file, 3 unhealthy
-(status, alerts, watch --exit-on), 4 sent, but not confirmed (MQTT 3.1.1).
+(status, alerts, doctor, watch --exit-on), 4 sent, but not confirmed (MQTT 3.1.1).
 """
 
 

@@ -114,6 +114,9 @@ def test_an_unknown_profile_is_refused_with_the_nearest_and_the_files(
     assert refusal(capsys, "watch", "--profile", "prd") == (
         f"trnfleet: --profile: no profile 'prd', for there is no settings file; looked for {files.user} and {files.system}"
     )
+    assert refusal(capsys, "status", "--profile", "prd", "--config", "none") == (
+        "trnfleet: --profile: no profile 'prd', for --config none reads no file"
+    )
     files.user.write_text("[profile.prod]\n")
     files.system.write_text("[profile.lab]\n")
     assert refusal(capsys, "watch", "--profile", "prd") == (

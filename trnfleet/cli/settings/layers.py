@@ -132,7 +132,7 @@ def load_settings(config: str | None, profile: str | None, chosen_by: str, *, is
         )
     if chosen.name in {NONE, ""}:
         return Settings(files, ChosenProfile("", chosen.chosen_by))
-    _refuse_unknown(chosen, files)
+    _refuse_unknown(chosen, files, config)
     return Settings(files, chosen)
 
 
@@ -224,10 +224,14 @@ def _located(param: click.Parameter, value: Any, file: SettingsFile) -> Any:
     return kind.in_folder(str(value), folder)
 
 
-def _refuse_unknown(chosen: ChosenProfile, files: Sequence[SettingsFile]) -> None:
+def _refuse_unknown(chosen: ChosenProfile, files: Sequence[SettingsFile], config: str | None) -> None:
     names = {name for file in files for name in file.profiles}
     if chosen.name in names:
         return
+    if config == NONE:
+        raise ConfigError(
+            f"{chosen.chosen_by}: no profile {chosen.name!r}, for --config {NONE} reads no file"
+        )
     if not files:
         places = " and ".join(str(place.file) for place in usual_places())
         raise ConfigError(
