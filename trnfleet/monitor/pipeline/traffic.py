@@ -2,7 +2,7 @@
 
 A row is a client, whatever boots it has. Row 0 is for what has no publisher that is known, and for those that are forgotten, so that
 the columns add up to all that came. Messages are taken in batches and written with a few operations on whole columns:
-nothing loops over publishers, because every host of a large fleet is one. A row takes 260 bytes.
+nothing loops over publishers, because every host of a large fleet is one. A row takes 290 bytes.
 
 Lag and clock are kept for the last `SLOTS` seconds in which a publisher was heard, be they far apart: one that publishes once a
 minute has them, too.
