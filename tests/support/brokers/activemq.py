@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 from support.brokers.process import HOST, PASSWORD, VIEWER, BrokerProcess
@@ -75,10 +74,3 @@ class ActiveMq(BrokerProcess):
 
 def _jar(name: str) -> Path:
     return Path("/usr/share/java") / f"{name}.jar"
-
-
-def java_version() -> str:
-    """Return what `java -version` says first."""
-    return subprocess.run(
-        ["java", "-version"], capture_output=True, text=True, check=True
-    ).stderr.splitlines()[0]

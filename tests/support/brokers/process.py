@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 VIEWER = "viewer"
 PASSWORD = "only-for-tests"  # noqa: S105  of brokers that live for a test, on loopback
-START_S = 60.0
-"""Longest wait until connections are accepted; the ones in Erlang and Java need some 10 s on a busy machine."""
+START_S = 120.0
+"""Longest wait until connections are accepted; the ones in Erlang and Java need up to a minute on a busy machine."""
 
 
 class BrokerProcess(abc.ABC):
@@ -37,6 +37,8 @@ class BrokerProcess(abc.ABC):
     """The version of MQTT that a client finds."""
     has_users = True
     """Whether it knows users and their rights."""
+    at_once = 20
+    """Cases that are played at once: all."""
     needs_user: str | None = None
     """The user to name where nobody comes in without one."""
 

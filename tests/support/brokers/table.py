@@ -33,7 +33,7 @@ BROKERS: tuple[type[BrokerProcess], ...] = (
 IN_THE_SUITE = (Mosquitto, Nats, Fallback)
 """Those that `make test` runs the cases with."""
 PAGE = ROOT / "docs" / "brokers.md"
-BEGIN, END = "<!-- brokers: table -->\n", "<!-- end -->"
+BEGIN, END = "<!--brokers-->\n", "<!--/brokers-->"
 
 
 class Cell(NamedTuple):
