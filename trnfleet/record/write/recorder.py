@@ -222,8 +222,9 @@ class RecordingThread:
                 batch, _, number = item
                 self._unwritten = len(batch)
                 for begin in range(0, len(batch), _SLICE):
+                    if begin or self._queue:
+                        self._gil_release.acquire(timeout=_GIL_RELEASE_S)
                     self._write(writer, batch[begin : begin + _SLICE])
-                    self._gil_release.acquire(timeout=_GIL_RELEASE_S)
             if writer.pending_bytes and pending_since_s is None:
                 pending_since_s = self._clock.monotonic_s()
             is_flushed = (
