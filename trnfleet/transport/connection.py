@@ -75,7 +75,7 @@ PENDING_ANNOUNCEMENTS = 64
 each round of acknowledgements, and a large fleet announces thousands."""
 CONNACK_S: dict[ProtocolName, float] = {"5": 2.0, "3.1.1": 3.0}
 """Longest wait for the answer to CONNECT; a broker that does not know MQTT 5 may just keep silent."""
-SLOW_ANSWER_S = 0.7
+SLOW_ANSWER_S = 1.0
 """Wait for the answer to CONNECT after which it is looked whether the port speaks something else; brokers answer within milliseconds."""
 SUBSCRIBE_S = 10.0
 SUBSCRIBED_AT_ONCE = 8
