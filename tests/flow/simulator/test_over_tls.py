@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
@@ -55,7 +55,7 @@ def test_all_commands_by_certificate_and_password(
     ]
     where += ["--key", certificates.key("client"), "--log-level", "debug"]
     by_file = [*where, "--password-file", str(secret)]
-    by_variable = {"TRNFLEET_MQTT_PASSWORD": SECRET}
+    by_variable: dict[str, Any] = {"TRNFLEET_MQTT_PASSWORD": SECRET}
     kept = tmp_path / "kept"
     kept.mkdir()
     recording, log_file = str(kept / "night.mcap"), str(kept / "app.log")

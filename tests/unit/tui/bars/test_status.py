@@ -40,6 +40,15 @@ def test_the_status_line_names_the_broker(summary: Summary) -> None:
     assert "dropped" not in line
 
 
+@pytest.mark.parametrize("width", [40, 80, 160])
+def test_a_broker_that_is_not_verified_is_marked_at_every_width(summary: Summary, width: int) -> None:
+    """Anybody could be the broker: also where it is one of several, and where there is room for little else."""
+    unverified = replace(LINK, broker="mqtts://127.0.0.1:8883", is_unverified=True)
+    for link in (unverified, replace(LINK, parts=(LINK, unverified))):
+        assert "TLS not verified" in text_of(status(summary, link, "", HINTS, width))
+    assert "TLS" not in text_of(status(summary, LINK, "", HINTS, width))
+
+
 def test_where_nothing_is_live_there_is_no_lag(summary: Summary) -> None:
     """A lag of 0 ms beside a fleet of which nothing comes would say that all is well."""
     assert "lag -" in text_of(status(replace(summary, lag_s=None), LINK, "", HINTS, 140))
