@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import psutil
 
 from support.brokers.process import HOST, PASSWORD, VIEWER, BrokerProcess
 from support.processes.mosquitto import free_port
@@ -66,14 +67,13 @@ class RabbitMq(BrokerProcess):
         return [str(_SERVER)]
 
     def kill(self) -> None:
-        """Kill it, and its epmd, which has left its process group."""
+        """Kill it, and its epmd, which is a daemon with a session of its own."""
         super().kill()
-        subprocess.run(
-            ["epmd", "-port", str(self._ports[0]), "-kill"],
-            capture_output=True,
-            check=False,
-            env={**os.environ, "ERL_EPMD_RELAXED_COMMAND_CHECK": "1"},
-        )
+        for process in psutil.process_iter(["name"]):
+            if process.info["name"] == "epmd":
+                with contextlib.suppress(psutil.Error):
+                    if process.environ().get("ERL_EPMD_PORT") == str(self._ports[0]):
+                        process.kill()
 
 
 def _definitions() -> dict[str, Iterable[dict[str, object]]]:
