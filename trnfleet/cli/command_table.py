@@ -23,6 +23,7 @@ COMMANDS = {
     "simulate": CommandRow("simulate", "Headless telemetry to a broker, or NDJSON to stdout."),
     "record": CommandRow("record", "Record all that a broker delivers into a file."),
     "replay": CommandRow("replay", "A recording into the app, back to a broker, or NDJSON to stdout."),
+    "history": CommandRow("history", "Months of a fleet as Parquet: write, query, compact."),
     "info": CommandRow("info", "Contents of a recording: times, topics, counts, gaps."),
     "convert": CommandRow("convert", "Recordings to and from mosquitto_sub lines and neuron-monitor NDJSON."),
     "check": CommandRow("check", "Validate files: recordings, fleets, scenarios, rules, settings."),

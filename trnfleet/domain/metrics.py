@@ -373,3 +373,5 @@ JOB_FIGURES: dict[str, str] = {
     "batch": "Sequences that a decode step advances (continuous batching)",
 }
 """A job's figures, which its own message carries, with what they mean; null where they make no sense for its kind."""
+LASTING_JOB_FIGURES = frozenset({"steps_completed", "steps_lost", "restarts", "goodput"})
+"""Figures of those that count from the simulation's begin: over a time their last value says what others' mean does."""

@@ -52,6 +52,7 @@ def monitor_fleet(
     rules: Sequence[Rule] = (),
     adopts_alerts: bool = False,
     buffer: LiveBuffer | None = None,
+    kind: type[Monitor] = Monitor,
 ) -> LiveMonitor:
     """Return a monitor of a fleet on a broker, or on several; run both, the source first.
 
@@ -62,6 +63,7 @@ def monitor_fleet(
         rules: The alert rules to evaluate.
         adopts_alerts: Whether retained alerts of an earlier `watch` count as firing until they are evaluated.
         buffer: Recorder of everything that arrives.
+        kind: The monitor's class.
     """
     # The cyclic collector walks all that is kept of a large fleet again and again, for cycles that hardly exist.
     gc.set_threshold(100_000, 20, 100)
@@ -74,7 +76,7 @@ def monitor_fleet(
         reads_figures=True,
     )
     tapped: Source = source if buffer is None else TappedSource(source, buffer)
-    monitor = Monitor(
+    monitor = kind(
         tapped,
         fleet,
         clock=session.clock,

@@ -40,7 +40,10 @@ def software(versions: Mapping[str, Any]) -> Iterator[Finding]:
     yield Finding(group, "trnfleet", Health.OK, versions["version"])
     yield Finding(group, "Python", Health.OK, f"{versions['python']} on {versions['platform']}")
     installed: Mapping[str, str | None] = versions["dependencies"]
-    optional = {"boto3": "for trnfleet bridge: pip install boto3, or pipx inject trnfleet boto3"}
+    optional = {
+        "boto3": "for trnfleet bridge: pip install boto3, or pipx inject trnfleet boto3",
+        "duckdb": "for trnfleet history: pip install duckdb, or pipx inject trnfleet duckdb",
+    }
     missing = [name for name, version in installed.items() if version is None and name not in optional]
     there = ", ".join(f"{name} {version}" for name, version in installed.items() if version is not None)
     if missing:

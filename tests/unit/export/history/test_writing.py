@@ -1,0 +1,149 @@
+"""Files of history: whole or not there, each minute once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from support.history import CHIPS, FIRST, chip_minute, write_minutes
+
+from trnfleet.errors import ConfigError, TrnfleetError
+from trnfleet.export.history.files import (
+    Mark,
+    Partition,
+    cell_lock,
+    day_of,
+    file_name,
+    is_locked,
+    list_files,
+    locked,
+    parse_file,
+)
+from trnfleet.export.history.query import open_history
+from trnfleet.export.history.tables import EVENTS, JOB_MINUTES
+from trnfleet.export.history.writing import HistoryWriter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PARTITION = Partition("demo", day_of(FIRST), "main")
+
+
+def test_a_minute_comes_back_with_null_for_what_is_not_known(tmp_path: Path) -> None:
+    """Addresses, jobs and figures are those that were written."""
+    write_minutes(tmp_path, [FIRST])
+    with open_history(tmp_path) as history:
+        [row] = history.query(
+            "SELECT time::VARCHAR, fleet, cell, address, job, covered_s, power_w, tflops, exec_errors, writer FROM chips "
+            "WHERE instance = 'trn2u-0001-1' AND chip = 5"
+        ).rows
+        [(count, jobs)] = history.query("SELECT count(*), count(job) FROM chips").rows
+
+    assert row == (
+        "2026-01-05 00:00:00", "demo", "main", "uc1/us-0001/trn2u-0001-1/chip05", "train", 60.0, 121.0, None, None, "host-a",
+    )  # fmt: skip  # a row
+    assert (count, jobs) == (CHIPS, CHIPS // 2)
+
+
+def test_a_file_can_be_read_by_its_owner_alone(tmp_path: Path) -> None:
+    """As recordings can."""
+    write_minutes(tmp_path, [FIRST])
+    [file] = PARTITION.below(tmp_path).iterdir()
+
+    assert file.name == "chips-20260105T0000Z-20260105T0000Z-host-a.parquet"
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_writer_that_starts_again_knows_what_is_written(tmp_path: Path) -> None:
+    """Be it in one file or in another."""
+    write_minutes(tmp_path, [FIRST, FIRST + 1])
+    history = HistoryWriter(tmp_path, "demo", "main", "host-a")
+    try:
+        assert [history.is_written(FIRST + each) for each in (0, 1, 2, 5_000)] == [True, True, False, False]
+        history.write_chips([chip_minute(FIRST + 2)])
+        assert history.is_written(FIRST + 2)
+    finally:
+        history.close()
+
+
+def test_ten_minutes_are_totals_means_and_maxima_of_what_was_covered(tmp_path: Path) -> None:
+    """An UltraServer's power is that of its chips together, and a minute half covered counts half."""
+    history = HistoryWriter(tmp_path, "demo", "main", "host-a")
+    try:
+        history.write_chips([chip_minute(FIRST, power_w=100.0)])
+        history.write_chips([chip_minute(FIRST + 1, power_w=400.0, covered_s=30.0)])
+        history.write_rows(
+            JOB_MINUTES, FIRST, [(FIRST * 60_000_000, "train", "training", "running", 60, *[0.5] * 12)]
+        )
+        history.roll_up(FIRST)
+    finally:
+        history.close()
+    with open_history(tmp_path) as reader:
+        rows = reader.query(
+            "SELECT address, minutes, chips, covered_s, power_w, power_w_max, nc_util_pct, tflops, mem_ecc_corrected_increase "
+            "FROM ultraservers ORDER BY address"
+        ).rows
+        job = reader.query("SELECT job, chips, round(power_w), kind, mfu FROM jobs").rows
+        fleet = reader.query("SELECT chips, round(power_w) FROM fleets").rows
+
+    base = sum(range(64)) + 64 * (100 * 60 + 400 * 30) / 90
+    assert rows[0] == ("uc1/us-0001", 2, 64, 64 * 90.0, pytest.approx(base), 468.0, 50.0, None, 128)
+    assert job == [("train", 64, round(base), "training", 0.5)]
+    assert fleet == [(128, round(2 * base + 64 * 64))]
+
+
+def test_events_of_one_minute_are_all_there_and_each_once(tmp_path: Path) -> None:
+    """However often they are written, as from a recording that is read again."""
+    history = HistoryWriter(tmp_path, "demo", "main", "host-a")
+    rows = [
+        (FIRST * 60_000_000, "critical", "kernel", "nrt", f"uc1/{each}", None, None, "text") for each in "ab"
+    ]
+    try:
+        for given in (rows[:1], rows[1:], rows):
+            history.write_rows(EVENTS, FIRST, given)
+    finally:
+        history.close()
+    with open_history(tmp_path) as reader:
+        assert reader.query("SELECT address, job FROM events ORDER BY 1").rows == [
+            ("uc1/a", None),
+            ("uc1/b", None),
+        ]
+
+
+def test_a_second_writer_of_a_cell_is_refused_with_the_name_of_the_first(tmp_path: Path) -> None:
+    """The lock says who has it, and is free once that is gone."""
+    lock = cell_lock(tmp_path, "demo", "main")
+    with locked(lock, "the cell", "host-a, process 1"):
+        assert is_locked(lock)
+        with (
+            pytest.raises(TrnfleetError, match="the cell is in use by host-a, process 1") as caught,
+            locked(lock, "the cell", "host-b"),
+        ):
+            pass
+    assert not isinstance(caught.value, ConfigError)
+    assert not is_locked(lock)
+    with locked(lock, "the cell", "host-b"):
+        assert lock.read_text() == "host-b\n"
+
+
+@pytest.mark.parametrize("mark", Mark)
+def test_a_name_says_what_is_in_a_file(tmp_path: Path, mark: Mark) -> None:
+    """And comes back from it."""
+    file = parse_file(tmp_path / file_name("job_minutes", FIRST, FIRST + 9, "host-a", mark), PARTITION)
+
+    assert file is not None
+    assert file[1:] == (PARTITION, "job_minutes", FIRST, FIRST + 9, "host-a", mark is Mark.MERGED)
+    assert parse_file(tmp_path / "chips-now-then-host.parquet", PARTITION) is None
+    assert parse_file(tmp_path / "cups-20260105T0000Z-20260105T0000Z-host-a.parquet", PARTITION) is None
+    assert parse_file(tmp_path / "chips-20261305T0000Z-20260105T0000Z-host-a.parquet", PARTITION) is None
+
+
+def test_what_a_killed_writer_left_is_no_file_of_history(tmp_path: Path) -> None:
+    """A temporary name is not read."""
+    write_minutes(tmp_path, [FIRST])
+    (PARTITION.below(tmp_path) / ".chips-20260105T0001Z-20260105T0001Z-host-a.parquet.tmp").write_bytes(
+        b"PAR1"
+    )
+    files, foreign = list_files(tmp_path, PARTITION)
+
+    assert (len(files), foreign) == (1, [])

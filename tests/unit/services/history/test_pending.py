@@ -1,0 +1,62 @@
+"""Writes of history that wait for the disk."""
+
+from __future__ import annotations
+
+import resource
+from typing import TYPE_CHECKING
+
+from support.history import FIRST, chip_minute
+
+from trnfleet.export.history.query import open_history
+from trnfleet.export.history.writing import HistoryWriter
+from trnfleet.monitor.minutes.minutes import MinuteRows
+from trnfleet.services.history.collector import ClosedMinute
+from trnfleet.services.history.pending import PendingWrites
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def names(folder: Path) -> list[str]:
+    """Return the names of all files of a folder but locks."""
+    return sorted(
+        each.name for each in folder.rglob("*") if each.is_file() and not each.name.endswith(".lock")
+    )
+
+
+def closed(minute: int) -> ClosedMinute:
+    """Return a minute as it comes from a monitor."""
+    return ClosedMinute(minute, (MinuteRows(*chip_minute(minute)),), [])
+
+
+def test_a_full_disk_leaves_whole_files_and_what_waits_is_written_later(tmp_path: Path) -> None:
+    """The error names the folder, and the minutes are counted; beyond what memory may hold the oldest is given up."""
+    history = HistoryWriter(tmp_path, "demo", "main", "host-a")
+    size = closed(FIRST).parts[0].nbytes
+    pending = PendingWrites(history, most_bytes=2 * size + size // 2)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        pending.add(closed(FIRST))
+        pending.flush()
+        there = names(tmp_path)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, before[1]))
+        for minute in (1, 2, 3):
+            pending.add(closed(FIRST + minute))
+            pending.flush()
+        full = pending.problem, pending.waiting, pending.unwritten, names(tmp_path)
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        pending.flush(at_end=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        history.close()
+
+    assert full[0].startswith(f"{tmp_path}: cannot be written: ")
+    assert full[1:] == (2, 1, there)
+    assert (pending.problem, pending.waiting, pending.minutes) == ("", 0, 3)
+    with open_history(tmp_path) as reader:
+        minutes = reader.query(
+            "SELECT DISTINCT epoch_us(time) // 60000000 - ? FROM chips ORDER BY 1", [FIRST]
+        ).rows
+        assert minutes == [(0,), (2,), (3,)]
+        assert reader.query("SELECT minutes FROM fleets").rows == [(3,)]
+        assert reader.left_out == ()

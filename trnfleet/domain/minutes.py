@@ -1,0 +1,83 @@
+"""Figures of a minute: what history keeps of each chip, derived from the table of metrics.
+
+A gauge has its mean, and its largest value where peaks matter; a counter its last value and its increase; a bit mask the bits of
+all of the minute's values together.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trnfleet.domain.metrics import CHIP_METRICS, Aggregate, Kind
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.metrics import Metric
+
+MINUTE_NS = 60_000_000_000
+FINER_STEPS = 5
+"""Parts into which a mean divides the step of a one-byte wire code: half a percent is too coarse for a mean."""
+
+_PEAKS = frozenset({"power_w"})
+"""Gauges whose largest value is kept, besides those that roll up to their largest one."""
+
+
+class Part(enum.StrEnum):
+    """Figures of one metric over a minute."""
+
+    MEAN = "mean"
+    MAX = "max"
+    LAST = "last"
+    INCREASE = "increase"
+    BITS = "bits"
+
+
+class MinuteColumn(NamedTuple):
+    """A figure of each chip and minute."""
+
+    name: str
+    metric: Metric
+    part: Part
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is a whole number: of a counter or a bit mask."""
+        return self.part in {Part.LAST, Part.INCREASE, Part.BITS}
+
+
+def _columns() -> tuple[MinuteColumn, ...]:
+    made: list[MinuteColumn] = []
+    for metric in CHIP_METRICS:
+        name = metric.name
+        if metric.kind is Kind.COUNTER:
+            made.append(MinuteColumn(name, metric, Part.LAST))
+            made.append(MinuteColumn(f"{name}_increase", metric, Part.INCREASE))
+        elif metric.kind is Kind.BITMASK:
+            made.append(MinuteColumn(name, metric, Part.BITS))
+        else:
+            made.append(MinuteColumn(name, metric, Part.MEAN))
+            if has_peak(metric):
+                made.append(MinuteColumn(f"{name}_max", metric, Part.MAX))
+    return tuple(made)
+
+
+def has_peak(metric: Metric) -> bool:
+    """Return whether the largest value of a minute is kept, too."""
+    return metric.aggregate is Aggregate.MAX or metric.name in _PEAKS
+
+
+def mean_values(metric: Metric, codes: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Return means in the metric's unit from means of its wire codes, rounded to its step so that they take little room."""
+    finer = FINER_STEPS if metric.wire == "u8" else 1
+    steps = np.rint(codes * finer)
+    values = (
+        steps / (metric.steps_per_unit * finer) if metric.steps_per_unit else steps * metric.scale / finer
+    )
+    return values.astype(np.float32)
+
+
+MINUTE_COLUMNS = _columns()

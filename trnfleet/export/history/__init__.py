@@ -1,0 +1,1 @@
+"""History: months of a fleet in Parquet files, written and read by DuckDB."""

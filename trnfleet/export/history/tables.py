@@ -1,0 +1,193 @@
+"""Tables of history: their columns, and how those of ten minutes follow from those of a minute, as SQL.
+
+The columns of chips are derived from `domain.minutes`, so that a metric that is added is a column. A file of an older version lacks it:
+it is NULL there.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from trnfleet.domain.metrics import JOB_FIGURES, LASTING_JOB_FIGURES, Aggregate
+from trnfleet.domain.minutes import MINUTE_COLUMNS, Part
+
+SCHEMA = 1
+"""Version of the files: goes up where a column changes its meaning."""
+WINDOW_MINUTES = 10
+"""Minutes of a row of an UltraServer, a job or the fleet."""
+
+_PLACE = (("cluster", "VARCHAR"), ("ultraserver", "VARCHAR"))
+_WHOLE = "UBIGINT"
+
+
+class Table(NamedTuple):
+    """A table: what its files begin with, and its columns without those of the path."""
+
+    name: str
+    columns: tuple[tuple[str, str], ...]
+    """Names with DuckDB's types; the first is the time."""
+    key: tuple[str, ...]
+    """Columns that a row is told apart by."""
+    best: str
+    """Which of several rows of one key counts, as an order in SQL."""
+    address: str = ""
+    """The row's address as SQL; empty where a column has it or there is none."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of its columns."""
+        return tuple(name for name, _ in self.columns)
+
+
+def _figures() -> tuple[tuple[str, str], ...]:
+    return tuple((each.name, _WHOLE if each.is_whole else "FLOAT") for each in MINUTE_COLUMNS)
+
+
+_ROLLED = tuple(
+    (each.name, _WHOLE if each.is_whole else "DOUBLE")
+    for each in MINUTE_COLUMNS
+    if each.part is not Part.LAST
+)
+_COVER = (("minutes", "UTINYINT"), ("chips", "UINTEGER"), ("covered_s", "DOUBLE"))
+
+CHIPS = Table(
+    "chips",
+    (
+        ("time", "TIMESTAMP"), *_PLACE, ("instance", "VARCHAR"), ("chip", "USMALLINT"), ("job", "VARCHAR"),
+        ("covered_s", "FLOAT"), *_figures(), ("writer", "VARCHAR"),
+    ),
+    ("time", "cluster", "ultraserver", "instance", "chip"),
+    "covered_s DESC, writer",
+    "concat(cluster, '/', ultraserver, '/', instance, printf('/chip%02d', chip))",
+)  # fmt: skip  # a table reads as rows
+ULTRASERVERS = Table(
+    "ultraservers",
+    (("time", "TIMESTAMP"), *_PLACE, *_COVER, *_ROLLED, ("writer", "VARCHAR")),
+    ("time", "cluster", "ultraserver"),
+    "minutes DESC, covered_s DESC, writer",
+    "concat(cluster, '/', ultraserver)",
+)
+JOBS = Table(
+    "jobs",
+    (
+        ("time", "TIMESTAMP"), ("job", "VARCHAR"), *_COVER, *_ROLLED, ("kind", "VARCHAR"), ("state", "VARCHAR"),
+        *((name, "DOUBLE") for name in JOB_FIGURES), ("writer", "VARCHAR"),
+    ),
+    ("time", "job"),
+    "minutes DESC, covered_s DESC, writer",
+)  # fmt: skip  # a table reads as rows
+FLEETS = Table(
+    "fleets",
+    (("time", "TIMESTAMP"), *_COVER, *_ROLLED, ("writer", "VARCHAR")),
+    ("time",),
+    "minutes DESC, covered_s DESC, writer",
+)
+JOB_MINUTES = Table(
+    "job_minutes",
+    (
+        ("time", "TIMESTAMP"), ("job", "VARCHAR"), ("kind", "VARCHAR"), ("state", "VARCHAR"),
+        ("samples", "UINTEGER"), *((name, "DOUBLE") for name in JOB_FIGURES), ("writer", "VARCHAR"),
+    ),
+    ("time", "job"),
+    "samples DESC, writer",
+)  # fmt: skip  # a table reads as rows
+EVENTS = Table(
+    "events",
+    (
+        ("time", "TIMESTAMP"), ("severity", "VARCHAR"), ("source", "VARCHAR"), ("name", "VARCHAR"),
+        ("address", "VARCHAR"), ("job", "VARCHAR"), ("nrt", "INTEGER"), ("text", "VARCHAR"), ("writer", "VARCHAR"),
+    ),
+    ("time", "source", "name", "address", "job", "text"),
+    "writer",
+)  # fmt: skip  # a table reads as rows
+ALERTS = Table(
+    "alerts",
+    (
+        ("time", "TIMESTAMP"), ("kind", "VARCHAR"), ("alert", "VARCHAR"), ("severity", "VARCHAR"),
+        ("address", "VARCHAR"), ("job", "VARCHAR"), ("since", "TIMESTAMP"), ("summary", "VARCHAR"),
+        ("fingerprint", "VARCHAR"), ("writer", "VARCHAR"),
+    ),
+    ("time", "fingerprint", "kind"),
+    "writer",
+)  # fmt: skip  # a table reads as rows
+
+TABLES = {each.name: each for each in (CHIPS, ULTRASERVERS, JOBS, FLEETS, JOB_MINUTES, EVENTS, ALERTS)}
+ROLLED_UP = (ULTRASERVERS, JOBS, FLEETS)
+"""Tables of ten minutes, which follow from the minutes."""
+
+
+def per_chip_sql(source: str) -> str:
+    """Return the SQL of one row for each chip, job and window of ten minutes.
+
+    Args:
+        source: SQL of rows of `CHIPS`.
+    """
+    figures = []
+    for name, _, part in MINUTE_COLUMNS:
+        if part is Part.MEAN:
+            figures.append(f"sum({name} * covered_s) AS {name}")
+            figures.append(f"sum(covered_s) FILTER ({name} IS NOT NULL) AS {name}_s")
+        elif part is Part.MAX:
+            figures.append(f"max({name}) AS {name}")
+        elif part is Part.INCREASE:
+            figures.append(f"sum({name}) AS {name}")
+        elif part is Part.BITS:
+            figures.append(f"{_bits(name)}({name}) AS {name}")
+    return (
+        f"SELECT time_bucket(INTERVAL {WINDOW_MINUTES} MINUTE, time) AS time, cluster, ultraserver, instance, chip, job, "
+        f"sum(covered_s) AS covered_s, {', '.join(figures)} FROM ({source}) GROUP BY ALL"
+    )
+
+
+def rolled_up_sql(table: Table, per_chip: str, minutes: str) -> str:
+    """Return the SQL of the rows of a table of ten minutes, of which a writer's name is still lacking.
+
+    A sum is the mean over the time that anything of the node was covered: a chip that was there for half of it adds half.
+
+    Args:
+        table: One of `ROLLED_UP`.
+        per_chip: SQL or name of what `per_chip_sql` gives.
+        minutes: SQL or name of windows with their number of minutes: (time, minutes).
+    """
+    key = [name for name in table.key if name != "time"]
+    figures = []
+    for name, metric, part in MINUTE_COLUMNS:
+        if part is Part.MEAN:
+            over = "max(covered_s)" if metric.aggregate is Aggregate.SUM else f"sum({name}_s)"
+            figures.append(f"sum({name}) / nullif({over}, 0) AS {name}")
+        elif part is Part.MAX:
+            figures.append(f"max({name}) AS {name}")
+        elif part is Part.INCREASE:
+            figures.append(f"sum({name})::{_WHOLE} AS {name}")
+        elif part is Part.BITS:
+            figures.append(f"{_bits(name)}({name}) AS {name}")
+    where = "WHERE job IS NOT NULL" if "job" in key else ""
+    keys = ", ".join(["time", *key])
+    return (
+        f"SELECT {keys}, any_value(minutes)::UTINYINT AS minutes, "
+        f"count(DISTINCT (cluster, ultraserver, instance, chip))::UINTEGER AS chips, sum(covered_s) AS covered_s, "
+        f"{', '.join(figures)} FROM ({per_chip}) JOIN ({minutes}) USING (time) {where} GROUP BY {keys}"
+    )
+
+
+def job_figures_sql(source: str) -> str:
+    """Return the SQL of the jobs' own figures over ten minutes.
+
+    Args:
+        source: SQL of rows of `JOB_MINUTES`.
+    """
+    figures = [
+        f"last({name} ORDER BY minute) FILTER ({name} IS NOT NULL) AS {name}" if name in LASTING_JOB_FIGURES
+        else f"sum({name} * samples) / nullif(sum(samples) FILTER ({name} IS NOT NULL), 0) AS {name}"
+        for name in JOB_FIGURES
+    ]  # fmt: skip  # two cases
+    return (
+        f"SELECT time_bucket(INTERVAL {WINDOW_MINUTES} MINUTE, minute) AS time, job, last(kind ORDER BY minute) AS kind, "
+        f"last(state ORDER BY minute) AS state, {', '.join(figures)} "
+        f"FROM (SELECT * RENAME (time AS minute) FROM ({source})) GROUP BY ALL"
+    )
+
+
+def _bits(name: str) -> str:
+    metric = next(each.metric for each in MINUTE_COLUMNS if each.name == name)
+    return "bit_or" if metric.aggregate is Aggregate.OR else "bit_and"

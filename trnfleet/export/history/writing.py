@@ -1,0 +1,226 @@
+"""Writing of history: a file a table and minute, and the files of ten minutes made of them."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from trnfleet.domain.minutes import MINUTE_COLUMNS
+from trnfleet.export.history.catalogue import read_catalogue, rows_sql
+from trnfleet.export.history.database import Database, HistoryError, quoted
+from trnfleet.export.history.files import Mark, Partition, day_of, file_name
+from trnfleet.export.history.parquet import write_file
+from trnfleet.export.history.rolling import incomplete_windows, roll_up
+from trnfleet.export.history.tables import ALERTS, CHIPS, EVENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from trnfleet.export.history.tables import Table
+
+TRIES = 3
+"""Times that something is read again whose files another process has replaced meanwhile."""
+
+
+class ChipMinute(NamedTuple):
+    """Figures of chips over one minute."""
+
+    minute: int
+    """Since 1970."""
+    instances: tuple[str, ...]
+    """Paths that `instance` numbers."""
+    instance: NDArray[np.int32]
+    chip: NDArray[np.int16]
+    covered_s: NDArray[np.float32]
+    jobs: tuple[str, ...]
+    """Names that `job` numbers."""
+    job: NDArray[np.int32]
+    """-1 for none."""
+    figures: dict[str, NDArray[Any]]
+    """By the names of `domain.minutes`; NaN, or the highest whole number, where there is none."""
+
+
+class HistoryWriter:
+    """The files of one cell; its caller holds the cell's lock."""
+
+    def __init__(self, folder: Path, fleet: str, cell: str, writer: str) -> None:
+        """Open a database for writing.
+
+        Args:
+            folder: The folder of all history.
+            fleet: The fleet's name.
+            cell: The cell's name.
+            writer: The name of this writer, by which its rows are told from those of another.
+
+        Raises:
+            ConfigError: DuckDB is not installed.
+        """
+        self._folder = folder
+        self._fleet = fleet
+        self._cell = cell
+        self._writer = writer
+        self._database = Database(folder)
+        self._lock = threading.Lock()
+        self._written: dict[Any, set[int]] = {}
+        """Minutes that are there already, by day."""
+        self.files = 0
+        """Files written."""
+        self.file_bytes = 0
+
+    def close(self) -> None:
+        """Close the database."""
+        self._database.close()
+
+    def is_written(self, minute: int) -> bool:
+        """Return whether the chips' minute is there already, be it from a former run.
+
+        Raises:
+            HistoryError: what is there cannot be read.
+        """
+        day = day_of(minute)
+        known = self._written.get(day)
+        if known is None:
+            with self._lock:
+                known = self._written[day] = self._minutes_there(self._partition(minute))
+        return minute in known
+
+    def write_chips(self, parts: Sequence[ChipMinute]) -> None:
+        """Write one minute of chips.
+
+        Args:
+            parts: Its chips, each once; several parts where the fleet has changed meanwhile.
+
+        Raises:
+            TrnfleetError: it cannot be written; nothing of it can be seen then.
+        """
+        minute = parts[0].minute
+        database = self._database
+        with self._lock:
+            names = []
+            try:
+                selects = []
+                for number, part in enumerate(parts):
+                    tables: dict[str, dict[str, NDArray[Any]]] = {
+                        f"rows_{number}": {
+                            "instance": part.instance, "chip": part.chip, "covered_s": part.covered_s,
+                            "job": part.job + 1, **part.figures,
+                        },
+                        f"places_{number}": {
+                            "instance": np.arange(len(part.instances), dtype=np.int32),
+                            "path": np.array(part.instances, object),
+                        },
+                        f"jobs_{number}": {
+                            "job": np.arange(len(part.jobs) + 1, dtype=np.int32),
+                            "name": np.array(["", *part.jobs], object),
+                        },
+                    }  # fmt: skip  # three tables
+                    for name, columns in tables.items():
+                        database.register(name, columns)
+                        names.append(name)
+                    selects.append(_chips_sql(number, minute, self._writer))
+                order = "ORDER BY cluster, ultraserver, instance, chip" if len(parts) > 1 else ""
+                self._write(CHIPS, minute, f"{' UNION ALL '.join(selects)} {order}")
+            finally:
+                for name in names:
+                    database.unregister(name)
+        self._written.setdefault(day_of(minute), set()).add(minute)
+
+    def write_rows(self, table: Table, minute: int, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Write rows of a small table: jobs of a minute, events or alerts.
+
+        Args:
+            table: The table.
+            minute: The fleet's minute.
+            rows: Values of its columns without the writer; times are microseconds since 1970.
+
+        Raises:
+            TrnfleetError: they cannot be written.
+        """
+        columns = [(name, kind) for name, kind in table.columns if name != "writer"]
+        with self._lock:
+            arrays = {
+                name: np.fromiter((row[number] for row in rows), object, len(rows))
+                for number, (name, _) in enumerate(columns)
+            }
+            casts = ", ".join(
+                f"make_timestamp({name}::BIGINT) AS {name}"
+                if kind == "TIMESTAMP"
+                else f"{name}::{kind} AS {name}"
+                for name, kind in columns
+            )
+            self._database.register("given_rows", arrays)
+            try:
+                self._write(
+                    table, minute, f"SELECT {casts}, {quoted(self._writer)} AS writer FROM given_rows"
+                )
+            finally:
+                self._database.unregister("given_rows")
+
+    def roll_up(self, window: int) -> None:
+        """Write the ten minutes of UltraServers, jobs and the fleet that begin with a minute.
+
+        Raises:
+            TrnfleetError: they cannot be written.
+        """
+        partition = self._partition(window)
+        with self._lock:
+            for left in reversed(range(TRIES)):
+                try:
+                    catalogue = read_catalogue(self._database, self._folder, [partition])
+                    roll_up(self._database, self._folder, partition, catalogue, {window}, self._writer)
+                except HistoryError as error:
+                    if not (error.is_gone and left):
+                        raise
+                else:
+                    return
+
+    def windows_to_roll_up(self, day_minute: int) -> set[int]:
+        """Return the windows of a minute's day that have more minutes than their rows of ten minutes were made of."""
+        partition = self._partition(day_minute)
+        with self._lock:
+            catalogue = read_catalogue(self._database, self._folder, [partition])
+            return incomplete_windows(self._database, catalogue, partition)
+
+    def _partition(self, minute: int) -> Partition:
+        return Partition(self._fleet, day_of(minute), self._cell)
+
+    def _minutes_there(self, partition: Partition) -> set[int]:
+        for left in reversed(range(TRIES)):
+            try:
+                catalogue = read_catalogue(self._database, self._folder, [partition])
+                rows = rows_sql(self._database, CHIPS, catalogue.of(CHIPS, partition))
+                found = self._database.run(f"SELECT DISTINCT epoch_us(time) // 60000000 FROM ({rows})")
+            except HistoryError as error:
+                if not (error.is_gone and left):
+                    raise
+            else:
+                return {row[0] for row in found.rows}
+        return set()
+
+    def _write(self, table: Table, minute: int, sql: str) -> None:
+        # Of chips and jobs a minute is written once; events come at any time.
+        mark = Mark.NEWS if table in {EVENTS, ALERTS} else Mark.NONE
+        name = file_name(table.name, minute, minute, self._writer, mark)
+        size = write_file(self._database, self._folder, self._partition(minute), name, sql)
+        self.files += 1
+        self.file_bytes += size
+
+
+def _chips_sql(number: int, minute: int, writer: str) -> str:
+    figures = ", ".join(
+        f"nullif({each.name}, 18446744073709551615) AS {each.name}"
+        if each.is_whole
+        else f"nullif({each.name}, 'NaN'::FLOAT) AS {each.name}"
+        for each in MINUTE_COLUMNS
+    )
+    return (
+        f"SELECT make_timestamp({minute * 60_000_000}) AS time, split_part(path, '/', 1) AS cluster, "
+        f"split_part(path, '/', 2) AS ultraserver, split_part(path, '/', 3) AS instance, chip::USMALLINT AS chip, "
+        f"nullif(name, '') AS job, covered_s, {figures}, {quoted(writer)} AS writer "
+        f"FROM rows_{number} JOIN places_{number} USING (instance) JOIN jobs_{number} USING (job)"
+    )

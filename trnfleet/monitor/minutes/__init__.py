@@ -1,0 +1,1 @@
+"""Minutes of every chip, accumulated from the store as telemetry comes."""

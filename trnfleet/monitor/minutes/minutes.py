@@ -1,0 +1,206 @@
+"""Minutes of a fleet: each message's chips are added to the minute of their source time, and a minute is given out once, when it is over.
+
+Source time decides, so that a recording gives the same minutes as the fleet that it is of, and two writers of one cell the same ones.
+A few minutes are open at a time: clocks differ. What comes for one that was given out is late, and counted.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from trnfleet.domain.layout import EMPTY_LAYOUT, moves
+from trnfleet.domain.minutes import MINUTE_NS
+from trnfleet.monitor.minutes.counters import CounterValues
+from trnfleet.monitor.minutes.sums import MinuteSums
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.layout import Layout
+    from trnfleet.monitor.store.store import Store
+
+    Rows = slice | NDArray[np.int64]
+
+GRACE_S = 2.0
+"""Monotonic seconds without a sample after which a minute is over, once a later one has begun; more where sources are slower."""
+SILENT_S = 70.0
+"""Seconds without a sample after which it is over in any case."""
+MOST_OPEN = 3
+"""Minutes that are open at a time; a fast simulator's follow each other quickly."""
+MOST_GIVEN = 1_440
+
+
+class MinuteRows(NamedTuple):
+    """Figures of chips over one minute."""
+
+    minute: int
+    """Minutes since 1970."""
+    instances: tuple[str, ...]
+    """Paths of the instances that `instance` numbers."""
+    instance: NDArray[np.int32]
+    chip: NDArray[np.int16]
+    """Number within the instance."""
+    covered_s: NDArray[np.float32]
+    """Seconds of the minute that samples stand for."""
+    jobs: tuple[str, ...]
+    """Names of the jobs that `job` numbers."""
+    job: NDArray[np.int32]
+    """Number of the job, -1 for none."""
+    figures: dict[str, NDArray[Any]]
+    """By the names of `domain.minutes`."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes."""
+        own: tuple[NDArray[Any], ...] = (self.instance, self.chip, self.covered_s, self.job)
+        return sum(each.nbytes for each in (*own, *self.figures.values()))
+
+
+class Minutes:
+    """The minutes of one fleet that are open."""
+
+    def __init__(self, is_written: Callable[[int], bool]) -> None:
+        """Begin without any.
+
+        Args:
+            is_written: Returns whether a minute is kept already, so that it is left alone.
+        """
+        self._is_written = is_written
+        self._layout: Layout = EMPTY_LAYOUT
+        self._taken_ns: NDArray[np.int64] = np.zeros(0, np.int64)
+        """Source time of the newest sample of each chip."""
+        self._counters = CounterValues(0)
+        self._open: dict[int, MinuteSums] = {}
+        self._gone: list[MinuteRows] = []
+        """Minutes of chips that are gone since, and of minutes that had to make room."""
+        self._given: deque[int] = deque(maxlen=MOST_GIVEN)
+        """The last minutes that were given out, which may not be written yet."""
+        self.late = 0
+        """Samples that came for a minute that is kept already."""
+        self.samples = 0
+
+    def take(
+        self, store: Store, *, now_s: float, speed: float, job_of: NDArray[np.int32], jobs: tuple[str, ...]
+    ) -> None:
+        """Add what has come to the store since the last call: one sample for each chip that has a newer source time.
+
+        Args:
+            store: The values.
+            now_s: Monotonic seconds.
+            speed: Seconds of source time for a wall second.
+            job_of: Number of each instance's job.
+            jobs: The jobs' names by these numbers.
+        """
+        if store.layout is not self._layout:
+            self._move_to(store.layout)
+        newest_ns = store.chip_ts_ns
+        is_new = newest_ns != self._taken_ns
+        count = int(np.count_nonzero(is_new))
+        if not count:
+            return
+        rows: Rows = slice(None) if count == len(is_new) else np.flatnonzero(is_new)
+        times = newest_ns[rows]
+        first, last = int(times.min()) // MINUTE_NS, int(times.max()) // MINUTE_NS
+        if first == last:
+            self._add(first, store, rows, count, now_s, speed, job_of, jobs)
+        else:
+            minutes = times // MINUTE_NS
+            places = np.arange(len(is_new)) if isinstance(rows, slice) else rows
+            for minute in np.unique(minutes).tolist():
+                chosen = places[minutes == minute]
+                self._add(minute, store, chosen, len(chosen), now_s, speed, job_of, jobs)
+        self._taken_ns = newest_ns.copy()
+
+    def _add(
+        self,
+        minute: int,
+        store: Store,
+        rows: Rows,
+        count: int,
+        now_s: float,
+        speed: float,
+        job_of: NDArray[np.int32],
+        jobs: tuple[str, ...],
+    ) -> None:
+        sums = self._open.get(minute)
+        if sums is None:
+            if minute in self._given or self._is_written(minute):
+                self.late += count
+                self._counters.take(store, rows)
+                return
+            for former in self._open.values():
+                former.last = former.last or self._counters.copy()
+            while len(self._open) >= MOST_OPEN:
+                self._give_out(min(self._open))
+            sums = self._open[minute] = MinuteSums(store.layout)
+        elif sums.last is not None:
+            sums.last.put(store, rows)
+        sums.add(store, rows, self._counters.take(store, rows))
+        sums.touched_s = now_s
+        sums.tick_s = store.period_s * speed
+        sums.job_of, sums.jobs = job_of.copy(), jobs
+        self.samples += count
+
+    def close(self, now_s: float, period_s: float, *, at_end: bool = False) -> Iterator[MinuteRows]:
+        """Yield the minutes that are over, oldest first, each once.
+
+        Args:
+            now_s: Monotonic seconds.
+            period_s: The publishing period of the usual source, wall seconds.
+            at_end: Whether no more will come.
+        """
+        newest = max(self._open, default=0)
+        grace_s = max(GRACE_S, 2 * period_s)
+        for minute in sorted(self._open):
+            silent_s = now_s - self._open[minute].touched_s
+            if at_end or silent_s >= SILENT_S or (minute < newest and silent_s >= grace_s):
+                self._give_out(minute)
+        # Chips that are gone wait for their minute, so that it comes as one.
+        waiting = set(self._open)
+        ready = [each for each in self._gone if each.minute not in waiting]
+        self._gone = [each for each in self._gone if each.minute in waiting]
+        yield from sorted(ready, key=lambda each: each.minute)
+
+    def _give_out(self, minute: int) -> None:
+        sums = self._open.pop(minute)
+        self._given.append(minute)
+        self._gone.append(self._rows_of(minute, sums, sums.rows_with_samples()))
+
+    def _rows_of(self, minute: int, sums: MinuteSums, rows: Rows) -> MinuteRows:
+        layout = sums.layout
+        owner = layout.instance_of_chip[rows]
+        numbers = np.arange(layout.chips)[rows] - layout.chip_start[owner]
+        return MinuteRows(
+            minute,
+            layout.instances,
+            owner.astype(np.int32),
+            numbers.astype(np.int16),
+            sums.covered_s(rows),
+            sums.jobs,
+            sums.job_of[owner],
+            sums.columns(rows, self._counters),
+        )
+
+    def _move_to(self, layout: Layout) -> None:
+        """Take on a new layout; of chips that are gone, what there is of their minutes is kept."""
+        before = self._layout
+        stays = np.zeros(len(before.instances), np.bool_)
+        taken_ns = np.zeros(layout.chips, np.int64)
+        same = layout.same_instances(before)
+        for new, old in moves(same):
+            taken_ns[layout.chips_of(new)] = self._taken_ns[before.chips_of(old)]
+            stays[old] = True
+        if not stays.all():
+            gone = ~stays[before.instance_of_chip]
+            for minute, sums in self._open.items():
+                rows = np.flatnonzero(gone & (sums.count > 0))
+                if len(rows):
+                    self._gone.append(self._rows_of(minute, sums, rows))
+        self._open = {minute: sums.moved(layout) for minute, sums in self._open.items()}
+        self._counters = self._counters.moved(layout, before)
+        self._taken_ns, self._layout = taken_ns, layout

@@ -1,0 +1,268 @@
+"""The writer of history: a cell's minutes into a folder, from a broker or from recordings."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.domain.power import PUE
+from trnfleet.errors import TrnfleetError
+from trnfleet.export.history.files import cell_lock, locked
+from trnfleet.export.history.writing import HistoryWriter
+from trnfleet.monitor.replay.past_monitor import PastMonitor, PastSource, RecordingClock
+from trnfleet.services.discovery import find_fleet
+from trnfleet.services.history.collector import Collector, HistoryMonitor
+from trnfleet.services.history.pending import PendingWrites
+from trnfleet.services.live_monitor import monitor_fleet
+from trnfleet.services.session import CONNECT_LIMIT_S
+from trnfleet.systemd import ServiceManager, Work
+from trnfleet.tasks import Ending, background, in_thread, run_until
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from trnfleet.clock import Clock
+    from trnfleet.domain.alerts.rules import Rule
+    from trnfleet.record.read.recording import Recording
+    from trnfleet.services.session import BrokerSession
+
+EVERY_S = 1.0
+"""Time between two looks for minutes that are over."""
+RETRY_S = 10.0
+"""Time between two attempts to write what a full disk refused."""
+NEWS_EVERY_S = 60.0
+"""Longest time for which events and alerts are gathered."""
+STRIDE_NS = 10 * NS_PER_S
+"""Time of a recording that is played between two looks for minutes that are over."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRequest:
+    """Where history is written to, and for what."""
+
+    folder: Path
+    cell: str
+    writer: str
+    """Name of this writer."""
+    rules: tuple[Rule, ...]
+    """Rules whose alerts are kept."""
+    duration_s: float | None = None
+
+
+class HistoryProgress(NamedTuple):
+    """Totals so far, or at the end."""
+
+    fleet: str
+    minutes: int
+    chips: int
+    """Rows of chips in them."""
+    files: int
+    file_bytes: int
+    late: int
+    """Samples of chips that came for a minute that is kept already."""
+    waiting: int
+    """Minutes that wait for the disk."""
+    unwritten: int
+    """Minutes that were given up because it stayed full."""
+    lost: int
+    """Ticks of telemetry that never came."""
+
+
+class HistoryReporter(Protocol):
+    """Receiver of what happens while history is written."""
+
+    def began(self, fleet: str) -> None:
+        """Report that writing has begun."""
+
+    def progressed(self, progress: HistoryProgress, elapsed_s: float) -> None:
+        """Report the totals after `elapsed_s`."""
+
+    def failed(self, problem: str) -> None:
+        """Report that something cannot be written and will be tried again, or, with no text, that it is written."""
+
+
+def writer_name() -> str:
+    """Return the name of this machine as that of a writer."""
+    return re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname())[:64] or "writer"
+
+
+class _Cell:
+    """The writing of one cell."""
+
+    def __init__(self, request: HistoryRequest, monitor: HistoryMonitor, reporter: HistoryReporter) -> None:
+        self._reporter = reporter
+        self._monitor = monitor
+        self._writer = HistoryWriter(request.folder, monitor.fleet_name, request.cell, request.writer)
+        self._collector = Collector(monitor, self._writer.is_written)
+        self._pending = PendingWrites(self._writer)
+        self._problem = ""
+        self._news_s = monitor.clock.monotonic_s()
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def collect(self, *, at_end: bool = False) -> bool:
+        """Take the minutes that are over; return whether there is anything to write."""
+        closed = self._collector.close(at_end=at_end)
+        for each in closed:
+            self._pending.add(each)
+        now_s = self._monitor.clock.monotonic_s()
+        if closed or at_end or now_s - self._news_s >= NEWS_EVERY_S:
+            self._news_s = now_s
+            self._pending.add_news(self._collector.news())
+        return bool(closed) or at_end
+
+    def flush(self, *, at_end: bool = False) -> None:
+        """Write what waits."""
+        self._pending.flush(at_end=at_end)
+
+    def report_problem(self) -> None:
+        if self._pending.problem != self._problem:
+            self._problem = self._pending.problem
+            self._reporter.failed(self._problem)
+
+    @property
+    def has_problem(self) -> bool:
+        return bool(self._pending.problem)
+
+    def progress(self) -> HistoryProgress:
+        pending = self._pending
+        return HistoryProgress(
+            self._monitor.fleet_name, pending.minutes, pending.chips, self._writer.files, self._writer.file_bytes,
+            self._collector.late, pending.waiting, pending.unwritten, self._monitor.counts.lost,
+        )  # fmt: skip  # names, not lines
+
+    def finish(self) -> HistoryProgress:
+        """Return the totals.
+
+        Raises:
+            TrnfleetError: some minutes could not be written.
+        """
+        progress = self.progress()
+        missing = progress.waiting + progress.unwritten
+        if self.has_problem or missing:
+            raise TrnfleetError(
+                f"{self._pending.problem or 'the disk was full'}; {progress.minutes:,} minutes were written, {missing:,} were not"
+            )
+        return progress
+
+
+async def write_from_broker(
+    session: BrokerSession, name: str | None, request: HistoryRequest, reporter: HistoryReporter
+) -> HistoryProgress:
+    """Write the history of a fleet until a signal or the duration ends it, and return the totals.
+
+    Raises:
+        BrokerError: the broker cannot be reached or has no fleet.
+        ConfigError: it has several fleets and no name, or DuckDB is not installed.
+        TrnfleetError: the cell has a writer, or not all could be written.
+    """
+    clock, ending = session.clock, Ending()
+    with ending.on_signals():
+        fleet = await find_fleet(session, name)
+        with _locked(request, fleet, clock):
+            source, monitor = monitor_fleet(session, fleet, rules=request.rules, kind=HistoryMonitor)
+            assert isinstance(monitor, HistoryMonitor)  # noqa: S101  its kind was given
+            cell = _Cell(request, monitor, reporter)
+            manager = ServiceManager(clock)
+            try:
+                async with background(source=source.run(), monitor=monitor.run()):
+                    await source.wait_connected(CONNECT_LIMIT_S)
+                    reporter.began(fleet)
+                    work = _write_until_end(request, cell, clock, reporter)
+                    works = [
+                        Work(
+                            "messages", lambda: monitor.ingest.counts.read, lambda: not source.status.waiting
+                        )
+                    ]
+                    async with background(
+                        service_manager=manager.run(
+                            works, lambda: f"{cell.progress().minutes:,} minutes written"
+                        )
+                    ):
+                        await run_until(ending, work)
+                cell.collect(at_end=True)
+                cell.flush(at_end=True)
+                return cell.finish()
+            finally:
+                cell.close()
+
+
+async def _write_until_end(
+    request: HistoryRequest, cell: _Cell, clock: Clock, reporter: HistoryReporter
+) -> None:
+    began_s = clock.monotonic_s()
+    tried_s = began_s
+    while request.duration_s is None or clock.monotonic_s() - began_s < request.duration_s:
+        await clock.sleep(EVERY_S)
+        now_s = clock.monotonic_s()
+        has_news = cell.collect()
+        if (has_news and not cell.has_problem) or (cell.has_problem and now_s - tried_s >= RETRY_S):
+            tried_s = now_s
+            await in_thread(cell.flush)
+            cell.report_problem()
+        reporter.progressed(cell.progress(), now_s - began_s)
+
+
+def write_from_recording(
+    recording: Recording,
+    fleet: str,
+    request: HistoryRequest,
+    reporter: HistoryReporter,
+    *,
+    clock: Clock,
+    from_ns: int,
+    to_ns: int,
+) -> HistoryProgress:
+    """Write the history of a recording, and return the totals.
+
+    Args:
+        recording: The recording; the caller closes it.
+        fleet: The fleet to read.
+        request: Where it is written to.
+        reporter: Receives what happens.
+        clock: The real clock.
+        from_ns: Begin of the part that is written.
+        to_ns: Its end.
+
+    Raises:
+        ConfigError: DuckDB is not installed.
+        TrnfleetError: the cell has a writer, or not all could be written.
+    """
+    with _locked(request, fleet, clock):
+        place = RecordingClock(clock, recording.start_ns, 0.0, recording.start_ns)
+        monitor = HistoryMonitor(
+            PastSource("a recording"), fleet, clock=place, root=recording.root, pue=PUE, rules=request.rules
+        )
+        past = PastMonitor(recording, monitor, place)
+        cell = _Cell(request, monitor, reporter)
+        try:
+            reporter.began(fleet)
+            began_s = clock.monotonic_s()
+            start = past.begin() if from_ns <= recording.start_ns else past.rebuild(from_ns)
+            for _ in start:
+                pass
+            while past.position_ns < to_ns:
+                for _ in past.advance(min(to_ns, past.position_ns + STRIDE_NS)):
+                    pass
+                if cell.collect():
+                    cell.flush()
+                    cell.report_problem()
+                reporter.progressed(cell.progress(), clock.monotonic_s() - began_s)
+            cell.collect(at_end=True)
+            cell.flush(at_end=True)
+            return cell.finish()
+        finally:
+            cell.close()
+
+
+def _locked(request: HistoryRequest, fleet: str, clock: Clock) -> AbstractContextManager[None]:
+    holder = f"{socket.gethostname()}, process {os.getpid()}, since {format_rfc3339(clock.wall_ns())}"
+    return locked(
+        cell_lock(request.folder, fleet, request.cell), f"the cell {request.cell!r} of {fleet!r}", holder
+    )
