@@ -242,6 +242,7 @@ def alert_of(message: AlertMessage) -> Alert:
         cause=message.cause,
         job=message.labels.get("job", ""),
         subsystem=message.subsystem or message.rule,
+        figure=message.figure,
         published_title=message.title or message.summary,
         times=message.times,
         is_flapping=message.flapping,

@@ -44,6 +44,8 @@ class AlertMessage(Message):
     """The member whose value is the farthest out."""
     subsystem: Label = ""
     """What part of the fleet its rule is about, such as `link`: alerts of one subsystem and place are one problem."""
+    figure: Label = ""
+    """What its rule compares, such as `link_up`; empty for telemetry that does not come."""
     labels: Annotated[dict[LabelName, Label], Field(max_length=40)] = Field(default_factory=dict)
     summary: Line
     title: Line = ""

@@ -64,6 +64,8 @@ class Alert:
     """Goes up with every change."""
     subsystem: str = ""
     """What part of the fleet its rule is about."""
+    figure: str = ""
+    """What its rule compares; empty for telemetry that does not come."""
     published_title: str = ""
     """Its short text as a watch published it; empty where its rule has it."""
     labels: dict[str, str] = field(default_factory=dict)

@@ -85,9 +85,9 @@ def subsystem_of(rule: Rule) -> str:
     return _OF_FIGURE.get(figure, rule.name)
 
 
-def can_stop(rule: Rule) -> bool:
-    """Return whether what a rule is about can end a job or leave it without instances, as a lost link does and a slow one does not."""
-    return subsystem_of(rule) in STOPPING and rule.figure not in _TRAFFIC
+def can_stop(subsystem: str, figure: str) -> bool:
+    """Return whether what an alert is about can end a job or leave it without instances, as a lost link does and a slow one does not."""
+    return subsystem in STOPPING and figure not in _TRAFFIC
 
 
 def of_health(bits: tuple[str, ...] | frozenset[str]) -> str:

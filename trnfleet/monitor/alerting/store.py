@@ -102,7 +102,13 @@ class AlertStore:
         if alert is None:
             labels = labels_of(self.fleet, rule, target)
             alert = Alert(
-                rule, target, fingerprint, since_ns=since_ns, labels=labels, subsystem=subsystem_of(rule)
+                rule,
+                target,
+                fingerprint,
+                since_ns=since_ns,
+                labels=labels,
+                subsystem=subsystem_of(rule),
+                figure=rule.figure or "",
             )
             self.active[fingerprint] = alert
         return alert

@@ -147,7 +147,7 @@ class _Grouping:
                 culprits = [
                     each
                     for each in self._at(on, starts)
-                    if self._alerts[each].subsystem == alert.subsystem and can_stop(self._alerts[each].rule)
+                    if self._alerts[each].subsystem == alert.subsystem and _can_stop(self._alerts[each])
                 ]
                 if culprits:
                     self._join(number, min(culprits, key=self._blame_for(alert)))
@@ -219,9 +219,13 @@ def _first_chip(instance: int, layout: Layout) -> Node:
     return Node(Level.CHIP, int(layout.chip_start[instance]))
 
 
+def _can_stop(alert: Alert) -> bool:
+    return can_stop(alert.subsystem, alert.figure)
+
+
 def _is_likely(alert: Alert, hurt: Alert) -> bool:
     """Return whether an alert about hardware tells of what slows jobs down, or stops them where one is down."""
-    return can_stop(alert.rule) if hurt.subsystem == JOB else alert.subsystem in SLOWING
+    return _can_stop(alert) if hurt.subsystem == JOB else alert.subsystem in SLOWING
 
 
 def _is_placed(alert: Alert) -> bool:

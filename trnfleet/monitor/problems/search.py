@@ -93,7 +93,7 @@ def _problem(members: list[AlertWithStatus], fleet: Fleet) -> Problem:
             place,
             layout,
             fleet.running,
-            can_stop=any(can_stop(each.rule) for each in alerts),
+            can_stop=any(can_stop(each.subsystem, each.figure) for each in alerts),
         ),
         since_ns=min(each.fired_ns or each.since_ns for each in _of_cause(root.alert, shown)),
         owner=owner,

@@ -30,6 +30,7 @@ def describe(alert: Alert, client: str, external_url: str = "") -> AlertMessage:
         rack=alert.rack,
         worst=alert.worst,
         subsystem=alert.subsystem,
+        figure=alert.figure,
         labels=dict(alert.labels),
         summary=summary(alert)[:LONGEST_LINE],
         title=title(alert)[:LONGEST_LINE],

@@ -38,6 +38,7 @@ def firing(name: str, target: str, place: str = "", *, ago_s: float = 60.0, **ch
         chips=1,
         place=place or target,
         subsystem=subsystem_of(rule),
+        figure=rule.figure or "",
         labels=labels_of("demo", rule, target),
     )
     for field, value in changed.items():
