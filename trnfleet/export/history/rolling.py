@@ -16,7 +16,7 @@ from trnfleet.export.history.tables import (
     ROLLED_UP,
     WINDOW_MINUTES,
     job_figures_sql,
-    per_chip_sql,
+    per_minute_sql,
     rolled_up_sql,
 )
 
@@ -94,15 +94,13 @@ def roll_up(
         each for each in catalogue.of(JOB_MINUTES, partition) if each.first <= last and each.last >= first
     ]
     job_rows = f"SELECT * FROM ({rows_sql(database, JOB_MINUTES, job_files)}) WHERE {within}"
-    minutes = f"SELECT {_BUCKET} AS time, count(DISTINCT minute) AS minutes FROM (SELECT time, time AS minute FROM ({rows})) GROUP BY 1"
-    database.run(f"CREATE OR REPLACE TEMP TABLE window_chips AS {per_chip_sql(rows)}")
-    database.run(f"CREATE OR REPLACE TEMP TABLE window_minutes AS {minutes}")
+    database.run(f"CREATE OR REPLACE TEMP TABLE minutes_of_window AS {per_minute_sql(rows)}")
     try:
-        count = database.run("SELECT count(*) FROM window_chips").rows[0][0]
+        count = database.run("SELECT count(*) FROM minutes_of_window").rows[0][0]
         if not count:
             return 0
         for table in ROLLED_UP:
-            rolled = rolled_up_sql(table, "FROM window_chips", "FROM window_minutes")
+            rolled = rolled_up_sql(table, "minutes_of_window")
             if table is JOBS:
                 rolled = f"SELECT * FROM ({rolled}) LEFT JOIN ({job_figures_sql(job_rows)}) USING (time, job)"
             columns = ", ".join(
@@ -116,6 +114,5 @@ def roll_up(
                 f"SELECT {columns} FROM ({rolled}) ORDER BY ALL",
             )
     finally:
-        database.run("DROP TABLE IF EXISTS window_chips")
-        database.run("DROP TABLE IF EXISTS window_minutes")
+        database.run("DROP TABLE IF EXISTS minutes_of_window")
     return len(ROLLED_UP)

@@ -116,8 +116,8 @@ ROLLED_UP = (ULTRASERVERS, JOBS, FLEETS)
 """Tables of ten minutes, which follow from the minutes."""
 
 
-def per_chip_sql(source: str) -> str:
-    """Return the SQL of one row for each chip, job and window of ten minutes.
+def per_minute_sql(source: str) -> str:
+    """Return the SQL of one row for each minute, UltraServer and job: what its chips add up to.
 
     Args:
         source: SQL of rows of `CHIPS`.
@@ -127,46 +127,43 @@ def per_chip_sql(source: str) -> str:
         if part is Part.MEAN:
             figures.append(f"sum({name} * covered_s) AS {name}")
             figures.append(f"sum(covered_s) FILTER ({name} IS NOT NULL) AS {name}_s")
-        elif part is Part.MAX:
-            figures.append(f"max({name}) AS {name}")
-        elif part is Part.INCREASE:
-            figures.append(f"sum({name}) AS {name}")
-        elif part is Part.BITS:
-            figures.append(f"{_bits(name)}({name}) AS {name}")
+        elif part is not Part.LAST:
+            figures.append(f"{_joining(name)}({name}) AS {name}")
     return (
-        f"SELECT time_bucket(INTERVAL {WINDOW_MINUTES} MINUTE, time) AS time, cluster, ultraserver, instance, chip, job, "
-        f"sum(covered_s) AS covered_s, {', '.join(figures)} FROM ({source}) GROUP BY ALL"
+        "SELECT time AS minute, cluster, ultraserver, job, count(*) AS chips, sum(covered_s) AS covered_s, "
+        f"max(covered_s) AS span_s, {', '.join(figures)} FROM ({source}) GROUP BY ALL"
     )
 
 
-def rolled_up_sql(table: Table, per_chip: str, minutes: str) -> str:
+def rolled_up_sql(table: Table, per_minute: str) -> str:
     """Return the SQL of the rows of a table of ten minutes, of which a writer's name is still lacking.
 
     A sum is the mean over the time that anything of the node was covered: a chip that was there for half of it adds half.
 
     Args:
         table: One of `ROLLED_UP`.
-        per_chip: SQL or name of what `per_chip_sql` gives.
-        minutes: SQL or name of windows with their number of minutes: (time, minutes).
+        per_minute: The table of what `per_minute_sql` gives.
     """
     key = [name for name in table.key if name != "time"]
-    figures = []
+    within, figures = [], []
     for name, metric, part in MINUTE_COLUMNS:
         if part is Part.MEAN:
-            over = "max(covered_s)" if metric.aggregate is Aggregate.SUM else f"sum({name}_s)"
+            within += [f"sum({name}) AS {name}", f"sum({name}_s) AS {name}_s"]
+            over = "sum(span_s)" if metric.aggregate is Aggregate.SUM else f"sum({name}_s)"
             figures.append(f"sum({name}) / nullif({over}, 0) AS {name}")
-        elif part is Part.MAX:
-            figures.append(f"max({name}) AS {name}")
-        elif part is Part.INCREASE:
-            figures.append(f"sum({name})::{_WHOLE} AS {name}")
-        elif part is Part.BITS:
-            figures.append(f"{_bits(name)}({name}) AS {name}")
+        elif part is not Part.LAST:
+            within.append(f"{_joining(name)}({name}) AS {name}")
+            whole = f"::{_WHOLE}" if part is Part.INCREASE else ""
+            figures.append(f"{_joining(name)}({name}){whole} AS {name}")
     where = "WHERE job IS NOT NULL" if "job" in key else ""
-    keys = ", ".join(["time", *key])
+    minutes = (
+        f"SELECT {', '.join(['minute', *key])}, sum(chips) AS chips, sum(covered_s) AS covered_s, max(span_s) AS span_s, "
+        f"{', '.join(within)} FROM {per_minute} {where} GROUP BY ALL"
+    )
     return (
-        f"SELECT {keys}, any_value(minutes)::UTINYINT AS minutes, "
-        f"count(DISTINCT (cluster, ultraserver, instance, chip))::UINTEGER AS chips, sum(covered_s) AS covered_s, "
-        f"{', '.join(figures)} FROM ({per_chip}) JOIN ({minutes}) USING (time) {where} GROUP BY {keys}"
+        f"SELECT {', '.join([f'time_bucket(INTERVAL {WINDOW_MINUTES} MINUTE, minute) AS time', *key])}, "
+        f"count(*)::UTINYINT AS minutes, max(chips)::UINTEGER AS chips, sum(covered_s) AS covered_s, {', '.join(figures)} "
+        f"FROM ({minutes}) GROUP BY ALL"
     )
 
 
@@ -188,6 +185,11 @@ def job_figures_sql(source: str) -> str:
     )
 
 
-def _bits(name: str) -> str:
-    metric = next(each.metric for each in MINUTE_COLUMNS if each.name == name)
-    return "bit_or" if metric.aggregate is Aggregate.OR else "bit_and"
+def _joining(name: str) -> str:
+    """Return the function that joins a maximum, an increase or bits."""
+    column = next(each for each in MINUTE_COLUMNS if each.name == name)
+    if column.part is Part.MAX:
+        return "max"
+    if column.part is Part.INCREASE:
+        return "sum"
+    return "bit_or" if column.metric.aggregate is Aggregate.OR else "bit_and"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -64,7 +65,9 @@ class HistoryWriter:
         self._fleet = fleet
         self._cell = cell
         self._writer = writer
-        self._database = Database(folder)
+        self._spill = folder / f".spill-{fleet}-{cell}"
+        shutil.rmtree(self._spill, ignore_errors=True)
+        self._database = Database(folder, spill=self._spill)
         self._lock = threading.Lock()
         self._written: dict[Any, set[int]] = {}
         """Minutes that are there already, by day."""
@@ -75,6 +78,7 @@ class HistoryWriter:
     def close(self) -> None:
         """Close the database."""
         self._database.close()
+        shutil.rmtree(self._spill, ignore_errors=True)
 
     def is_written(self, minute: int) -> bool:
         """Return whether the chips' minute is there already, be it from a former run.
