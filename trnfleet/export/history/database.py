@@ -25,8 +25,12 @@ _FILE = re.compile(r"""["']([^"']+\.parquet)["']""")
 class HistoryError(TrnfleetError):
     """A failure of DuckDB's, in one line."""
 
-    def __init__(self, message: str, *, is_gone: bool = False, file: str = "") -> None:
+    def __init__(
+        self, message: str, *, is_gone: bool = False, is_refused: bool = False, file: str = ""
+    ) -> None:
         super().__init__(message)
+        self.is_refused = is_refused
+        """Whether the machine refused it, as a full disk does, and not DuckDB the statement."""
         self.is_gone = is_gone
         """Whether a file was not there any more."""
         self.file = file
@@ -162,9 +166,12 @@ class Database:
         first = text.split("\n\nLINE ", 1)[0].replace("\n", " ").strip()
         found = _FILE.search(text)
         is_gone = isinstance(error, self._duckdb.IOException) and any(each in text for each in _GONE)
+        is_refused = isinstance(error, (self._duckdb.IOException, self._duckdb.OutOfMemoryException))
         if isinstance(error, self._duckdb.OutOfMemoryException):
             first = "the query needs more memory than it may take: raise --memory, or ask for less time"
-        return HistoryError(f"{self.folder}: {first}", is_gone=is_gone, file=found[1] if found else "")
+        return HistoryError(
+            f"{self.folder}: {first}", is_gone=is_gone, is_refused=is_refused, file=found[1] if found else ""
+        )
 
 
 def quoted(text: str) -> str:

@@ -41,7 +41,7 @@ def write_file(
         publish(temporary, below / name)
     except HistoryError as error:
         _delete(temporary)
-        if error.is_gone:
+        if error.is_gone or not error.is_refused:
             raise
         raise TrnfleetError(f"{folder}: cannot be written: {error}") from None
     except OSError as error:

@@ -151,10 +151,11 @@ class HistoryWriter:
                 name: np.fromiter((row[number] for row in rows), object, len(rows))
                 for number, (name, _) in enumerate(columns)
             }
+            # What does not fit its column is not known: a row must not hold up all that comes after it.
             casts = ", ".join(
-                f"make_timestamp({name}::BIGINT) AS {name}"
+                f"make_timestamp(TRY_CAST({name} AS BIGINT)) AS {name}"
                 if kind == "TIMESTAMP"
-                else f"{name}::{kind} AS {name}"
+                else f"TRY_CAST({name} AS {kind}) AS {name}"
                 for name, kind in columns
             )
             self._database.register("given_rows", arrays)

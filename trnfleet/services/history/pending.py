@@ -7,7 +7,9 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from trnfleet import logs
 from trnfleet.errors import TrnfleetError
+from trnfleet.export.history.database import HistoryError
 from trnfleet.export.history.rolling import window_of
 from trnfleet.export.history.tables import ALERTS, EVENTS, JOB_MINUTES
 from trnfleet.export.history.writing import ChipMinute
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
     from trnfleet.export.history.writing import HistoryWriter
     from trnfleet.services.history.collector import ClosedMinute, News
+
+log = logs.get_logger(__name__)
 
 MOST_BYTES = 512 * 2**20
 """Memory of what waits for the disk; beyond it the oldest is given up."""
@@ -41,6 +45,7 @@ class PendingWrites:
         self._writer = writer
         self._most_bytes = most_bytes
         self._lock = threading.Lock()
+        self._flushing = threading.Lock()
         self._writes: deque[_Write] = deque()
         self._bytes = 0
         self._windows: set[int] = set()
@@ -90,23 +95,36 @@ class PendingWrites:
         Args:
             at_end: Whether no more will come, so that the last ten minutes are over, too.
         """
-        self.problem = ""
-        try:
-            while (write := self._take()) is not None:
-                try:
-                    write.call()
-                except TrnfleetError:
+        # A flush of a thread that is not waited for any more may still be under way.
+        with self._flushing:
+            self.problem = ""
+            try:
+                self._write_all()
+                newest = window_of(self._newest)
+                for window in sorted(self._windows):
+                    if at_end or window < newest:
+                        self._writer.roll_up(window)
+                        self._windows.discard(window)
+            except TrnfleetError as error:
+                self.problem = str(error)
+
+    def _write_all(self) -> None:
+        while (write := self._take()) is not None:
+            try:
+                write.call()
+            except HistoryError as error:
+                if error.is_gone or error.is_refused:
                     self._put_back(write)
                     raise
-                if write.minute is not None:
-                    self._note(write.minute)
-            newest = window_of(self._newest)
-            for window in sorted(self._windows):
-                if at_end or window < newest:
-                    self._writer.roll_up(window)
-                    self._windows.discard(window)
-        except TrnfleetError as error:
-            self.problem = str(error)
+                # It would be refused again, and must not hold up what comes after it.
+                log.warning("history_not_written", error=str(error))
+                self.unwritten += write.minute is not None
+                continue
+            except TrnfleetError:
+                self._put_back(write)
+                raise
+            if write.minute is not None:
+                self._note(write.minute)
 
     def _note(self, minute: int) -> None:
         day = minute // 1_440

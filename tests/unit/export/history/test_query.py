@@ -66,6 +66,7 @@ def test_duckdb_itself_refuses_what_reaches_out(folder: Path, sql: str) -> None:
     "sql",
     [
         "COPY chips TO '{folder}/evil.parquet'",
+        "EXPLAIN ANALYZE COPY chips TO '{folder}/evil.parquet'",
         "CREATE TABLE t AS SELECT 1",
         "DROP VIEW chips",
         "INSTALL httpfs",

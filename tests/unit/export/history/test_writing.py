@@ -95,7 +95,7 @@ def test_ten_minutes_are_totals_means_and_maxima_of_what_was_covered(tmp_path: P
 def test_events_of_one_minute_are_all_there_and_each_once(tmp_path: Path) -> None:
     """However often they are written, as from a recording that is read again."""
     history = HistoryWriter(tmp_path, "demo", "main", "host-a")
-    rows = [
+    rows: list[tuple[object, ...]] = [
         (FIRST * 60_000_000, "critical", "kernel", "nrt", f"uc1/{each}", None, None, "text") for each in "ab"
     ]
     try:
@@ -108,6 +108,21 @@ def test_events_of_one_minute_are_all_there_and_each_once(tmp_path: Path) -> Non
             ("uc1/a", None),
             ("uc1/b", None),
         ]
+
+
+def test_texts_are_kept_as_they_came_and_what_does_not_fit_is_null(tmp_path: Path) -> None:
+    """No row holds up those that come after it."""
+    history = HistoryWriter(tmp_path, "demo", "main", "host-a")
+    text = "\x1b[2J nul \0 quote ' \N{ZERO WIDTH JOINER} 'x'); COPY"
+    try:
+        history.write_rows(EVENTS, FIRST, [(10**30, "info", "k", text, "", None, 10**12, text)])
+        history.write_rows(EVENTS, FIRST, [(0, "info", "k", "n", "", "", -5, "")])
+    finally:
+        history.close()
+    with open_history(tmp_path) as reader:
+        rows = reader.query("SELECT time IS NULL, name, nrt, text FROM events ORDER BY 1 DESC").rows
+
+    assert rows == [(True, text, None, text), (False, "n", -5, "")]
 
 
 def test_a_second_writer_of_a_cell_is_refused_with_the_name_of_the_first(tmp_path: Path) -> None:
