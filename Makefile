@@ -93,7 +93,7 @@ fixtures: $(VENV)/dev $(VENV)/project ## write fixtures/recordings again, a reco
 pictures: $(VENV)/dev $(VENV)/project ## write docs/pictures again, from the app and fixtures/recordings, always the same bytes; ONLY=fleet for some
 	@PYTHONPATH=tests $(BIN)/python -m support.pictures $(ONLY:%=--only %) $(ARGS)
 
-docs: $(VENV)/dev $(VENV)/project ## write the tables of docs/ and man/trnfleet.1 again, from the program
+docs: $(VENV)/dev $(VENV)/project ## write the tables of docs/ and docs/man/trnfleet.1 again, from the program
 	@$(BIN)/python .ci/docs-tables
 	@$(BIN)/python .ci/man-page
 

@@ -86,7 +86,7 @@ def test_the_sdist_makes_the_same_wheel_as_the_tree(built: Built, tmp_path: Path
     with tarfile.open(built.sdist) as archive:
         tops = {name.split("/")[1] for name in archive.getnames()}
     assert not tops & {"tests", "fixtures"}
-    assert {"LICENSE", "CHANGELOG.md", "docs", "man"} <= tops
+    assert {"LICENSE", "CHANGELOG.md", "docs"} <= tops
     assert built.sdist.stat().st_size < 2**21
 
 

@@ -18,7 +18,7 @@ COMPOSE = (FOLDER / "compose.yaml").read_text(encoding="utf-8")
 def test_everything_that_is_copied_is_there() -> None:
     sources = re.findall(r"^COPY (?!--from)(.+) \S+$", CONTAINERFILE, re.MULTILINE)
     names = [name for line in sources for name in line.split()]
-    assert {"trnfleet", "config", "man", "pyproject.toml"} <= set(names)
+    assert {"trnfleet", "config", "docs/man", "pyproject.toml"} <= set(names)
     assert [name for name in names if not (ROOT / name).exists()] == []
 
 

@@ -9,7 +9,7 @@ from support.documents import ROOT, script
 
 from trnfleet.cli.command_table import COMMANDS
 
-PAGE = ROOT / "man" / "trnfleet.1"
+PAGE = ROOT / "docs" / "man" / "trnfleet.1"
 
 
 def test_the_page_is_current() -> None:
