@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from rich.segment import Segment
 from textual.binding import Binding
-from textual.strip import Strip
 
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.address import Level
@@ -29,11 +28,13 @@ from trnfleet.tui.view import FilteredView, View
 from trnfleet.tui.widgets import charts
 from trnfleet.tui.widgets.cells import Column, beside, width_of
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
+from trnfleet.tui.widgets.strips import LineStrip
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.style import Style
     from textual.app import ComposeResult
+    from textual.strip import Strip
 
     from trnfleet.domain.filters.columns import Columns
     from trnfleet.domain.filters.language import Filter
@@ -269,7 +270,7 @@ def marked(line: Line, parts: tuple[str, ...]) -> Line:
         for text, style, _ in strip:
             has = any(part in text.lower() for part in parts)
             made.append(Segment(text, (style or theme.BASE) + theme.SELECTED if has else style))
-        return Strip(made, strip.cell_length)
+        return LineStrip(made, strip.cell_length)
 
     return Line((line.signature, parts), make)
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from textual.binding import Binding, BindingType
 from textual.geometry import Region
-from textual.strip import Strip
 
 from trnfleet.domain.address import Level, level_of
 from trnfleet.monitor.reservations.table import IDLE_BELOW_PCT
@@ -44,6 +43,7 @@ from trnfleet.tui.metric_display import HEAT_MAP
 from trnfleet.tui.theme import RAMP_STEPS
 from trnfleet.tui.view import HIERARCHY, View
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
+from trnfleet.tui.widgets.strips import LineStrip
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -259,7 +259,9 @@ class HeatMap(LineView):
 
     def _line(self, cells: NDArray[np.int16], spans: list[Span]) -> Line:
         ink, width = self.ink, len(cells)
-        return Line((cells.tobytes(), tuple(spans), width), lambda: Strip(ink.segments(cells, spans), width))
+        return Line(
+            (cells.tobytes(), tuple(spans), width), lambda: LineStrip(ink.segments(cells, spans), width)
+        )
 
     # Cursor
 

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.style import Style
-from textual.strip import Strip
 
 from trnfleet.tui import theme
 from trnfleet.tui.widgets.line_view import Line, make_strip
+from trnfleet.tui.widgets.strips import LineStrip
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from textual.strip import Strip
 
 Parts = list[tuple[str, Style]]
 """Styled texts of a line, left to right, while it is put together; printable characters only."""
@@ -102,7 +104,7 @@ class Column(NamedTuple):
 
 def _joined(parts: tuple[tuple[FixedParts, int], ...], width: int) -> Line:
     def make() -> Strip:
-        strips = [make_strip(each, cells) for each, cells in parts]
-        return Strip.join(strips).adjust_cell_length(width, theme.BASE)
+        segments = [segment for each, cells in parts for segment in make_strip(each, cells)]
+        return LineStrip.fitted(segments, width, theme.BASE)
 
     return Line((parts, width), make)

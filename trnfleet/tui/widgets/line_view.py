@@ -15,6 +15,7 @@ from textual.strip import Strip
 
 from trnfleet.tui import theme
 from trnfleet.tui.widgets.selection import SelectableWidget
+from trnfleet.tui.widgets.strips import LineStrip
 from trnfleet.tui.widgets.targets import Pressed, target_of
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ def text_line(parts: Iterable[tuple[str, Style]], width: int, fill: Style | None
 
 def make_strip(parts: Iterable[tuple[str, Style]], width: int, fill: Style | None = None) -> Strip:
     """Return a strip of styled texts, cut or filled to `width` cells."""
-    strip = Strip([Segment(text, style) for text, style in parts])
-    return strip.adjust_cell_length(width, theme.BASE if fill is None else fill)
+    segments = [Segment(text, style) for text, style in parts]
+    return LineStrip.fitted(segments, width, theme.BASE if fill is None else fill)
 
 
 def blank_line(width: int) -> Line:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.segment import Segment
 from rich.style import Style
-from textual.strip import Strip
 from textual.widget import Widget
+
+from trnfleet.tui.widgets.strips import LineStrip
 
 if TYPE_CHECKING:
     from textual.geometry import Offset, Region, Size
+    from textual.strip import Strip
 
 _SELECTED = Style(reverse=True)
 
@@ -99,4 +101,4 @@ class SelectableWidget(Widget):
             return strip
         marked = Segment.apply_style(strip.crop(begin, end), post_style=_SELECTED)
         parts = [*strip.crop(0, begin), *marked, *strip.crop(end)]
-        return Strip(parts, strip.cell_length)
+        return LineStrip(parts, strip.cell_length)
