@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from trnfleet.domain.address import Level
 from trnfleet.domain.layout import moves
 from trnfleet.domain.metrics import BY_NAME, METRICS, Aggregate, Kind
 from trnfleet.monitor.store.fields import FIELDS
@@ -22,7 +23,6 @@ from trnfleet.monitor.store.rollup import ALL, LEVELS, Rollups
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trnfleet.domain.address import Level
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.store.rollup import Pick
 
@@ -40,6 +40,8 @@ AVERAGED = tuple(
     and (metric.name == "host_power_w" or any(metric.name in each.parts for each in FIELDS))
 )
 """Metrics of which means are kept: those that fields are made of, and the power of hosts."""
+LEAST_COVERED = 0.99
+"""Share of the chips of the newest pass that a sample has to cover: sums over fewer, while a fleet is first heard, are not of the same."""
 _ROWS = {name: row for row, name in enumerate(AVERAGED)}
 
 
@@ -52,6 +54,11 @@ class Sample(NamedTuple):
     """Metrics x nodes."""
     counts: dict[Level, NDArray[Any]]
     """Chips or instances that went into each."""
+
+    @property
+    def covered(self) -> int:
+        """The most chips that went into any metric."""
+        return int(self.counts[Level.FLEET].max(initial=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +117,7 @@ class Averages:
         samples = self.samples
         if rollups.layout is not self.layout:
             samples = _carried_over(samples, self.layout, rollups.layout)
+        samples = _of_as_many(samples, max(int(rollups.parts(name, Level.FLEET)[1][0]) for name in AVERAGED))
         return replace(self, rollups=rollups, samples=samples, speed=speed)
 
     def sampled(self, rollups: Rollups, at_s: float, *, is_first: bool = False) -> Averages:
@@ -122,8 +130,9 @@ class Averages:
         """
         window_s = WINDOW_S / max(self.speed, 1e-3) - 1e-3
         former = () if self.is_first else self.samples
-        kept = [each for each in former if 0.5 < at_s - each.at_s < window_s]
-        samples = (*kept, _sample(rollups, at_s))[-MOST_SAMPLES:]
+        kept = tuple(each for each in former if 0.5 < at_s - each.at_s < window_s)
+        sample = _sample(rollups, at_s)
+        samples = (*_of_as_many(kept, sample.covered), sample)[-MOST_SAMPLES:]
         return replace(self, samples=samples, is_first=is_first)
 
     def value(self, name: str, level: Level, pick: Pick = ALL) -> NDArray[np.float64]:
@@ -203,6 +212,11 @@ def _sample(rollups: Rollups, at_s: float) -> Sample:
         for row, (own_total, own_count) in enumerate(parts):
             total[row], count[row] = own_total, own_count
     return Sample(at_s, totals, counts)
+
+
+def _of_as_many(samples: tuple[Sample, ...], chips: int) -> tuple[Sample, ...]:
+    """Return the samples that cover about as many chips as there are now, or more."""
+    return tuple(each for each in samples if each.covered >= LEAST_COVERED * chips)
 
 
 def _carried_over(samples: tuple[Sample, ...], old: Layout, new: Layout) -> tuple[Sample, ...]:

@@ -154,3 +154,21 @@ async def test_a_snapshot_keeps_its_means() -> None:
     assert float(averages.value("power_w", Level.FLEET)[0]) == before
     feed.monitor.restore(snapshot)
     assert float(feed.monitor.averages.value("power_w", Level.FLEET)[0]) == before
+
+
+async def test_sums_of_a_part_that_was_heard_first_are_no_figure_of_the_whole() -> None:
+    """Where some hosts come seconds before the others, means begin when all are there: a sum over half would last 10 s."""
+    feed = Feed([*standalone(2), *ultraservers(1)])
+    feed.set("power_w", 100.0)
+    feed.describe()
+    first = feed.layout.instances[:2]
+    for _ in range(3):
+        feed.tick(first)
+        await feed.advance(1.0)
+    assert fleet(feed, "power_w") == pytest.approx(32 * 100.0)
+    feed.tick()
+    feed.monitor.compute()
+    assert fleet(feed, "power_w") == pytest.approx(feed.layout.chips * 100.0)
+    assert feed.monitor.averages.seconds == 0.0
+    await seconds(feed, [100.0, 200.0])
+    assert fleet(feed, "power_w") == pytest.approx(feed.layout.chips * 150.0)
