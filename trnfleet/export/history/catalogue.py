@@ -60,6 +60,7 @@ def read_catalogue(
 
     Raises:
         ConfigError: it cannot be read.
+        HistoryError: a file is gone since it was listed.
     """
     files: list[HistoryFile] = []
     left_out = list(bad)
@@ -73,7 +74,7 @@ def read_catalogue(
             try:
                 why = why_torn(file.path)
             except FileNotFoundError:
-                continue
+                raise _gone(file.path) from None
             if why:
                 left_out.append(LeftOut(file.path, why))
             else:
@@ -97,8 +98,17 @@ def read_catalogue(
     )
 
 
+def _gone(path: Path) -> HistoryError:
+    """Return the error for a file that another one has replaced meanwhile: all must be listed again, or rows would lack."""
+    return HistoryError(f"{path}: is not there any more", is_gone=True)
+
+
 def _metadata(database: Database, files: Sequence[HistoryFile]) -> dict[str, dict[str, str]]:
-    """Return the metadata of files by name and folder; of one that cannot be read there is none."""
+    """Return the metadata of files by name and folder; of one that cannot be read there is none.
+
+    Raises:
+        HistoryError: a file is gone.
+    """
     made: dict[str, dict[str, str]] = {}
     try:
         rows = _read_metadata(database, [each.path for each in files])
@@ -108,8 +118,9 @@ def _metadata(database: Database, files: Sequence[HistoryFile]) -> dict[str, dic
         for each in files:
             try:
                 rows.extend(_read_metadata(database, [each.path]))
-            except HistoryError:
-                continue
+            except HistoryError as error:
+                if error.is_gone:
+                    raise _gone(each.path) from None
     by_path = {str(each.path.absolute()): each for each in files}
     for name, key, value in rows:
         file = by_path.get(name)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 1_000_000
 READING = "SELECT"
 """The kind of statements that write nothing; EXPLAIN ANALYZE carries out what it explains, be it a COPY."""
-TRIES = 5
+TRIES = 10
 """Times that files are listed again, because a compaction replaced some meanwhile or one is damaged."""
 OF = {
     "chip": ("cluster", "ultraserver", "instance", "chip"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -17,14 +17,16 @@ from trnfleet.export.history.rolling import incomplete_windows, roll_up
 from trnfleet.export.history.tables import ALERTS, CHIPS, EVENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from trnfleet.export.history.catalogue import Catalogue
     from trnfleet.export.history.tables import Table
 
-TRIES = 3
+ResultT = TypeVar("ResultT")
+TRIES = 5
 """Times that something is read again whose files another process has replaced meanwhile."""
 
 
@@ -174,38 +176,41 @@ class HistoryWriter:
         """
         partition = self._partition(window)
         with self._lock:
-            for left in reversed(range(TRIES)):
-                try:
-                    catalogue = read_catalogue(self._database, self._folder, [partition])
-                    roll_up(self._database, self._folder, partition, catalogue, {window}, self._writer)
-                except HistoryError as error:
-                    if not (error.is_gone and left):
-                        raise
-                else:
-                    return
+            self._read(
+                partition,
+                lambda files: roll_up(self._database, self._folder, partition, files, {window}, self._writer),
+            )
 
     def windows_to_roll_up(self, day_minute: int) -> set[int]:
-        """Return the windows of a minute's day that have more minutes than their rows of ten minutes were made of."""
+        """Return the windows of a minute's day that have more minutes than their rows of ten minutes were made of.
+
+        Raises:
+            HistoryError: what is there cannot be read.
+        """
         partition = self._partition(day_minute)
         with self._lock:
-            catalogue = read_catalogue(self._database, self._folder, [partition])
-            return incomplete_windows(self._database, catalogue, partition)
+            return self._read(partition, lambda files: incomplete_windows(self._database, files, partition))
 
     def _partition(self, minute: int) -> Partition:
         return Partition(self._fleet, day_of(minute), self._cell)
 
     def _minutes_there(self, partition: Partition) -> set[int]:
-        for left in reversed(range(TRIES)):
+        def read(files: Catalogue) -> set[int]:
+            rows = rows_sql(self._database, CHIPS, files.of(CHIPS, partition))
+            found = self._database.run(f"SELECT DISTINCT epoch_us(time) // 60000000 FROM ({rows})")
+            return {row[0] for row in found.rows}
+
+        return self._read(partition, read)
+
+    def _read(self, partition: Partition, read: Callable[[Catalogue], ResultT]) -> ResultT:
+        """Return what is read of a partition's files, listed again where a compaction has replaced some meanwhile."""
+        for _ in range(TRIES - 1):
             try:
-                catalogue = read_catalogue(self._database, self._folder, [partition])
-                rows = rows_sql(self._database, CHIPS, catalogue.of(CHIPS, partition))
-                found = self._database.run(f"SELECT DISTINCT epoch_us(time) // 60000000 FROM ({rows})")
+                return read(read_catalogue(self._database, self._folder, [partition]))
             except HistoryError as error:
-                if not (error.is_gone and left):
+                if not error.is_gone:
                     raise
-            else:
-                return {row[0] for row in found.rows}
-        return set()
+        return read(read_catalogue(self._database, self._folder, [partition]))
 
     def _write(self, table: Table, minute: int, sql: str) -> None:
         # Of chips and jobs a minute is written once; events come at any time.

@@ -9,9 +9,18 @@ import pytest
 from support.history import CHIPS, FIRST, write_minutes
 
 from trnfleet.errors import TrnfleetError
+from trnfleet.export.history import catalogue
 from trnfleet.export.history import compact as module
 from trnfleet.export.history.compact import Compacted, compact
-from trnfleet.export.history.files import EXPIRED, Partition, cell_lock, compact_lock, day_of, locked
+from trnfleet.export.history.files import (
+    EXPIRED,
+    Partition,
+    cell_lock,
+    compact_lock,
+    day_of,
+    locked,
+    why_torn,
+)
 from trnfleet.export.history.query import open_history
 
 if TYPE_CHECKING:
@@ -152,3 +161,25 @@ def test_two_compactions_do_not_work_at_once(tmp_path: Path) -> None:
         pytest.raises(TrnfleetError, match="in use by host-a, process 7"),
     ):
         compacted(tmp_path)
+
+
+def test_a_query_that_a_compaction_overtakes_lists_the_files_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No row lacks because its file has become part of another meanwhile."""
+    write_minutes(tmp_path, range(FIRST, FIRST + 3))
+    before = asked(tmp_path)
+    looked: list[Path] = []
+
+    def overtake(path: Path) -> str:
+        looked.append(path)
+        if len(looked) == 3:
+            monkeypatch.undo()
+            compacted(tmp_path)
+        return why_torn(path)
+
+    monkeypatch.setattr(catalogue, "why_torn", overtake)
+    with open_history(tmp_path) as reader:
+        assert reader.query(SUMS).rows == before
+        assert reader.left_out == ()
+    assert files(tmp_path).count("chips") == 1
