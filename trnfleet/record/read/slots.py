@@ -27,6 +27,27 @@ class Slot(NamedTuple):
     """Whether it may hold repeats."""
 
 
+class Run(NamedTuple):
+    """Chunks of a file that follow one another and hold repeats, by the numbers of their entries: a live buffer has hundreds an hour."""
+
+    part: PartReader
+    numbers: array[int]
+
+    @classmethod
+    def of(cls, part: PartReader, number: int) -> Run:
+        """Return the run of one chunk."""
+        return cls(part, array("I", [number]))
+
+    @property
+    def last(self) -> Slot:
+        """Its last chunk."""
+        return slot_of(self.part, self.part.entries[self.numbers[-1]])
+
+    def slots(self) -> list[Slot]:
+        """Return its chunks."""
+        return [slot_of(self.part, self.part.entries[number]) for number in self.numbers]
+
+
 class Slots:
     """Slots with data in the order of their begins."""
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet.errors import WireError
 from trnfleet.record.format.envelopes import KEYFRAME, KeyframeBound, unpack, unpack_repeat
-from trnfleet.record.read.slots import Slot, Slots, slot_of
+from trnfleet.record.read.slots import Run, Slot, Slots, slot_of
 from trnfleet.wire.ports import Keyframe, Stored
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ class Timeline:
         self._parts: dict[PartReader, None] = {}
         """Files whose chunks are there, in the order in which they came."""
         self._slots = Slots()
-        self._repeats: list[list[Slot]] = []
-        """Runs of chunks that follow one another in a file and hold repeats."""
+        self._repeats: list[Run] = []
+        """Runs of chunks that follow one another in a file and hold repeats, in the order of their times."""
         self._run_begins: list[int] = []
         self._cache: OrderedDict[tuple[PartReader, int], Messages] = OrderedDict()
         self._cache_bytes = 0
@@ -73,7 +73,7 @@ class Timeline:
         """Take in all chunks of files."""
         taken = dict.fromkeys(parts)
         slots: list[tuple[Slot, int]] = []
-        runs: list[list[Slot]] = []
+        runs: list[Run] = []
         for part in taken:
             _take_in(part, slots, runs)
         slots.sort(key=_start_of)
@@ -85,7 +85,7 @@ class Timeline:
     def prepend(self, part: PartReader) -> None:
         """Take in a finished file that is earlier than all that is there; its end may overlap their begin."""
         slots: list[tuple[Slot, int]] = []
-        runs: list[list[Slot]] = []
+        runs: list[Run] = []
         _take_in(part, slots, runs)
         with self._lock:
             self._parts = {part: None, **self._parts}
@@ -105,10 +105,11 @@ class Timeline:
                 self._slots.append(slot, len(part.entries) - 1)
             if slot.has_repeats:
                 last = self._repeats[-1] if self._repeats else None
-                if last is not None and last[-1].part is part and _goes_on(last[-1], slot):
-                    last.append(slot)
+                number = len(part.entries) - 1
+                if last is not None and last.part is part and _goes_on(last.last, slot):
+                    last.numbers.append(number)
                 else:
-                    self._repeats.append([slot])
+                    self._repeats.append(Run.of(part, number))
                     self._run_begins.append(entry.start_ns)
 
     def drop(self, part: PartReader) -> None:
@@ -117,7 +118,7 @@ class Timeline:
             self._parts.pop(part, None)
             self._slots.drop(part)
             count = next(
-                (n for n, run in enumerate(self._repeats) if run[0].part is not part), len(self._repeats)
+                (n for n, run in enumerate(self._repeats) if run.part is not part), len(self._repeats)
             )
             del self._repeats[:count]
             del self._run_begins[:count]
@@ -139,10 +140,11 @@ class Timeline:
         """Return the newest whole keyframe at or before a moment; None where there is none."""
         with self._lock:
             count = bisect.bisect_right(self._run_begins, at_ns)
-            runs = [list(run) for run in self._repeats[max(0, count - 8) : count]]
-            rest = self._repeats[: max(0, count - 8)]
-        for run in (*reversed(runs), *reversed(rest)):
-            found = self._whole_keyframe(run, at_ns)
+            runs = self._repeats[:count]
+        for run in reversed(runs):
+            with self._lock:
+                slots = run.slots()
+            found = self._whole_keyframe(slots, at_ns)
             if found is not None:
                 return found
         return None
@@ -275,7 +277,7 @@ class Timeline:
         return found
 
 
-def _take_in(part: PartReader, slots: list[tuple[Slot, int]], runs: list[list[Slot]]) -> None:
+def _take_in(part: PartReader, slots: list[tuple[Slot, int]], runs: list[Run]) -> None:
     """Add a file's slots with data, each with the number of its entry, and its runs of chunks with repeats."""
     was_repeat = False
     for number, entry in enumerate(part.entries):
@@ -283,10 +285,10 @@ def _take_in(part: PartReader, slots: list[tuple[Slot, int]], runs: list[list[Sl
         if slot.has_data:
             slots.append((slot, number))
         if slot.has_repeats:
-            if was_repeat and _goes_on(runs[-1][-1], slot):
-                runs[-1].append(slot)
+            if was_repeat and _goes_on(runs[-1].last, slot):
+                runs[-1].numbers.append(number)
             else:
-                runs.append([slot])
+                runs.append(Run.of(part, number))
         was_repeat = slot.has_repeats
 
 
@@ -304,8 +306,8 @@ def _start_of(place: tuple[Slot, int]) -> int:
     return place[0].entry.start_ns
 
 
-def _run_start(run: Sequence[Slot]) -> int:
-    return run[0].entry.start_ns
+def _run_start(run: Run) -> int:
+    return run.part.entries[run.numbers[0]].start_ns
 
 
 def _item_time(item: tuple[int, int, int, int]) -> int:
