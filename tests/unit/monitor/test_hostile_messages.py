@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from random import Random
 
@@ -10,8 +9,10 @@ import pytest
 from support.monitor.feed import Feed, ultraservers
 from support.monitor.mutations import hostile_feed, mutated, originals
 
+from trnfleet.cli.commands.status import facts
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.store.store import Freshness
+from trnfleet.services.alerts_client import published_problems
 from trnfleet.services.files.rules import load_rules
 
 ROUNDS, A_ROUND = 12, 60
@@ -41,7 +42,9 @@ async def test_nothing_that_comes_stops_a_monitor(seed: int) -> None:
         assert good is not None
         chips = monitor.store.layout.chip_range(good)
         assert (monitor.store.chip_state[chips.start : chips.stop] == Freshness.LIVE).all()
-        assert json.dumps(dataclasses.asdict(monitor.summary()), allow_nan=False)
+        assert json.dumps(
+            facts(monitor, monitor.summary(), published_problems(monitor), healthy=True), allow_nan=False
+        )
         assert "cr-good" in [each.message.id for each in monitor.reservations.table()]
         monitor.alerts.counts()
     assert monitor.counts.undecodable > ROUNDS * A_ROUND / 4

@@ -163,7 +163,7 @@ async def test_sums_of_a_part_that_was_heard_first_are_no_figure_of_the_whole() 
     feed.describe()
     first = feed.layout.instances[:2]
     for _ in range(3):
-        feed.tick(first)
+        feed.tick(list(first))
         await feed.advance(1.0)
     assert fleet(feed, "power_w") == pytest.approx(32 * 100.0)
     feed.tick()
