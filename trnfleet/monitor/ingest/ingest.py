@@ -293,6 +293,7 @@ class Ingest:
 
     def remove_descriptor(self, path: str) -> None:
         """Remove a path's descriptor; its instances go with the next layout."""
+        self.missing.found(TopicClass.NODE, path)
         gone = self.descriptors.get(path)
         if gone is not None:
             self.descriptors.remove(path)
@@ -315,7 +316,11 @@ class Ingest:
             if state is None:
                 self._take_undescribed(envelope, topic.path, now_s)
             return state
-        MESSAGE_HANDLERS[topic.topic_class](self, topic.path, envelope, now_s)
+        try:
+            MESSAGE_HANDLERS[topic.topic_class](self, topic.path, envelope, now_s)
+        except Exception:
+            self.missing.refused(topic.topic_class, topic.path)
+            raise
         self.counts.others += 1
         return None
 

@@ -8,11 +8,11 @@ never looks through all that is.
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from trnfleet.wire.topics import TopicClass
+from trnfleet.wire.topics import TopicClass
 
+ASKED = frozenset({TopicClass.NODE, TopicClass.PUBLISHER, TopicClass.ACK})
+"""Classes of messages that are asked for."""
 GRACE_S = 0.5
 """Time for which a message is given to come by itself: what is retained comes at once, but beside telemetry."""
 AGAIN_S = (5.0, 300.0)
@@ -31,6 +31,8 @@ class MissingState:
         self._due: list[tuple[float, int, float, tuple[TopicClass, str]]] = []
         """Heap of when each is asked for next, a number that keeps their order, and the wait after that."""
         self._number = 0
+        self._refused: set[tuple[TopicClass, str]] = set()
+        """Messages that have come and were refused: asked for, they would only be refused and counted once more."""
 
     def __len__(self) -> int:
         """Return how many messages are missing."""
@@ -43,6 +45,8 @@ class MissingState:
     def hear(self, topic_class: TopicClass, path: str) -> None:
         """Note that a message is missing; called whenever that shows."""
         key = topic_class, path
+        if key in self._refused:
+            return
         if key in self._heard:
             self._heard[key] = True
         elif len(self._fresh) + len(self._due) < self._most:
@@ -50,8 +54,15 @@ class MissingState:
             self._fresh.append(key)
 
     def found(self, topic_class: TopicClass, path: str) -> None:
-        """Note that a message has come."""
+        """Note that a message has come, or that there is none any more."""
         self._heard.pop((topic_class, path), None)
+        self._refused.discard((topic_class, path))
+
+    def refused(self, topic_class: TopicClass, path: str) -> None:
+        """Note that a message has come and cannot be used: it is not asked for until another has come in its place."""
+        self._heard.pop((topic_class, path), None)
+        if topic_class in ASKED and len(self._refused) < self._most:
+            self._refused.add((topic_class, path))
 
     def due(self, now_s: float) -> list[tuple[TopicClass, str]]:
         """Return what is to be asked for now; what was not missing again since it was last asked for is forgotten.

@@ -38,6 +38,18 @@ def test_it_is_asked_for_again_while_it_is_missing() -> None:
         now_s += AGAIN_S[1]
 
 
+def test_what_was_refused_is_not_asked_for() -> None:
+    """A message that has come and cannot be used is left alone until another takes its place, or it is removed."""
+    missing = MissingState(10)
+    missing.hear(NODE, "a")
+    missing.refused(NODE, "a")
+    missing.hear(NODE, "a")
+    assert [*missing.due(0.0), *missing.due(GRACE_S)] == []
+    missing.found(NODE, "a")
+    missing.hear(NODE, "a")
+    assert [*missing.due(1.0), *missing.due(1.0 + GRACE_S)] == [(NODE, "a")]
+
+
 def test_made_up_names_take_a_bounded_room() -> None:
     """Beyond the limit no further ones are kept, even where each is found at once."""
     missing = MissingState(100)
@@ -46,6 +58,29 @@ def test_made_up_names_take_a_bounded_room() -> None:
         missing.found(NODE, str(number - 500))
     assert len(missing) <= 100
     assert len(missing.due(1.0) + missing.due(2.0)) <= 100
+
+
+async def test_a_refused_descriptor_is_counted_once() -> None:
+    """A retained descriptor that cannot be read is refused when it comes, and not fetched again while its path publishes."""
+    feed, clock = Feed(ultraservers(1)), ManualClock(monotonic_s=50.0)
+    bus = MemoryBus(clock)
+    publisher = bus.publisher()
+    source = bus.source([(build_filter("demo", each), qos) for each, qos in SUBSCRIPTIONS])
+    publisher.connect()
+    online, descriptor, *_ = feed.announcements()
+    await publisher.publish([online, descriptor._replace(payload=b"{}")])
+    source.connect()
+    monitor = Monitor(source, "demo", clock=clock)
+    running = asyncio.create_task(monitor.run())
+    for _ in range(8):
+        await publisher.publish(feed.telemetry())
+        await clock.advance(0.5)
+    assert monitor.ingest.counts.refused == {"node": 1}
+    assert descriptor.topic not in source.requested
+    assert monitor.summary().undescribed_paths > 0
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
 
 
 async def test_a_monitor_fills_up_on_a_broker_that_withholds() -> None:
