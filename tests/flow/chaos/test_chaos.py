@@ -114,4 +114,6 @@ def test_alertmanager_gets_the_alerts_of_the_fleet_whatever_happens_to_processes
         )
     except InconclusiveError as error:
         pytest.skip(f"nothing can be said: {error}")
-    assert seen.received == 1
+    # What the demo's Capacity Blocks lead to depends on the time of day.
+    fired = {name for name in seen.received if not name.startswith("block-")}
+    assert fired == {"efa-link-down uc1/us-0001/trn2u-0001-1"}

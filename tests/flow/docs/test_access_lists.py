@@ -27,10 +27,11 @@ pytestmark = pytest.mark.broker
 
 LISTS = ROOT / "config" / "brokers" / "mosquitto.acl"
 REFUSED = "the broker refuses trnfleet/v1/lab/"
+UNWATCHED = "the broker refuses trnfleet/v1/unwatched/"
 REPLAY = f"replay {RECORDINGS / 'steady-training.mcap'} --as again --speed 600"
 OFFERINGS = "reserve offerings --days 1 --instance-type trn2.3xlarge"
 COMMAND = f"{REFUSED}command/fleet: not authorised"
-ACK = "ack 0123456789abcdef --wait 1s"
+UNWATCHED_ACK = "ack 0123456789abcdef --wait 1s --name unwatched"
 SILENCE = "silence add a=b --for 1h --why x --yes --wait 1s"
 
 
@@ -47,7 +48,8 @@ CASES = [
     Case("viewer", "status --wait 20s", 0, "lab (healthy: 1 of 1 chip live)"),
     Case("viewer", "simulate --fleet lab --ticks 2 --client-id other", 1, f"{REFUSED}node/"),
     Case("viewer", SILENCE, 1, f"{REFUSED}silence/"),
-    Case("viewer", ACK, 1, f"{REFUSED}ack/0123456789abcdef: not authorised"),
+    # Without a watch every alert can be acknowledged; of the other fleet one runs meanwhile.
+    Case("viewer", UNWATCHED_ACK, 1, f"{UNWATCHED}ack/0123456789abcdef: not authorised"),
     Case("viewer", "jump 1h", 1, COMMAND),
     Case("viewer", "watch --exit-after 20s", 1, f"{REFUSED}publisher/trnfleet-watch-"),
     Case("viewer", "record {}/viewer.mcap --duration 2s", 0, "lost 0"),
@@ -72,8 +74,7 @@ CASES = [
     Case("watch", "reserve extend cb-1 --days 1", 1, COMMAND),
     Case("watch", "inject --active", 1, COMMAND),
     Case("watch", "jump 1h", 1, COMMAND),
-    # Without a watch every alert can be acknowledged; of the other fleet one runs meanwhile.
-    Case("watch", f"{ACK} --name unwatched", 0, "acknowledges alert 0123456789abcdef"),
+    Case("watch", UNWATCHED_ACK, 0, "acknowledges alert 0123456789abcdef"),
     Case("publisher", "status --wait 5s", 3, "lab (UNHEALTHY: 0 of 1 chip live"),
     Case("publisher", "reserve list", 0, "no reservations"),
     Case("publisher", "usage --for 1s --every 1s", 0, "instance-hours reserved"),

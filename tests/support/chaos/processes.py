@@ -77,7 +77,7 @@ class Seen(NamedTuple):
     faults: Counter[str]
     short: int
     expected: int
-    received: int
+    received: set[str]
     own: set[str]
     settled_s: float
 
@@ -85,7 +85,7 @@ class Seen(NamedTuple):
         kinds = Counter(f"{each.kind} {each.target}" for each in self.disturbances)
         return (
             f"{len(self.disturbances)} disturbances ({_shown(kinds)}); {self.faults.total()} faults, {self.short} of them too short for an alert "
-            f"({_shown(self.faults)}); {self.received} alerts received, {self.expected} of them had to be, none was invented; "
+            f"({_shown(self.faults)}); {len(self.received)} alerts received, {self.expected} of them had to be, none was invented; "
             f"about the way of the data: {', '.join(sorted(self.own)) or 'none'}; right after {self.settled_s:.0f} s"
         )
 
@@ -229,7 +229,7 @@ def run_case(
             raise ChaosError(case, what)
         must = expected(script, windows, until_s, unheard)
         return Seen(
-            planned, script.kinds(), script.short, len(must), len(world.receiver.fired()), world.receiver.fired(own=True), settled_s,
+            planned, script.kinds(), script.short, len(must), world.receiver.fired(), world.receiver.fired(own=True), settled_s,
         )  # fmt: skip
 
 

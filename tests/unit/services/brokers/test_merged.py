@@ -82,8 +82,10 @@ async def test_what_is_written_reaches_a_broker_that_was_away_once_it_is_back() 
             assert (result.sent, result.unsent) == (1, 0)
         assert one.retained[topic].payload == b"second"
         assert topic not in two.retained
+        reader = two.source([("t/#", 1)])
         two.reconnect()
-        await asyncio.sleep(0)
+        reader.connect()
+        assert [each.payload for each in await reader.take()] == [b"second"]
         assert two.retained[topic].payload == b"second"
 
 
