@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,12 +12,13 @@ from trnfleet.clock import SystemClock
 from trnfleet.errors import BrokerError
 from trnfleet.transport.embedded import embedded_broker
 from trnfleet.transport.mqtt import MqttPublisher, MqttSource
-from trnfleet.transport.url import BrokerUrl
+from trnfleet.transport.url import BrokerUrl, Password
 from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+SECRET = "hunter2"  # noqa: S105  a test's own
 ACCEPTED_4 = b"\x20\x02\x00\x00"
 
 pytestmark = pytest.mark.broker
@@ -26,14 +28,14 @@ pytestmark = pytest.mark.broker
 async def stub_broker(
     version_5: bytes | None, version_4: bytes | None, granted: bytes = b"\x00"
 ) -> AsyncIterator[tuple[BrokerUrl, list[int]]]:
-    """Answer CONNECT by its version's bytes (None: silence) and SUBSCRIBE by `granted`; tell the versions asked for."""
+    """Answer CONNECT by its version's bytes (None: silence) and SUBSCRIBE by `granted`; tell the versions asked for, negative with a password."""
     asked: list[int] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while packet := await reader.read(4096):
             if packet[0] == 0x10:
                 level = packet[packet.index(b"MQTT") + 4]
-                asked.append(level)
+                asked.append(-level if SECRET.encode() in packet else level)
                 if answer := {5: version_5, 4: version_4}[level]:
                     writer.write(answer)
             elif packet[0] == 0x82:
@@ -59,13 +61,13 @@ async def test_refused_version_is_replaced_at_once(refusal: bytes) -> None:
 
 
 async def test_silent_broker_is_told() -> None:
-    """Something that takes connections and answers nothing is told apart from a broker that refuses."""
+    """Something that takes connections and answers nothing is told apart from a broker that refuses, and gets the password once."""
     async with stub_broker(None, None) as (url, asked):
-        source = MqttSource(url, [("#", 0)])
+        source = MqttSource(replace(url, user="ops"), [("#", 0)], password=Password(SECRET))
         async with running(source.run()):
             with pytest.raises(BrokerError, match="no answer to CONNECT within 3 s"):
                 await source.wait_connected(8)
-        assert asked == [5, 4]
+        assert asked == [-5, 4]
 
 
 async def test_refused_subscription_is_told() -> None:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from trnfleet.transport.connection import LinkDown, Login, Unsent
+from trnfleet.transport.connection import LinkDown, Unsent
 from trnfleet.transport.link import Link
+from trnfleet.transport.security.login import Login
 from trnfleet.transport.url import BrokerUrl
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 REFUSED = LinkDown("connection refused")
 SILENT = LinkDown("no answer to CONNECT within 2 s", silent=True)
+ENDED_EARLY = LinkDown("the broker ends the connection instead of an answer to CONNECT", ended_early=True)
+FOREIGN = LinkDown("port 8883 speaks TLS: write mqtts://broker.example:8883", foreign=True)
+NOT_AUTHORISED = LinkDown("not authorised: the broker asks for a user", answered=True)
 WRONG_VERSION = LinkDown("the broker does not speak this MQTT version", wrong_version=True)
 
 
@@ -33,6 +37,8 @@ class Network:
 
     answers: list[LinkDown | None] = field(default_factory=list)
     tried: list[str] = field(default_factory=list)
+    passwords: list[bool] = field(default_factory=list)
+    """Whether each attempt had a password."""
     connections: list[FakeConnection] = field(default_factory=list)
     sent: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
@@ -44,8 +50,9 @@ class Network:
 class FakeConnection:
     """A connection that lives until a test ends it."""
 
-    def __init__(self, network: Network, protocol: str) -> None:
+    def __init__(self, network: Network, protocol: str, login: Login) -> None:
         self.protocol = protocol
+        self.has_password = login.password is not None
         self.closed = False
         self.cut_short = False
         self._network = network
@@ -55,6 +62,7 @@ class FakeConnection:
     async def open(self) -> None:
         """Take the network's next answer."""
         self._network.tried.append(self.protocol)
+        self._network.passwords.append(self.has_password)
         answer = self._network.answers.pop(0) if self._network.answers else None
         if answer is not None:
             raise answer
@@ -92,8 +100,8 @@ async def _ready(_connection: Connection) -> None:
     """Be ready at once."""
 
 
-def make(clock: ManualClock, **options: Any) -> Link:
-    login = Login(BrokerUrl("broker.example"), "client")
+def make(clock: ManualClock, login: Login | None = None, **options: Any) -> Link:
+    login = login or Login(BrokerUrl("broker.example"), "client")
     return Link(login, clock=clock, rng=random.Random(1), prepare=_ready, **options)  # noqa: S311  spreads attempts
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import socket
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import aiomqtt
@@ -43,12 +42,10 @@ from trnfleet.transport.reasons import (
     connection_words,
     refusal_words,
 )
-from trnfleet.transport.security.tls import VERIFIED
 from trnfleet.transport.sockets.dialing import TCP_CONNECT_S, dial
 from trnfleet.transport.sockets.errors import DialError, FrameTooLargeError
 from trnfleet.transport.sockets.identify import foreign_words, within_tls_words
 from trnfleet.transport.sockets.tls_alerts import tls_words
-from trnfleet.transport.url import Password
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -56,9 +53,7 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.transport.broker_limits import BrokerLimits
     from trnfleet.transport.inbox import Reception
-    from trnfleet.transport.security.secrets import TokenFile
-    from trnfleet.transport.security.tls import TlsSettings
-    from trnfleet.transport.url import BrokerUrl
+    from trnfleet.transport.security.login import Login
     from trnfleet.wire.ports import Envelope
 
 log = logs.get_logger(__name__)
@@ -66,8 +61,6 @@ log = logs.get_logger(__name__)
 ProtocolName = Literal["5", "3.1.1"]
 Answer = TypeVar("Answer")
 
-KEEPALIVE_S = 10
-"""A half-open connection is found after at most twice as much: paho pings after one, and gives up after another."""
 PENDING_PUBLISHES = 8
 """Telemetry messages under way at once; more does not make it quicker."""
 PENDING_ANNOUNCEMENTS = 64
@@ -93,35 +86,29 @@ class LinkDown(Exception):  # noqa: N818  it is an event in a connection's life 
     """A connection that could not be made, or has ended; its text says why in plain words."""
 
     def __init__(
-        self, why: str, *, wrong_version: bool = False, silent: bool = False, wrong_qos: bool = False
+        self,
+        why: str,
+        *,
+        wrong_version: bool = False,
+        silent: bool = False,
+        ended_early: bool = False,
+        foreign: bool = False,
+        wrong_qos: bool = False,
+        answered: bool = False,
     ) -> None:
         super().__init__(why)
         self.wrong_version = wrong_version
         """Whether the broker says that it does not support this version of MQTT."""
         self.silent = silent
-        """Whether TCP connected, but CONNECT was not answered."""
+        """Whether TCP connected, and nothing came in answer to CONNECT."""
+        self.ended_early = ended_early
+        """Whether it ended instead of an answer to CONNECT, as brokers of MQTT 3.1.1 alone do."""
+        self.foreign = foreign
+        """Whether the port was found to speak something else."""
         self.wrong_qos = wrong_qos
         """Whether the broker does not support the QoS of the last will."""
-
-
-@dataclass(frozen=True, slots=True)
-class Login:
-    """Broker and credentials; the same for every connection of a link."""
-
-    url: BrokerUrl
-    client_id: str
-    password: Password | TokenFile | None = None
-    """Sent only where the URL names a user."""
-    will: Envelope | None = None
-    keepalive_s: int = KEEPALIVE_S
-    tls: TlsSettings = VERIFIED
-    is_known: bool = False
-    """Whether the broker has answered before, so that nobody needs to look what its port speaks."""
-
-    @property
-    def is_unverified(self) -> bool:
-        """Whether anybody could be the broker."""
-        return self.url.is_tls and self.tls.insecure
+        self.answered = answered
+        """Whether a broker refused CONNECT by an answer."""
 
 
 class Unsent(NamedTuple):
@@ -296,7 +283,7 @@ class Connection:
                 tasks.append(looking)
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 if not connecting.done() and looking.result():
-                    raise DialError(looking.result())
+                    raise LinkDown(looking.result(), foreign=True)
             await connecting
         finally:
             for task in tasks:
@@ -313,13 +300,15 @@ class Connection:
     async def _explained(self, error: aiomqtt.MqttError) -> LinkDown:
         """Return why CONNECT failed, after a look at what the port speaks where only that may explain it."""
         words = self._read_words()
-        if not words and isinstance(error, ClosedEarlyError):
-            has_tls = self._login.url.is_tls
-            if has_tls or not self._login.is_known:
-                words = await self._look(has_tls=has_tls)
-            if not words:
-                return LinkDown("the broker ends the connection instead of an answer to CONNECT", silent=True)
-        return LinkDown(words) if words else self._refusal(error)
+        if words:
+            return LinkDown(words)
+        if not isinstance(error, ClosedEarlyError):
+            return self._refusal(error)
+        has_tls = self._login.url.is_tls
+        found = await self._look(has_tls=has_tls) if has_tls or not self._login.is_known else ""
+        if found:
+            return LinkDown(found, foreign=True)
+        return LinkDown("the broker ends the connection instead of an answer to CONNECT", ended_early=True)
 
     async def _send_one(self, envelope: Envelope, unsent: list[Unsent]) -> None:
         try:
@@ -395,9 +384,10 @@ class Connection:
         if isinstance(error, aiomqtt.MqttCodeError) and isinstance(error.rc, ReasonCode):
             code = error.rc.value
             if code in NOT_AUTHORISED:
-                return LinkDown(f"not authorised: {self._why_not_authorised()}")
+                return LinkDown(f"not authorised: {self._login.why_not_authorised()}", answered=True)
             return LinkDown(
                 _words(error) or "connection refused",
+                answered=True,
                 wrong_version=code == VERSION_REFUSED,
                 wrong_qos=code == QOS_REFUSED,
             )
@@ -406,26 +396,11 @@ class Connection:
         # aiomqtt keeps only the text of the system's error, but Python keeps the error.
         return LinkDown(_why_unreachable(error.__context__) or str(error).lower() or "connection failed")
 
-    def _why_not_authorised(self) -> str:
-        user = self._login.url.user
-        if user is None:
-            also = " beside the certificate" if self._login.tls.cert else ""
-            return f"the broker asks for a user{also}, as in {self._login.url.scheme}://user@host, and a password"
-        password = self._login.password
-        if password is None:
-            return (
-                f"no password was given for user {user!r}; set TRNFLEET_MQTT_PASSWORD or give --password-file"
-            )
-        what = "the password" if isinstance(password, Password) else f"the token in {password.path}"
-        return f"the broker refused user {user!r} or {what}"
-
 
 def _revealed(login: Login) -> str | None:
     """Return the password to send, read where it is a file."""
-    if login.password is None or login.url.user is None:
-        return None
     try:
-        return login.password.reveal()
+        return login.reveal()
     except ConfigError as error:
         raise LinkDown(str(error)) from None
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from trnfleet import logs
 from trnfleet.errors import BrokerError
 from trnfleet.transport.backoff import LONGEST_WAIT_S, STABLE_S, backoff_s
-from trnfleet.transport.connection import UNACKNOWLEDGED, Connection, LinkDown, Login, ProtocolName
+from trnfleet.transport.connection import UNACKNOWLEDGED, Connection, LinkDown, ProtocolName
 from trnfleet.transport.filters import topic_pattern
 from trnfleet.transport.inbox import Reception
 from trnfleet.transport.reasons import TAKEN_OVER
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from trnfleet.clock import Clock
+    from trnfleet.transport.security.login import Login
     from trnfleet.wire.ports import Envelope
 
 log = logs.get_logger(__name__)
@@ -77,6 +78,8 @@ class Link:
         self._is_guess = False
         """Whether 3.1.1 is spoken because the broker kept silent: it may have been stopped or slow."""
         self._is_switching = False
+        self._is_doubtful = False
+        """Whether a password went to what may be no broker, for it kept silent or speaks something else; it gets none before it answers."""
         self._short = 0
         """Connections in a row that did not hold."""
         self._tried = asyncio.Event()
@@ -209,13 +212,13 @@ class Link:
         try:
             connection = await self._open_as("5")
         except LinkDown as down:
-            if not (down.wrong_version or down.silent):
+            if not (down.wrong_version or down.silent or down.ended_early):
                 raise
             connection = await self._open_as("3.1.1")
             # A broker that has spoken MQTT 5 before and was only slow to answer gets another chance next time.
             if down.wrong_version or not self._spoke_5:
                 self._protocol = "3.1.1"
-            self._is_guess = down.silent
+            self._is_guess = not down.wrong_version
             log.info(
                 "broker_protocol_fallback", broker=self.status.broker, protocol="3.1.1", reason=str(down)
             )
@@ -224,16 +227,37 @@ class Link:
         return connection
 
     async def _open_as(self, protocol: ProtocolName) -> Connection:
+        if self._is_doubtful:
+            await self._await_answer(protocol)
         connection = Connection(self._login, protocol, self._clock, self._reception)
         try:
             await connection.open()
         except LinkDown as down:
+            exposes = self._login.exposes_password and not self._login.is_known
+            self._is_doubtful = exposes and (down.silent or down.foreign)
             will = self._login.will
             if not down.wrong_qos or will is None or not will.qos:
                 raise
             self._login = dataclasses.replace(self._login, will=will._replace(qos=0))
             return await self._open_as(protocol)
         return connection
+
+    async def _await_answer(self, protocol: ProtocolName) -> None:
+        """Connect without user and password, and disconnect, to see whether a broker is there; its refusal shows that, too.
+
+        Raises:
+            LinkDown: it answers nothing.
+        """
+        reception = self._reception._replace(deliver=None)
+        connection = Connection(self._login.anonymous, protocol, self._clock, reception)
+        try:
+            await connection.open()
+        except LinkDown as down:
+            if not down.answered:
+                raise
+        else:
+            await connection.close()
+        self._is_doubtful = False
 
     def _went_up(self, protocol: ProtocolName) -> None:
         status = self.status

@@ -19,12 +19,10 @@ from trnfleet.tasks import background
 from trnfleet.text import plain
 from trnfleet.transport.broker_limits import BrokerLimits
 from trnfleet.transport.connection import (
-    KEEPALIVE_S,
     PENDING_ANNOUNCEMENTS,
     PENDING_PUBLISHES,
     Connection,
     LinkDown,
-    Login,
     ProtocolName,
     Unsent,
 )
@@ -32,6 +30,7 @@ from trnfleet.transport.filters import topic_pattern
 from trnfleet.transport.inbox import MAX_PAYLOAD_BYTES, Inbox, InboxLimits
 from trnfleet.transport.link import Link
 from trnfleet.transport.retained_requests import RetainedRequests
+from trnfleet.transport.security.login import KEEPALIVE_S, Login
 from trnfleet.transport.security.tls import VERIFIED
 from trnfleet.wire.ports import PublishResult, RefusedMessage
 

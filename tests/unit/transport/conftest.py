@@ -16,6 +16,6 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Network:
     monkeypatch.setattr(
         link_module,
         "Connection",
-        lambda _login, protocol, _clock, _deliver: FakeConnection(network, protocol),
+        lambda login, protocol, _clock, _deliver: FakeConnection(network, protocol, login),
     )
     return network

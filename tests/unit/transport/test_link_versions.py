@@ -5,16 +5,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from support.fake_network import SILENT, WRONG_VERSION, Network, make, running
+from support.fake_network import (
+    ENDED_EARLY,
+    FOREIGN,
+    NOT_AUTHORISED,
+    SILENT,
+    WRONG_VERSION,
+    Network,
+    make,
+    running,
+)
 
 from trnfleet.clock import ManualClock
 from trnfleet.transport import link as link_module
+from trnfleet.transport.security.login import Login
+from trnfleet.transport.security.tls import TlsSettings
+from trnfleet.transport.url import BrokerUrl, Password
 
 if TYPE_CHECKING:
     from trnfleet.transport.connection import LinkDown
 
 
-@pytest.mark.parametrize("answer", [SILENT, WRONG_VERSION])
+IN_CLEAR = Login(BrokerUrl("broker.example", user="ops"), "client", Password("hunter2"))
+
+
+@pytest.mark.parametrize("answer", [SILENT, WRONG_VERSION, ENDED_EARLY])
 async def test_older_version_is_spoken_and_remembered(network: Network, answer: LinkDown) -> None:
     """A broker that refuses MQTT 5 or keeps silent is spoken to in 3.1.1, from then on at once."""
     clock = ManualClock()
@@ -35,6 +50,83 @@ async def test_older_version_is_not_remembered_before_it_worked(network: Network
     async with running(make(clock)):
         await clock.advance(1)
     assert network.tried == ["5", "3.1.1", "5"]
+
+
+@pytest.mark.parametrize("answer", [SILENT, FOREIGN])
+async def test_what_never_answered_gets_no_second_password(network: Network, answer: LinkDown) -> None:
+    """After one attempt that nothing answered there is none with a password, until a broker answers one without."""
+    clock = ManualClock()
+    network.answers = [answer] * 50
+    link = make(clock, IN_CLEAR)
+    async with running(link):
+        await clock.advance(5)
+        assert network.passwords == [True, *[False] * (len(network.passwords) - 1)]
+        assert len(network.passwords) > 2
+        assert link.status.last_error == str(answer)
+        network.answers = [NOT_AUTHORISED]
+        await clock.advance(30)
+        assert link.status.connected
+        assert network.passwords[-2:] == [False, True]
+    assert network.connections[-1].has_password
+
+
+async def test_the_connection_that_shows_a_broker_is_closed(network: Network) -> None:
+    """A broker of MQTT 3.1.1 that keeps silent at MQTT 5 answers without a password, and then gets it."""
+    clock = ManualClock()
+    network.answers = [SILENT]
+    link = make(clock, IN_CLEAR)
+    async with running(link):
+        await clock.advance(0)
+        assert (link.status.connected, link.status.protocol) == (True, "3.1.1")
+        assert list(zip(network.tried, network.passwords, strict=True)) == [
+            ("5", True), ("3.1.1", False), ("3.1.1", True)
+        ]  # fmt: skip  # an attempt an entry
+        assert [(each.has_password, each.closed) for each in network.connections] == [
+            (False, True),
+            (True, False),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("login", "answer"),
+    [
+        (IN_CLEAR, ENDED_EARLY),
+        (IN_CLEAR, WRONG_VERSION),
+        (Login(BrokerUrl("broker.example", 8883, "ops", "mqtts"), "client", Password("hunter2")), SILENT),
+    ],
+)
+async def test_a_broker_of_the_older_version_gets_the_password_at_once(
+    network: Network, login: Login, answer: LinkDown
+) -> None:
+    """One that ends or refuses MQTT 5 is a broker, and one whose certificate was verified cannot be another."""
+    network.answers = [answer]
+    async with running(make(clock := ManualClock(), login)):
+        await clock.advance(0)
+    assert network.passwords == [True, True]
+
+
+async def test_an_unverified_broker_that_keeps_silent_gets_no_second_password(network: Network) -> None:
+    """With --insecure anybody may be at the other end of TLS."""
+    url = BrokerUrl("broker.example", 8883, "ops", "mqtts")
+    network.answers = [SILENT, SILENT]
+    async with running(
+        make(
+            clock := ManualClock(), Login(url, "client", Password("hunter2"), tls=TlsSettings(insecure=True))
+        )
+    ):
+        await clock.advance(0)
+    assert network.passwords == [True, False]
+
+
+async def test_silence_of_a_broker_that_answered_before_is_slowness(network: Network) -> None:
+    """A broker that has been connected to is known, and gets the password in 3.1.1 as well."""
+    clock = ManualClock()
+    async with running(make(clock, IN_CLEAR)):
+        await clock.advance(11)
+        network.answers = [SILENT]
+        network.connections[-1].end("connection lost")
+        await clock.advance(1)
+    assert network.passwords == [True, True, True]
 
 
 async def test_silent_broker_is_asked_again_beside_the_connection(network: Network) -> None:

@@ -1,1 +1,1 @@
-"""Settings of TLS, and secrets in files."""
+"""The login at a broker: credentials, secrets in files, and settings of TLS."""
