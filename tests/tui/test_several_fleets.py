@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from support.monitor.feed import DEMO, Feed, SilentSource, ultraservers
@@ -15,6 +16,8 @@ from trnfleet.tui.state.context import WatchedFleet
 from trnfleet.wire.ports import LinkStatus
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from support.tui.pilot import FleetPilot
 
     from trnfleet.clock import ManualClock
@@ -193,3 +196,53 @@ async def test_one_fleet_has_none_of_it() -> None:
         assert ":ctx is no command" in pilot.text()
         await pilot.press("escape", "2")
         assert pilot.screen()[6].startswith(" ▾ uc1")
+
+
+async def test_a_fleet_that_comes_while_the_app_runs_is_shown() -> None:
+    """Its row, the key and the command are there where one fleet was before; the cursor stays, and one beyond the room is named."""
+    alpha, beta = two()
+    coming: asyncio.Queue[WatchedFleet | str] = asyncio.Queue()
+
+    async def arrivals() -> AsyncIterator[WatchedFleet | str]:
+        while True:
+            yield await coming.get()
+
+    app = fleet_app(alpha, arrivals=arrivals())
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.press("2", "down", "down")
+        place = app.place
+        assert place
+        assert "beta" not in pilot.text()
+        coming.put_nowait(WatchedFleet(beta.monitor))
+        await pilot.pause()
+        assert "fleet beta has come: f goes to the next fleet" in pilot.text()
+        await go_wrong(pilot, alpha, beta)
+        assert pilot.screen()[0].startswith(" alpha  1 of 2 fleets  64 chips")
+        assert app.place == place
+        assert "● live  ✖ 1" in next(line for line in pilot.screen() if " ▸ beta" in line)
+        await pilot.press("colon", *"ctx", "space", *"beta", "enter")
+        assert app.monitor.fleet_name == "beta"
+        for key in "1345678":
+            await pilot.press(key)
+            assert app.monitor.fleet_name == "beta"
+        await pilot.press("f", "1", "w")
+        assert any("✖ beta   " in line for line in pilot.screen())
+        coming.put_nowait("gamma")
+        await pilot.pause()
+        assert "fleet gamma is not shown, --name shows it: 2 are" in pilot.text()
+        assert pilot.screen()[0].startswith(" alpha  1 of 2 fleets, 1 not shown  64 chips")
+
+
+async def test_a_fleet_that_has_gone_keeps_its_row() -> None:
+    """It is gone for so long, with its last values beside that."""
+    alpha, beta = two()
+    async with running(both(alpha, beta), size=(120, 40)) as pilot:
+        await go_wrong(pilot, alpha, beta)
+        beta.monitor.apply([beta.publisher_envelope("offline")])
+        beta.monitor.compute()
+        await alpha.clock.advance(90.0)
+        alpha.tick()
+        await pilot.paint()
+        await pilot.press("2")
+        row = next(line for line in pilot.screen() if " ▸ beta" in line)
+        assert "✖ gone 1 min" in row

@@ -93,7 +93,11 @@ fleets_option = setting(
     multiple=True,
     help="Name of the fleet, where there are several; once more for each further fleet.",
 )
-all_fleets_option = setting("--all-fleets", is_flag=True, help="All fleets that are on the brokers.")
+all_fleets_option = setting(
+    "--all-fleets",
+    is_flag=True,
+    help="All fleets that are on the brokers; the app also shows those that come later.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 timeout_option = setting(
     "--timeout", type=Duration(LONGEST_WAIT_S), default="5s", help="Longest wait for an answer."

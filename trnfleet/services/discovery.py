@@ -16,11 +16,14 @@ from trnfleet.wire.messages import PublisherMessage, decode_message
 from trnfleet.wire.topics import TopicClass, build_filter, parse_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Iterable, Sequence
 
     from trnfleet.services.brokers.session import FleetSession
     from trnfleet.services.session import BrokerSession
+    from trnfleet.wire.ports import Source
 
+MOST_NAMES = 1_000
+"""Fleets that are told apart on a broker while it is followed; of further ones nothing is said."""
 RETAINED_S = 0.3
 """Wait for retained messages, which come at once after the subscription; long enough for a broker far away."""
 TELEMETRY_S = 3.0
@@ -39,6 +42,7 @@ async def find_fleets(
     names: Sequence[str],
     *,
     takes_all: bool = False,
+    most: int | None = None,
     wait_s: float = TELEMETRY_S,
 ) -> list[FoundFleet]:
     """Return the fleets to read, each on all brokers: parts of it may be on any of them, and may come there later.
@@ -47,6 +51,7 @@ async def find_fleets(
         sessions: The brokers, at least one.
         names: The fleets' names; none for the only one that there is. A fleet that is not there yet is awaited.
         takes_all: Whether all fleets are read that are there, besides those of the names.
+        most: How many of all are read, the live ones first, where there are more than names; None for all.
         wait_s: Time to listen for telemetry where no retained message names a fleet.
 
     Raises:
@@ -73,8 +78,36 @@ async def find_fleets(
             brokers = ", ".join(str(each.url) for each in sessions)
             wanted = [choose_fleet(is_live, brokers)]
         else:
-            wanted = list(dict.fromkeys([*wanted, *sorted(is_live)]))
+            named = len(wanted)
+            wanted = list(
+                dict.fromkeys([*wanted, *sorted(is_live, key=lambda name: (not is_live[name], name))])
+            )
+            if most is not None:
+                wanted = wanted[: max(named, most)]
+            wanted[named:] = sorted(wanted[named:])
     return [FoundFleet(name, session_of(sessions)) for name in wanted]
+
+
+async def appearing_fleets(source: Source, root: str, known: Iterable[str]) -> AsyncIterator[str]:
+    """Yield the name of each further fleet, once, as soon as a publisher of telemetry of it is online.
+
+    Args:
+        source: The messages of publishers about themselves, of all fleets; the caller runs it.
+        root: First part of every topic.
+        known: Fleets that are no news.
+    """
+    seen = set(known)
+    while True:
+        for envelope in await source.take():
+            try:
+                fleet = parse_topic(envelope.topic, root).fleet
+                # A fleet may have thousands of publishers, of which nothing is to be decoded once it is known.
+                is_news = fleet not in seen and _is_online(envelope.payload)
+            except WireError:
+                continue
+            if is_news and len(seen) < MOST_NAMES:
+                seen.add(fleet)
+                yield fleet
 
 
 async def _fleets_of(session: BrokerSession, wait_s: float) -> dict[str, bool]:

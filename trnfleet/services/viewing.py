@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trnfleet import __version__
+from trnfleet import __version__, logs
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.power import PUE
 from trnfleet.domain.quantities import size_text
@@ -26,12 +27,15 @@ from trnfleet.record.format.schema import SCHEMA
 from trnfleet.record.write.live import LiveBuffer
 from trnfleet.record.write.orphaned_buffers import delete_orphaned_buffers
 from trnfleet.services.brokers.merged import FanOutPublisher
+from trnfleet.services.discovery import FoundFleet, appearing_fleets
 from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.operator import connect_operator, operator_name
 from trnfleet.services.simulator.backfill import Backfill
+from trnfleet.tasks import background
+from trnfleet.wire.topics import TopicClass, build_filter
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from trnfleet.clock import Clock
@@ -40,12 +44,14 @@ if TYPE_CHECKING:
     from trnfleet.monitor.replay.seeker import Maker
     from trnfleet.record.read.recording import Recording
     from trnfleet.services.brokers.session import FleetSession
-    from trnfleet.services.discovery import FoundFleet
     from trnfleet.services.live_monitor import LiveMonitor
     from trnfleet.wire.ports import Source
 
 LEAST_BYTES = 4 * 2**20
 """Least disk with which there is a past worth going back to."""
+MOST_FLEETS = 32
+"""Fleets in one app of all that there are; as many as are named can be shown."""
+log = logs.get_logger(__name__)
 
 
 class Viewing(NamedTuple):
@@ -56,6 +62,8 @@ class Viewing(NamedTuple):
     """Coroutines that must run while the app does, by the names of their tasks."""
     playback: RecordingPlayback | None = None
     operator: OperatorActions | None = None
+    buffer: LiveBuffer | None = None
+    """What keeps the past; None for none, and for a recording."""
 
 
 @contextlib.contextmanager
@@ -111,9 +119,91 @@ def view_fleet(
         if backfill_from is not None:
             backfill = Backfill(live.monitor, session.clock, buffer=buffer, playback=playback)
             running["backfill"] = backfill.run(backfill_from)
-        yield Viewing(playback.state, running, playback, operator)
+        yield Viewing(playback.state, running, playback, operator, buffer)
     finally:
         buffer.close()
+
+
+class NotShown(NamedTuple):
+    """A fleet that came when the app had as many as it takes."""
+
+    name: str
+
+
+class FleetViewings:
+    """The fleets of one app, each with a monitor, a past and connections of its own, whose passes take turns; more may come."""
+
+    def __init__(
+        self,
+        stack: contextlib.ExitStack,
+        *,
+        rules: tuple[Rule, ...],
+        owner: str | None,
+        may_write: bool,
+        pue: float | None,
+        past_bytes: int,
+    ) -> None:
+        """Make the settings of all; `view_fleets` has what they mean."""
+        self._stack = stack
+        self._past_bytes = past_bytes
+        self._turns = asyncio.Lock()
+        self._view = partial(
+            view_fleet, rules=rules, owner=owner, may_write=may_write, pue=pue, turns=self._turns
+        )
+        self._arrivals: asyncio.Queue[Viewing | NotShown] = asyncio.Queue()
+        self.shown: dict[str, Viewing] = {}
+        """What is shown, by the fleets' names."""
+
+    def add(self, fleets: Sequence[FoundFleet]) -> None:
+        """Compose the app for further fleets; each fleet has an equal share of the disk from then on.
+
+        Raises:
+            ConfigError: that is too little disk for the fleets, and none was shown before.
+        """
+        share_bytes = self._past_bytes // (len(self.shown) + len(fleets))
+        if self.shown and share_bytes < LEAST_BYTES:
+            # What is shown keeps its past.
+            share_bytes = 0
+        for each in self.shown.values() if share_bytes else ():
+            if each.buffer is not None:
+                each.buffer.share(share_bytes)
+        for session, name in ((each.session, each.name) for each in fleets):
+            self.shown[name] = self._stack.enter_context(self._view(session, name, past_bytes=share_bytes))
+
+    @property
+    def running(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """All coroutines that must run for what is shown, by names for their tasks."""
+        return {
+            f"{name}_{number}" if number else name: work
+            for number, viewing in enumerate(self.shown.values())
+            for name, work in viewing.running.items()
+        }
+
+    async def follow(self, session: FleetSession, most: int = MOST_FLEETS) -> None:
+        """Show fleets that come while the app runs, and run what is behind them, until cancelled.
+
+        Args:
+            session: The broker, or the brokers, on which they come.
+            most: Fleets that are shown; what comes beyond them is named.
+        """
+        announcements = session.source([(build_filter("+", TopicClass.PUBLISHER, session.root), 0)])
+        async with background(fleets=announcements.run()), asyncio.TaskGroup() as group:
+            async for name in appearing_fleets(announcements, session.root, tuple(self.shown)):
+                if len(self.shown) >= most:
+                    log.warning("fleet_not_shown", fleet=name, shown=len(self.shown))
+                    self._arrivals.put_nowait(NotShown(name))
+                    continue
+                self.add([FoundFleet(name, session)])
+                viewing = self.shown[name]
+                log.info("fleet_appeared", fleet=name)
+                for each, work in viewing.running.items():
+                    group.create_task(work, name=f"{each}_{len(self.shown) - 1}")
+                self._arrivals.put_nowait(viewing)
+
+    async def arrivals(self) -> AsyncIterator[Viewing | NotShown]:
+        """Yield what comes: one that is shown from then on, or one that is not."""
+        while True:
+            yield await self._arrivals.get()
 
 
 @contextlib.contextmanager
@@ -125,8 +215,8 @@ def view_fleets(
     may_write: bool,
     pue: float | None,
     past_bytes: int,
-) -> Iterator[list[Viewing]]:
-    """Compose the app for several fleets, each with a monitor, a past and connections of its own; their passes take turns.
+) -> Iterator[FleetViewings]:
+    """Compose the app for several fleets.
 
     Args:
         fleets: The fleets, and where they are heard.
@@ -139,32 +229,12 @@ def view_fleets(
     Raises:
         ConfigError: that is too little disk.
     """
-    turns = asyncio.Lock()
     with contextlib.ExitStack() as stack:
-        yield [
-            stack.enter_context(
-                view_fleet(
-                    each.session,
-                    each.name,
-                    rules=rules,
-                    owner=owner,
-                    may_write=may_write,
-                    pue=pue,
-                    past_bytes=past_bytes // len(fleets),
-                    turns=turns,
-                )
-            )
-            for each in fleets
-        ]
-
-
-def running_of(viewings: Sequence[Viewing]) -> dict[str, Coroutine[Any, Any, None]]:
-    """Return all coroutines that must run, by names for their tasks."""
-    return {
-        f"{name}_{number}" if number else name: work
-        for number, viewing in enumerate(viewings)
-        for name, work in viewing.running.items()
-    }
+        viewings = FleetViewings(
+            stack, rules=rules, owner=owner, may_write=may_write, pue=pue, past_bytes=past_bytes
+        )
+        viewings.add(fleets)
+        yield viewings
 
 
 def view_recording(

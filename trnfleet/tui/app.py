@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import signal
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from textual import on
 from textual.binding import Binding, BindingType
+from textual.message import Message
 from textual.worker import WorkerFailed
 
 from trnfleet import logs
@@ -46,7 +48,7 @@ from trnfleet.tui.widgets.line_view import LineView
 from trnfleet.tui.widgets.targets import Pressed, TargetKind
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import AsyncIterator, Hashable, Sequence
 
     from textual import events
     from textual.app import ComposeResult
@@ -89,6 +91,15 @@ class Stop(NamedTuple):
     fleet: str
 
 
+class FleetArrived(Message):
+    """A fleet has come while the app runs."""
+
+    def __init__(self, arrival: WatchedFleet | str) -> None:
+        super().__init__()
+        self.arrival = arrival
+        """The fleet, or the name of one that there is no room for."""
+
+
 class FleetApp(CommandKeys, TerminalApp):
     """The whole screen."""
 
@@ -127,6 +138,7 @@ class FleetApp(CommandKeys, TerminalApp):
         notify: bool = False,
         playback: Playback | None = None,
         others: Sequence[WatchedFleet] = (),
+        arrivals: AsyncIterator[WatchedFleet | str] | None = None,
         processes: Sequence[OwnProcess] = (),
         theme_name: str | None = None,
         ascii_only: bool = False,
@@ -144,6 +156,7 @@ class FleetApp(CommandKeys, TerminalApp):
             notify: Whether the terminal is asked for a desktop notification of new alerts.
             playback: What goes back in time; the caller runs it. None where nothing is kept.
             others: Further fleets beside that one.
+            arrivals: Fleets that come while the app runs, and the names of those that it has no room for; None for none.
             processes: Processes of the app's own, whose end is told.
             theme_name: One of `theme.NAMES`; None for the one that fits the terminal.
             ascii_only: Whether the terminal gets ASCII only.
@@ -154,11 +167,11 @@ class FleetApp(CommandKeys, TerminalApp):
         first = UiContext.of(monitor, clock, playback=playback, operator=operator)
         for state, its_playback, its_operator in others:
             UiContext.of(state, clock, playback=its_playback, operator=its_operator, beside=first)
-        tour = Tour(is_first_run=is_first_run)
-        self._fleets = [
-            FleetPages(self, context, rings=bell, notifies=notify, tour=tour)
-            for context in first.fleets.contexts
-        ]
+        self._arrivals = arrivals
+        self._make_pages = partial(
+            FleetPages, self, rings=bell, notifies=notify, tour=Tour(is_first_run=is_first_run)
+        )
+        self._fleets = [self._make_pages(context) for context in first.fleets.contexts]
         self._bars = ScreenBars(first, broker_kind=broker_kind, processes=processes)
         self._take_fleet(self._fleets[0])
         if others:
@@ -215,9 +228,40 @@ class FleetApp(CommandKeys, TerminalApp):
         # A worker costs half of what a Textual timer does, and one that fails ends the app.
         self.run_worker(self._keep_ticking(), name="ticks", exit_on_error=True)
         self.app_resume_signal.subscribe(self, self._return_to_terminal)
+        if self._arrivals is not None:
+            self.run_worker(self._follow_arrivals(self._arrivals), name="arrivals", exit_on_error=True)
         if not self.is_headless:
             self.call_after_refresh(spare_collector, _GC_THRESHOLDS)
             self.run_worker(collect_garbage(self.clock), name="garbage", exit_on_error=True)
+
+    async def _follow_arrivals(self, arrivals: AsyncIterator[WatchedFleet | str]) -> None:
+        async for each in arrivals:
+            self.post_message(FleetArrived(each))
+
+    @on(FleetArrived)
+    async def _take_arrival(self, message: FleetArrived) -> None:
+        """Show a fleet that has come beside the others, where there is room for it; keys wait until its views are there."""
+        fleets, arrival = self.context.fleets, message.arrival
+        if isinstance(arrival, str):
+            fleets.not_shown += 1
+            self.tell(f"fleet {plain(arrival, 64)} is not shown, --name shows it: {len(fleets.contexts)} are")
+        else:
+            state, playback, operator = arrival
+            context = UiContext.of(
+                state, self.clock, playback=playback, operator=operator, beside=self.context
+            )
+            pages = self._make_pages(context)
+            self._fleets.append(pages)
+            if len(self._fleets) == 2:
+                self.commands = Commands([self.fleet_command(), *self.commands.all])
+            screen = self.screen_stack[0]
+            await screen.mount(*pages.views.values(), before=self.seek_bar)
+            await screen.mount(pages.actions, before=self._bars.status)
+            context.frame.take()
+            self.tell(f"fleet {plain(pages.name, 64)} has come: f goes to the next fleet")
+        self._news = None
+        self._write_bars()
+        self._write_crumbs()
 
     def actions_of(self, context: UiContext) -> AlertActions:
         """Return the forms for the alerts of a fleet."""

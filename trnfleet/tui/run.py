@@ -20,7 +20,7 @@ from trnfleet.tui.terminal import RESET
 from trnfleet.tui.theme import has_utf8
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
     from pathlib import Path
     from types import FrameType
 
@@ -48,6 +48,7 @@ async def run_app(
     operator: OperatorActions | None = None,
     playback: Playback | None = None,
     others: Sequence[WatchedFleet] = (),
+    arrivals: AsyncIterator[WatchedFleet | str] | None = None,
     bell: bool = False,
     notify: bool = False,
     processes: Sequence[OwnProcess] = (),
@@ -66,6 +67,7 @@ async def run_app(
         operator: Acknowledges and silences alerts; None for an app that cannot.
         playback: Playback of the past or of a recording; None for none.
         others: Further fleets beside that one.
+        arrivals: Fleets that come while the app runs, and the names of those that it has no room for; None for none.
         bell: Whether to ring the terminal's bell when an alert fires.
         notify: Whether to ask the terminal for a desktop notification when an alert fires.
         processes: Processes of the app's own, whose end is told.
@@ -85,6 +87,7 @@ async def run_app(
         notify=notify,
         playback=playback,
         others=others,
+        arrivals=arrivals,
         processes=processes,
         theme_name=theme_name,
         ascii_only=ascii_only or not has_utf8(sys.__stdout__.encoding if sys.__stdout__ else None),

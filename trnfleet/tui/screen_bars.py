@@ -11,7 +11,7 @@ from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.bars.breadcrumbs import breadcrumbs
 from trnfleet.tui.bars.brokers import away_from, brokers_text
-from trnfleet.tui.bars.header import header
+from trnfleet.tui.bars.header import fleets_text, header
 from trnfleet.tui.bars.status import banner, note_line, own_banner, status
 from trnfleet.tui.bars.tabs import Count, tabs_line
 from trnfleet.tui.playback.past_banner import kept_text, past_banner, past_hints, present_text
@@ -88,7 +88,7 @@ class ScreenBars:
         context = self._context
         monitor, playback = context.monitor, context.playback
         link, summary, problems = monitor.link, context.frame.summary, context.fleets.problem_counts
-        of_fleets = len(context.fleets.contexts)
+        of_fleets = fleets_text(len(context.fleets.contexts), context.fleets.not_shown)
         is_replay = self._says_replay()
         self.header.show(
             lambda width: header(summary, link, width, problems, is_replay=is_replay, of_fleets=of_fleets)

@@ -69,3 +69,29 @@ def test_one_broker_goes_and_comes_back(
             assert (code, beta["live_chips"], beta["publishers_online"]) == (0, 192, 2)
     finally:
         other.stop()
+
+
+def test_a_fleet_comes_and_goes(
+    mosquitto: MosquittoProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`monitor --all-fleets` shows one that comes after its start, keeps it as gone, and has it back as it was."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    broker = ("--broker", str(mosquitto.url))
+
+    def simulator(name: str) -> Program:
+        return Program(tmp_path, "simulate", *broker, *COARSE, "--name", name)
+
+    with simulator("alpha"):
+        while run("status", *broker, "--name", "alpha", "--wait", "5s").returncode:
+            pass
+        with Terminal("monitor", *broker, "--all-fleets", columns=120, rows=40) as screen:
+            screen.wait_for("alpha  192 chips  all live", within_s=20)
+            screen.send("2")
+            with simulator("beta"):
+                screen.wait_for("alpha  1 of 2 fleets  192 chips", within_s=20)
+                screen.wait_for_match("▸ beta .*● live")
+            screen.wait_for_match("▸ beta .*✖ gone", within_s=20)
+            assert "alpha  1 of 2 fleets  192 chips  all live" in screen.text
+            with simulator("beta"):
+                screen.wait_for_match("▸ beta .*● live", within_s=20)
+            screen.end(keys="q")

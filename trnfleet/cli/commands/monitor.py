@@ -23,6 +23,7 @@ from trnfleet.cli.params import FleetName
 from trnfleet.cli.streams import require_terminal
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from trnfleet.cli.alert_options import AlertOptions
@@ -114,12 +115,20 @@ async def _run(
     past_bytes: int,
     log_file: Path,
 ) -> int:
+    from trnfleet.services.brokers.session import session_of
     from trnfleet.services.discovery import find_fleets
-    from trnfleet.services.viewing import running_of, view_fleets
+    from trnfleet.services.viewing import MOST_FLEETS, NotShown, Viewing, view_fleets
     from trnfleet.tui.run import run_app
     from trnfleet.tui.state.context import WatchedFleet
 
-    fleets = await find_fleets(sessions, names, takes_all=takes_all)
+    def watched(viewing: Viewing) -> WatchedFleet:
+        return WatchedFleet(viewing.state, viewing.playback, viewing.operator)
+
+    async def arrivals() -> AsyncIterator[WatchedFleet | str]:
+        async for each in viewings.arrivals():
+            yield each.name if isinstance(each, NotShown) else watched(each)
+
+    fleets = await find_fleets(sessions, names, takes_all=takes_all, most=MOST_FLEETS)
     with view_fleets(
         fleets,
         rules=rules,
@@ -128,15 +137,19 @@ async def _run(
         pue=pue,
         past_bytes=past_bytes,
     ) as viewings:
-        first, *others = viewings
+        first, *others = viewings.shown.values()
+        running = viewings.running
+        if takes_all:
+            running["follow_fleets"] = viewings.follow(session_of(sessions))
         return await run_app(
             first.state,
-            running_of(viewings),
+            running,
             clock=sessions[0].clock,
             log_file=log_file,
             operator=first.operator,
             playback=first.playback,
-            others=[WatchedFleet(each.state, each.playback, each.operator) for each in others],
+            others=[watched(each) for each in others],
+            arrivals=arrivals() if takes_all else None,
             bell=alerts.bell,
             notify=alerts.notify,
             theme_name=looks.theme,

@@ -73,7 +73,8 @@ class LiveBuffer:
         self._folder = folder
         self._about = about
         self._clock = clock
-        self._disk_bytes = disk_bytes
+        self.disk_bytes = disk_bytes
+        """Its part of the disk; `share` changes it."""
         self._quarter_bytes = max(2**20, memory_bytes // 4)
         self._limits = RecordLimits(cache_bytes=self._quarter_bytes)
         self._timeline = Timeline(self._limits)
@@ -113,6 +114,12 @@ class LiveBuffer:
         """The reason why nothing more is kept; empty while all is well."""
         return self.status.failed
 
+    def share(self, disk_bytes: int) -> None:
+        """Take another part of the disk from now on; what is above it goes when the next file is begun."""
+        self.disk_bytes = disk_bytes
+        if self._writer is not None:
+            self._writer.keep_bytes = disk_bytes
+
     def take(self, batch: Sequence[Envelope]) -> None:
         """Keep a batch: cheap, never waits and never fails."""
         self._thread.take(batch)
@@ -123,7 +130,7 @@ class LiveBuffer:
         Args:
             part: Its file, which is not needed under its name any more; with the channels that a buffer has.
         """
-        if self.problem or self.status.file_bytes + part.size_bytes > self._disk_bytes:
+        if self.problem or self.status.file_bytes + part.size_bytes > self.disk_bytes:
             return False
         with self._order:
             self._before = part
@@ -191,13 +198,13 @@ class LiveBuffer:
         return save_parts(slots, path, self._about)
 
     def _make(self) -> RecordingWriter:
-        part_bytes = max(_SMALLEST_PART_BYTES, self._disk_bytes // PARTS)
+        part_bytes = max(_SMALLEST_PART_BYTES, self.disk_bytes // PARTS)
         self._writer = RecordingWriter(
             self._folder / NAME,
             self._about,
             split_bytes=part_bytes,
             split_chunks=max(8, self._quarter_bytes // _CHUNK_BYTES_IN_MEMORY // PARTS),
-            keep_bytes=self._disk_bytes,
+            keep_bytes=self.disk_bytes,
             keep_chunks=self._quarter_bytes // _CHUNK_BYTES_IN_MEMORY,
             values_bytes=self._quarter_bytes // 2,
             state_bytes=self._quarter_bytes // 2,
@@ -212,7 +219,7 @@ class LiveBuffer:
         writer = self._writer
         with self._order:
             before_bytes = self._before.size_bytes if self._before is not None else 0
-            if writer is not None and writer.bytes_written + before_bytes > self._disk_bytes:
+            if writer is not None and writer.bytes_written + before_bytes > self.disk_bytes:
                 self._drop_before()
             if not self._parts or self._parts[-1].path != path:
                 self._parts.append(GrowingPart(path, self._about, CHANNELS))

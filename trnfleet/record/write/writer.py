@@ -128,7 +128,7 @@ class RecordingWriter:
         self._split_bytes = split_bytes
         self._split_ns = split_ns
         self._keep_ns = keep_ns
-        self._keep_bytes, self._keep_chunks = keep_bytes, keep_chunks
+        self.keep_bytes, self._keep_chunks = keep_bytes, keep_chunks
         self._on_cut = on_cut
         self._on_drop = on_drop
         self._split_chunks = split_chunks
@@ -348,7 +348,7 @@ class RecordingWriter:
             is_old = self._keep_ns is not None and oldest.last_ns < now_ns - self._keep_ns
             size = self._ended_bytes + self._part.likely_size + room_bytes
             chunks = self._ended_chunks + self._part.chunks
-            is_over = (self._keep_bytes is not None and size > self._keep_bytes) or (
+            is_over = (self.keep_bytes is not None and size > self.keep_bytes) or (
                 self._keep_chunks is not None and chunks > self._keep_chunks
             )
             if not (is_old or is_over):

@@ -38,7 +38,7 @@ def header(
     problems: ProblemCounts,
     *,
     is_replay: bool = False,
-    of_fleets: int = 1,
+    of_fleets: str = "",
 ) -> list[Parts]:
     """Return the header's two lines.
 
@@ -48,7 +48,7 @@ def header(
         width: Cells.
         problems: How many problems there are, of all fleets.
         is_replay: Whether publishers say that they replay a recording, so that it is not mistaken for live data.
-        of_fleets: How many fleets the app watches.
+        of_fleets: Words for how many fleets the app watches; empty for one.
     """
     if not summary.chips:
         reason = f" {why_waiting(summary, link)}"
@@ -152,12 +152,18 @@ def time_text(summary: Summary, *, short: bool = False) -> str:
     return f"{day[5 if short else 0 :]} {time[:digits]} x{summary.speed:g}"
 
 
+def fleets_text(fleets: int, not_shown: int) -> str:
+    """Return how many fleets the app watches and how many it has no room for; empty for one alone."""
+    text = f"1 of {fleets} fleets" if fleets > 1 else ""
+    return f"{text}, {not_shown} not shown" if not_shown else text
+
+
 def _inventory(
-    summary: Summary, width: int, problems: ProblemCounts, *, is_replay: bool, of_fleets: int
+    summary: Summary, width: int, problems: ProblemCounts, *, is_replay: bool, of_fleets: str
 ) -> Parts:
     parts: Parts = [
         (f" {plain(summary.fleet, 32)}  ", theme.HEAD_STRONG),
-        *([(f"1 of {of_fleets} fleets  ", theme.HEAD_ACCENT)] if of_fleets > 1 else []),
+        *([(f"{of_fleets}  ", theme.HEAD_ACCENT)] if of_fleets else []),
         *([("a replay  ", theme.HEAD_ACCENT)] if is_replay else []),
         (count(summary.chips), theme.HEAD_STRONG),
         (" chip  " if summary.chips == 1 else " chips  ", theme.HEAD),
@@ -178,7 +184,7 @@ def _inventory(
     if undescribed:
         parts.append((f", {undescribed} not described", theme.HEAD_STRONG))
     right = _badge(problems, width - width_of(parts) - 2)
-    if of_fleets > 1 and width_of(parts) + width_of(right) + 6 <= width:
+    if of_fleets and width_of(parts) + width_of(right) + 6 <= width:
         right.insert(0, ("all: ", theme.HEAD))
     time = time_text(summary, short=width < _YEAR_FROM)
     if time and width_of(parts) + width_of(right) + len(time) + 3 <= width:

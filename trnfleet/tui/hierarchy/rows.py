@@ -275,9 +275,16 @@ class TreeRows:
         return f"{live}/{total}" if total < 10_000 else f"{total:,}"
 
     def _fleet_state(self, state: State) -> str:
-        """Return the state of the fleet: a broker of it that is away, else its problems behind its freshness."""
-        away = away_from(self._context.live)
-        return f"✖ {counted(len(away), 'broker')} away" if away else f"{state.text}  {self._signs()}"
+        """Return the state of the fleet: a broker of it that is away, else its problems behind its freshness.
+
+        Where all of its publishers have ended it is gone; what is shown of it is the last known.
+        """
+        if away := away_from(self._context.live):
+            return f"✖ {counted(len(away), 'broker')} away"
+        text = state.text
+        if state.freshness is Freshness.OFFLINE:
+            text = text.replace(Freshness.OFFLINE.name.lower(), "gone")
+        return f"{text}  {self._signs()}"
 
     def _fleet_style(self, state: State) -> Style:
         return theme.SEVERITY_STYLE[Severity.CRITICAL] if away_from(self._context.live) else state.style

@@ -199,7 +199,7 @@ class TreeTable(CursorList[str]):
 
     def _follow_layout(self) -> None:
         layout = self._monitor.store.layout
-        has_fleets = bool(self._index.fleets.total) or not self._fleets.are_several
+        has_fleets = self._index.fleets.total == self._texts.rows_of_fleets(is_shut=False).total
         if layout is self._index.layout and has_fleets:
             return
         is_first = not self._index.layout.instances and self._expansion == Expansion()

@@ -113,6 +113,8 @@ class Fleets:
 
     def __init__(self) -> None:
         self.contexts: list[UiContext] = []
+        self.not_shown = 0
+        """Fleets that have come and are not among them, because they are as many as the app takes."""
         self._problems = Problems()
         self._problems_of: tuple[Problems, ...] = ()
 

@@ -1,0 +1,93 @@
+"""Fleets that come onto a broker while an app shows others."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, cast
+
+from support.monitor.feed import Feed, ultraservers
+
+from trnfleet.clock import SystemClock
+from trnfleet.services.discovery import FoundFleet
+from trnfleet.services.viewing import FleetViewings, NotShown, Viewing
+from trnfleet.tasks import background
+from trnfleet.transport.memory import MemoryBus
+from trnfleet.wire.topics import DEFAULT_ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pytest
+
+    from trnfleet.services.brokers.session import FleetSession
+    from trnfleet.transport.memory import MemorySource
+
+MIB = 2**20
+
+
+class MemorySession:
+    """The session with a bus in memory."""
+
+    root = DEFAULT_ROOT
+    url = "memory"
+    urls = ()
+
+    def __init__(self) -> None:
+        self.bus = MemoryBus()
+        self.clock = SystemClock()
+
+    def source(self, filters: Iterable[tuple[str, int]], **_options: Any) -> MemorySource:
+        return self.bus.source(list(filters))
+
+    def announce(self, name: str, state: str = "online") -> None:
+        """Let the publisher of a fleet announce itself and its chips."""
+        feed = Feed(ultraservers(1), fleet=name)
+        for envelope in (*feed.announcements(), feed.publisher_envelope(state)):
+            self.bus.deliver(envelope)
+
+
+def viewings(stack: contextlib.ExitStack, *, past_bytes: int = 0) -> FleetViewings:
+    return FleetViewings(stack, rules=(), owner=None, may_write=False, pue=None, past_bytes=past_bytes)
+
+
+async def test_fleets_that_come_are_shown_up_to_a_number_and_named_beyond_it() -> None:
+    """Each once, when its publisher is online: one that is offline, or that is shown already, is no news."""
+    session = MemorySession()
+    there = cast("FleetSession", session)
+    with contextlib.ExitStack() as stack:
+        shown = viewings(stack)
+        shown.add([FoundFleet("alpha", there)])
+        async with background(**shown.running, follow=shown.follow(there, most=2)):
+            arrivals = shown.arrivals()
+            session.announce("alpha")
+            session.announce("beta", "offline")
+            session.announce("beta")
+            beta = await anext(arrivals)
+            assert isinstance(beta, Viewing)
+            assert beta.state.fleet_name == "beta"
+            while not beta.state.store.layout.chips:
+                await session.clock.sleep(0.01)
+            session.announce("beta")
+            session.announce("gamma")
+            assert await anext(arrivals) == NotShown("gamma")
+        assert list(shown.shown) == ["alpha", "beta"]
+
+
+async def test_the_past_is_shared_out_again(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fleet that comes gets its share of the disk from the others; where that is too little it has no past, and they keep theirs."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    there = cast("FleetSession", MemorySession())
+    with contextlib.ExitStack() as stack:
+        shown = viewings(stack, past_bytes=15 * MIB)
+
+        def shares() -> list[int]:
+            return [each.buffer.disk_bytes // MIB for each in shown.shown.values() if each.buffer is not None]
+
+        found = []
+        for name in "abcd":
+            shown.add([FoundFleet(name, there)])
+            found.append(shares())
+        assert found == [[15], [7, 7], [5, 5, 5], [5, 5, 5]]
+        for viewing in shown.shown.values():
+            for work in viewing.running.values():
+                work.close()
