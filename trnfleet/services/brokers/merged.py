@@ -7,6 +7,7 @@ came of each; what is written goes to every broker, and to one that is away as s
 from __future__ import annotations
 
 import asyncio
+import functools
 from typing import TYPE_CHECKING, Protocol
 
 from trnfleet.tasks import background
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
 MOST_PENDING = 1_000
 """Topics whose newest retained message waits for a broker that is away."""
 _SUMMED = (
-    "attempts",
-    "retained",
-    "retained_exactly",
     "attempts",
     "received",
     "dropped",
@@ -197,8 +195,9 @@ class FanOutPublisher:
         self._publishers = publishers
         self._status = MergedStatus(publishers)
         self._pending: list[dict[str, Envelope]] = [{} for _ in publishers]
-        for publisher, pending in zip(publishers, self._pending, strict=True):
-            publisher.on_connect(_taker(pending))
+        self._is_back = [asyncio.Event() for _ in publishers]
+        for publisher, is_back in zip(publishers, self._is_back, strict=True):
+            publisher.on_connect(functools.partial(_note_connect, is_back))
 
     @property
     def status(self) -> LinkStatus:
@@ -207,7 +206,9 @@ class FanOutPublisher:
 
     async def run(self) -> None:
         """Keep all connections up until cancelled."""
-        async with background(**{f"publisher_{n}": each.run() for n, each in enumerate(self._publishers)}):
+        connections = {f"publisher_{n}": each.run() for n, each in enumerate(self._publishers)}
+        followers = {f"catch_up_{n}": self._catch_up(n) for n in range(len(self._publishers))}
+        async with background(**connections, **followers):
             await asyncio.Event().wait()
 
     async def wait_connected(self, timeout_s: float) -> None:
@@ -240,15 +241,21 @@ class FanOutPublisher:
             return PublishResult(best.sent, refusing.refused, refusing.refused, refusing.error)
         return best
 
+    async def _catch_up(self, number: int) -> None:
+        """Write what waits for a broker whenever it is back; what it does not take then waits on."""
+        publisher, pending, is_back = self._publishers[number], self._pending[number], self._is_back[number]
+        while True:
+            await is_back.wait()
+            is_back.clear()
+            if pending:
+                await self._send(publisher, pending, list(pending.values()))
+
     async def _send(
         self, publisher: RunningPublisher, pending: dict[str, Envelope], envelopes: list[Envelope]
     ) -> PublishResult:
         for each in envelopes:
             pending.pop(each.topic, None)
-        if publisher.status.connected:
-            result = await publisher.publish(envelopes)
-        else:
-            result = PublishResult(0, len(envelopes), error=publisher.status.last_error or "no connection")
+        result = await publisher.publish(envelopes)
         if result.unsent > result.refused:
             for each in envelopes:
                 if each.retain and len(pending) < MOST_PENDING:
@@ -256,15 +263,10 @@ class FanOutPublisher:
         return result
 
 
-def _taker(pending: dict[str, Envelope]) -> Callable[[], Iterable[Envelope]]:
-    """Return a function that hands over what waits for a broker, once."""
-
-    def take() -> list[Envelope]:
-        waiting = list(pending.values())
-        pending.clear()
-        return waiting
-
-    return take
+def _note_connect(is_back: asyncio.Event) -> tuple[Envelope, ...]:
+    """Say that a broker is back; nothing is announced for that."""
+    is_back.set()
+    return ()
 
 
 async def first_error_if_none(

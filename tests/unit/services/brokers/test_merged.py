@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import random
 
 import pytest
+from support.fake_network import FakeConnection, Network
 
+from trnfleet.clock import ManualClock
 from trnfleet.services.brokers.merged import FanOutPublisher, MergedSource
 from trnfleet.tasks import background
+from trnfleet.transport import link as link_module
 from trnfleet.transport.memory import MemoryBus, MemoryPublisher, MemorySource
+from trnfleet.transport.mqtt import MqttPublisher
+from trnfleet.transport.url import BrokerUrl
 from trnfleet.wire.ports import Envelope
 
 TELEMETRY, STATE = "t/v1/demo/telemetry/", "t/v1/demo/node/"
@@ -113,3 +119,65 @@ async def test_a_broker_that_refuses_is_named() -> None:
         result = await publisher.publish([Envelope("t/v1/demo/ack/1", b"x", 1, retain=True)])
     assert (result.sent, result.refused) == (1, 1)
     assert "refuses" in result.error
+
+
+ACK = Envelope("t/v1/demo/ack/1", b"x", 1, retain=True)
+
+
+@pytest.fixture
+def networks(monkeypatch: pytest.MonkeyPatch) -> dict[str, Network]:
+    """Put two brokers made of answers, `a` and `b`, in the place of real ones."""
+    found = {"a": Network(), "b": Network()}
+    for each in found.values():
+        each.gate.set()
+    monkeypatch.setattr(
+        link_module,
+        "Connection",
+        lambda login, protocol, _clock, _deliver: FakeConnection(found[login.url.host], protocol, login),
+    )
+    return found
+
+
+def fan_out(clock: ManualClock) -> FanOutPublisher:
+    rng = random.Random(1)  # noqa: S311  spreads attempts
+    return FanOutPublisher(
+        [MqttPublisher(BrokerUrl(host), client_id="desk", clock=clock, rng=rng) for host in "ab"]
+    )
+
+
+async def test_what_a_returning_broker_loses_again_waits_on(networks: dict[str, Network]) -> None:
+    """A connection that is lost while it gets what waited gets that with the next one."""
+    clock, network = ManualClock(), networks["b"]
+    publisher = fan_out(clock)
+    async with background(publisher=publisher.run()):
+        await clock.advance(0)
+        network.connections[-1].end("connection lost")
+        await clock.advance(0)
+        assert (await publisher.publish([ACK])).sent == 1
+        network.gate.clear()
+        await clock.advance(3)
+        assert len(network.connections) == 2
+        network.connections[-1].end("connection lost")
+        network.gate.set()
+        await clock.advance(10)
+        assert (len(network.connections), network.sent) == (3, [ACK.topic])
+        network.connections[-1].end("connection lost")
+        await clock.advance(10)
+        assert (len(network.connections), network.sent) == (4, [ACK.topic])
+
+
+async def test_what_is_written_while_a_broker_comes_back_reaches_it(networks: dict[str, Network]) -> None:
+    """A message that is written while the connection is announced goes out behind the announcement."""
+    clock, network = ManualClock(), networks["b"]
+    publisher = fan_out(clock)
+    publisher.on_connect(lambda: [ACK._replace(topic="announced")])
+    async with background(publisher=publisher.run()):
+        network.gate.clear()
+        await clock.advance(0)
+        writing = asyncio.create_task(publisher.publish([ACK]))
+        await clock.advance(0)
+        assert [part.connected for part in publisher.status.parts] == [True, False]
+        network.gate.set()
+        await clock.advance(0)
+        assert network.sent == ["announced", ACK.topic]
+        assert (await writing).sent == 1
