@@ -90,7 +90,7 @@ def find_password(url: BrokerUrl, access: AccessOptions) -> Password | TokenFile
         return Password(read_secret("--password-file", access.password_file))
     if access.token_file:
         token = TokenFile(access.token_file)
-        token.reveal()
+        token.check()
         return token
     if access.ask_password:
         return _asked_password(url)

@@ -211,6 +211,23 @@ def test_a_password_in_a_broker_s_url_is_not_repeated(
     assert "hunter2" not in line
 
 
+@pytest.mark.parametrize(
+    ("command", "key", "value", "why"),
+    [
+        ("watch", "broker", '["mqtt://ops:hunter2@prod"]', "a list, not a number or text: watch takes one"),
+        ("watch", "broker", '{ url = "mqtt://ops:hunter2@prod" }', "a table, not a number or text"),
+        ("watch", "webhook", '[["https://hooks.example/hunter2"]]', "a list, not a number or text"),
+        ("watch", "exec", '[["notify", "--token=hunter2"]]', "a list, not a number or text"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_not_repeated_where_it_may_be_secret(
+    files: Files, capsys: pytest.CaptureFixture[str], command: str, key: str, value: str, why: str
+) -> None:
+    """A URL or a program in a list or a table is refused without its text."""
+    files.user.write_text(f"[{command}]\n{key} = {value}\n")
+    assert refusal(capsys, command) == f"trnfleet: {files.user}: [{command}] {key} = ***: {why}"
+
+
 def test_a_broken_file_that_was_found_ends_commands_but_not_help(
     files: Files, capsys: pytest.CaptureFixture[str]
 ) -> None:

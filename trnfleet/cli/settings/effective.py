@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import click
 from click.core import ParameterSource
 
-from trnfleet.cli.settings.keys import PROFILE
+from trnfleet.cli.settings.keys import HIDDEN, PROFILE
 from trnfleet.cli.settings.layers import Settings, applied
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from trnfleet.cli.settings.layers import Origin
 
-HIDDEN = "***"
 PASSWORD_VARIABLES = {
     "broker": "TRNFLEET_MQTT_PASSWORD",
     "alertmanager": "TRNFLEET_ALERTMANAGER_PASSWORD",

@@ -26,6 +26,8 @@ PROFILE = "profile"
 TABLES = (COMMON, PROFILE, *COMMANDS)
 NOT_SETTINGS = frozenset({"config"})
 """Options that a settings file cannot give."""
+HIDDEN = "***"
+"""Stands for what may be a secret."""
 _LONGEST_VALUE = 80
 """Characters of a value that an error repeats."""
 _PASSWORDS = ("password", "token", "secret")
@@ -156,12 +158,13 @@ def check_value(param: click.Parameter, where: str, value: object, command: str)
     try:
         param.type_cast_value(click.Context(click.Command("settings")), repeated(param, value))
     except click.UsageError as error:
-        if _may_hold_password(param):
+        if _may_hold_secret(param):
             # The error's own text leaves a password out.
             raise ConfigError(f"{where}: {error.message}") from None
         raise ConfigError(_refused(where, value, _words(error, param, value))) from error
     except (TypeError, ValueError, OverflowError) as error:
-        raise ConfigError(_refused(where, value, "not a value of this option")) from error
+        shown = HIDDEN if _may_hold_secret(param) else value
+        raise ConfigError(_refused(where, shown, "not a value of this option")) from error
 
 
 def _words(error: click.UsageError, param: click.Parameter, value: object) -> str:
@@ -175,7 +178,7 @@ def _words(error: click.UsageError, param: click.Parameter, value: object) -> st
 
 def _refused(where: str, value: object, why: str) -> str:
     """Return the message of a refusal; most of the options' own begin with the value."""
-    shown = value.isoformat() if isinstance(value, date | time) else repr(value)
+    shown = value.isoformat() if isinstance(value, date | time) else value if value is HIDDEN else repr(value)
     shown = shown if len(shown) <= _LONGEST_VALUE else f"{shown[: _LONGEST_VALUE - 3]}..."
     return f"{where}: {why}" if why.startswith((f"{shown} ", f"{shown}:")) else f"{where} = {shown}: {why}"
 
@@ -193,9 +196,10 @@ def _check_type(param: click.Parameter, where: str, given: object, command: str)
             kind = "a list" if isinstance(value, list) else kind
             hint = "" if kind != "a date or time" else ": put it in quotes"
             hint = f": {command} takes one" if isinstance(value, list) and not takes_list else hint
-            raise ConfigError(_refused(where, given, f"{kind}, not a number or text{hint}"))
+            shown = HIDDEN if _may_hold_secret(param) else given
+            raise ConfigError(_refused(where, shown, f"{kind}, not a number or text{hint}"))
 
 
-def _may_hold_password(param: click.Parameter) -> bool:
-    """Return whether a wrong value may be a URL with a password in it."""
-    return param.type.name == "url" or (param.metavar or "").startswith("URL")
+def _may_hold_secret(param: click.Parameter) -> bool:
+    """Return whether a wrong value may be a URL with a password in it, or a program with a token among its arguments."""
+    return param.type.name == "url" or param.metavar == "URL" or param.name == "programs"

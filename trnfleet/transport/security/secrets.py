@@ -14,14 +14,14 @@ LONGEST_SECRET = 65_535
 
 
 def read_secret(option: str, file: str) -> str:
-    """Return the first line of a file with a password or a token.
+    """Return the line that a file with a password or a token has.
 
     Args:
         option: The option that names the file, for messages.
         file: The file.
 
     Raises:
-        ConfigError: it cannot be read, is empty or too long, or others may read it.
+        ConfigError: it cannot be read, is empty, too long or more than a line, or others may read it.
     """
     where = f"{option} {file}"
     try:
@@ -39,6 +39,8 @@ def read_secret(option: str, file: str) -> str:
     except UnicodeDecodeError:
         # The error itself would quote what it could not read.
         raise ConfigError(f"{where}: it is not UTF-8") from None
+    if "\n" in text or "\r" in text:
+        raise ConfigError(f"{where}: it has several lines, of which none is known to be the secret")
     if not text:
         raise ConfigError(f"{where}: it is empty")
     if len(data) > LONGEST_SECRET:
@@ -54,6 +56,18 @@ class TokenFile:
     def __init__(self, path: str) -> None:
         """Name the file; nothing is read yet."""
         self.path = path
+
+    def check(self) -> None:
+        """Read it once.
+
+        Raises:
+            ConfigError: it cannot be read, or not twice, such as a pipe.
+        """
+        if Path(self.path).exists() and not Path(self.path).is_file():
+            raise ConfigError(
+                f"--token-file {self.path}: no file that can be read again for every connection"
+            )
+        self.reveal()
 
     def reveal(self) -> str:
         """Return the token that is there now, for the CONNECT packet and nothing else.

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,6 +33,7 @@ def test_a_token_is_what_the_file_has_now(tmp_path: Path) -> None:
     [
         (b"hunter2", 0o640, "others may read it; chmod 600 it"),
         (b"\n", 0o600, "it is empty"),
+        (b"hunter2\nnotes\n", 0o600, "it has several lines, of which none is known to be the secret"),
         (b"hunter2\xff", 0o600, "it is not UTF-8"),
         (b"h" * (LONGEST_SECRET + 1), 0o600, "it is over MQTT's 65,535 bytes"),
     ],
@@ -45,6 +47,14 @@ def test_a_file_that_is_no_good_is_named_and_not_quoted(
         read_secret("--password-file", file)
     assert str(error.value) == f"--password-file {file}: {words}"
     assert error.value.__context__ is None or error.value.__suppress_context__
+
+
+def test_a_token_in_a_pipe_is_refused_before_it_is_waited_for(tmp_path: Path) -> None:
+    """It could be read once, and the next connection would wait for a writer for ever."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe, 0o600)
+    with pytest.raises(ConfigError, match="no file that can be read again for every connection"):
+        TokenFile(str(pipe)).check()
 
 
 def test_a_missing_file_is_named() -> None:
