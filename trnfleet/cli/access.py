@@ -7,20 +7,23 @@ import os
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
+from click.core import ParameterSource
+
 from trnfleet import systemd
 from trnfleet.errors import ConfigError
 from trnfleet.transport.url import Password
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from trnfleet.transport.security.secrets import TokenFile
     from trnfleet.transport.url import BrokerUrl
 
 PASSWORD_VARIABLE = "TRNFLEET_MQTT_PASSWORD"  # noqa: S105  the variable's name, not a password
 
-
-_INSTEAD = (("password_file", "token_file", "ask_password"), ("ca", "insecure"))
+_PASSWORDS = ("password_file", "token_file", "ask_password")
+_TLS = ("ca", "cert", "key", "alpn", "insecure")
+_INSTEAD = (_PASSWORDS, ("ca", "insecure"))
 """Options of which one comes instead of the others, unless both are of one source, which contradicts itself."""
 
 
@@ -37,19 +40,28 @@ class AccessOptions(NamedTuple):
     alpn: str | None = None
     insecure: bool = False
 
-    def fitting(self, url: BrokerUrl, given: Collection[str]) -> AccessOptions:
-        """Return the options without those of variables and settings that a URL has no use for.
+    def fitting(self, url: BrokerUrl, given: Collection[str], urls: Sequence[BrokerUrl]) -> AccessOptions:
+        """Return the options without those that a URL has no use for.
 
-        They are meant for all brokers; on the command line they would be a contradiction.
+        They are meant for all brokers; on the command line an option that none of them has a use for is a contradiction, and stays.
 
         Args:
             url: The URL.
             given: Names of options that are on the command line.
+            urls: Those of all brokers.
         """
-        unused = [] if url.is_tls else ["ca", "cert", "key", "alpn", "insecure"]
+        wrong = {name for name in given if all(name in self._unused(each) for each in urls)}
+        unused = self._unused(url) - wrong
+        return self._replace(**{name: self._field_defaults[name] for name in unused})
+
+    def _unused(self, url: BrokerUrl) -> set[str]:
+        """Return the names of the options that a URL has no use for."""
+        unused = set() if url.is_tls else set(_TLS)
         if url.user is not None:
-            unused.append("user")
-        return self._replace(**{name: self._field_defaults[name] for name in unused if name not in given})
+            unused.add("user")
+        elif self.user is None:
+            unused.update(_PASSWORDS)
+        return unused
 
     def strongest(self, strengths: Mapping[str, tuple[int, int]]) -> AccessOptions:
         """Return the options without those in whose place one of a stronger source stands, such as a file of [common] beside --token-file.
@@ -58,6 +70,9 @@ class AccessOptions(NamedTuple):
             strengths: Where each comes from, the lower the stronger.
         """
         weak: set[str] = set()
+        if os.environ.get(PASSWORD_VARIABLE):
+            of_variable = ParameterSource.ENVIRONMENT.value, 0
+            weak.update(name for name in _PASSWORDS if getattr(self, name) and strengths[name] > of_variable)
         for group in _INSTEAD:
             given = [name for name in group if getattr(self, name)]
             best = min((strengths[name] for name in given), default=(0, 0))

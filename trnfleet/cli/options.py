@@ -28,7 +28,7 @@ from trnfleet.transport.url import Password, with_user
 from trnfleet.wire.topics import DEFAULT_ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from trnfleet.services.session import BrokerSession
     from trnfleet.transport.url import BrokerUrl
@@ -149,7 +149,8 @@ def broker_options(
         def with_session(*args: Any, broker: Any, access: AccessOptions, root: str, **others: Any) -> Any:
             protocol = others.pop("mqtt", None)
             urls: tuple[BrokerUrl, ...] = broker if several else (broker,) if broker else ()
-            sessions = tuple(make_session(each, root, access, protocol) for each in dict.fromkeys(urls))
+            urls = tuple(dict.fromkeys(urls))
+            sessions = tuple(make_session(each, root, access, protocol, urls) for each in urls)
             if with_root:
                 others["root"] = root
             if several:
@@ -230,14 +231,23 @@ def _access_rows(prefix: str) -> tuple[Callable[[Any], Any], ...]:
     )
 
 
-def make_session(url: BrokerUrl, root: str, access: AccessOptions, protocol: Any = None) -> BrokerSession:
+def make_session(
+    url: BrokerUrl, root: str, access: AccessOptions, protocol: Any = None, urls: Sequence[BrokerUrl] = ()
+) -> BrokerSession:
     """Return the session that options describe.
+
+    Args:
+        url: The broker.
+        root: First part of every topic.
+        access: Credentials and TLS, as they are given for all brokers.
+        protocol: The only version of MQTT; None for any.
+        urls: All brokers; none for this one alone.
 
     Raises:
         ConfigError: the password or a certificate cannot be read, or options contradict each other.
     """
     ctx = click.get_current_context()
-    access = access.strongest(strengths(ctx)).fitting(url, given_on_command_line(ctx))
+    access = access.strongest(strengths(ctx)).fitting(url, given_on_command_line(ctx), urls or (url,))
     if access.user is not None:
         url = with_user(url, access.user)
     from trnfleet.transport.security.tls import TlsSettings  # noqa: PLC0415  it loads ssl

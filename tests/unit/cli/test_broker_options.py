@@ -27,18 +27,24 @@ def with_settings(command: Any) -> Any:
 
 def session_of(*arguments: str, **variables: str) -> BrokerSession:
     """Return the session of a command with the options about a broker."""
+    (made,) = sessions_of(*arguments, **variables)
+    return made
+
+
+def sessions_of(*arguments: str, **variables: str) -> list[BrokerSession]:
+    """Return the sessions of a command with the options about brokers."""
     made: list[BrokerSession] = []
 
     @click.command("watch")
     @with_settings
-    @broker_options(required=True)
-    def command(session: BrokerSession) -> None:
-        made.append(session)
+    @broker_options(required=True, several=True)
+    def command(sessions: tuple[BrokerSession, ...]) -> None:
+        made.extend(sessions)
 
     result = CliRunner().invoke(command, arguments, env=variables)
     if result.exception is not None:
         raise result.exception
-    return made[0]
+    return made
 
 
 def secret_file(folder: Path) -> str:
@@ -89,6 +95,41 @@ def test_of_options_that_come_instead_of_each_other_the_stronger_source_decides(
     settings.write_text(f'[common]\npassword-file = "{file}"\ntoken-file = "{file}"\n')
     with pytest.raises(ConfigError, match="--password-file and --token-file do not go together"):
         session_of(*broker)
+
+
+def test_the_password_s_variable_goes_before_settings_files(tmp_path: Path) -> None:
+    """Like any variable it is stronger than a file, a token or a prompt of the settings, and weaker than those of the command line."""
+    file = secret_file(tmp_path)
+    settings = tmp_path / "settings.toml"
+    broker = ("--broker", "mqtt://ops@h", "--config", str(settings))
+    variable = {PASSWORD_VARIABLE: "other"}
+    for line in (f'password-file = "{file}"', f'token-file = "{file}"', "ask-password = true"):
+        settings.write_text(f"[common]\n{line}\n")
+        assert session_of(*broker, **variable).password == Password("other")
+        assert session_of(*broker, "--password-file", file, **variable).password == Password("hunter2")
+    assert session_of(*broker, TRNFLEET_PASSWORD_FILE=file, **variable).password == Password("hunter2")
+
+
+def test_an_option_is_for_the_brokers_that_have_a_use_for_it(tmp_path: Path) -> None:
+    """Of several brokers those with TLS get the certificates, and those without a user the user; one that none can use is refused."""
+    file = secret_file(tmp_path)
+    brokers = ("--broker", "mqtts://h", "--broker", "mqtt://ann@h")
+    over_tls, plain = sessions_of(*brokers, "--insecure", "--user", "ops", "--token-file", file)
+    assert (over_tls.url.user, over_tls.tls) == ("ops", TlsSettings(insecure=True))
+    assert (plain.url.user, plain.tls) == ("ann", TlsSettings())
+    nobody, ann = sessions_of(*brokers, "--token-file", file)
+    assert (nobody.password, isinstance(ann.password, TokenFile)) == (None, True)
+    with pytest.raises(ConfigError, match="--insecure is about TLS, which mqtt://h:1883 has not"):
+        sessions_of("--broker", "mqtt://h", "--broker", "mqtt://ann@h", "--insecure")
+
+
+def test_a_token_of_the_settings_is_for_brokers_with_a_user(tmp_path: Path) -> None:
+    """A broker without a user is connected to without it; on the command line it needs one."""
+    file = secret_file(tmp_path)
+    assert session_of("--broker", "mqtt://h", TRNFLEET_TOKEN_FILE=file).password is None
+    assert isinstance(
+        session_of("--broker", "mqtt://h", "--user", "ops", TRNFLEET_TOKEN_FILE=file).password, TokenFile
+    )
 
 
 def test_a_key_goes_with_its_own_certificate() -> None:
