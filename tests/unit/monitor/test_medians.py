@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trnfleet.monitor.medians import median
+from trnfleet.monitor.medians import median, sort_columns
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 8, 101])
@@ -12,3 +12,13 @@ def test_a_median_is_what_numpy_says(size: int) -> None:
     values = np.random.default_rng(size).normal(size=size)
     assert median(values) == np.median(values)
     assert np.isnan(median(np.zeros(0)))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 16, 21])
+@pytest.mark.parametrize("columns", [5, 400])
+def test_sorted_columns_are_what_numpy_says(size: int, columns: int) -> None:
+    """Every column ascends and has the values that it had, of few columns and of many; the table stays as it is."""
+    table = np.random.default_rng(size).integers(0, 9, (size, columns)).astype(np.uint16)
+    before = table.copy()
+    assert np.array_equal(sort_columns(table), np.sort(table, axis=0))
+    assert np.array_equal(table, before)

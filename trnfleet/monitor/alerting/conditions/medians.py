@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import abc
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from trnfleet.domain.alerts.signals import LANES, Scope
+from trnfleet.domain.metrics import BY_NAME
 from trnfleet.monitor.alerting.conditions.compare import available, compare_codes
 from trnfleet.monitor.alerting.conditions.row_condition import NO_ROWS, RowCondition, count_of
 from trnfleet.monitor.alerting.inputs import LEAST_PEERS
-from trnfleet.monitor.medians import median
+from trnfleet.monitor.medians import sort_columns
 from trnfleet.monitor.store.per_instance import combine
 
 if TYPE_CHECKING:
@@ -32,6 +33,18 @@ if TYPE_CHECKING:
 
 INSTANCES_A_SLICE = 8_192
 """Instances whose chips are compared with each other in one slice."""
+_SLACK = 1e-5
+"""Share by which a value in single precision may be wrong after a few operations, and more."""
+
+
+class Far(NamedTuple):
+    """Chips of instances that are uneven."""
+
+    chips: Rows
+    values: NDArray[Any]
+    """Wire codes, chips x lanes."""
+    far: Flags
+    """Which of them may be far from the median."""
 
 
 class MedianRows(RowCondition):
@@ -140,21 +153,33 @@ class InstanceShareRows(MedianShareRows):
         some = np.flatnonzero(wide.any(axis=1))
         if not len(some):
             return NO_ROWS
+        edge = (highest if is_below else lowest)[some]
+        sizes = np.diff(starts)[some]
         chips = layout.chip_rows(some + first)
-        edge = np.repeat((highest if is_below else lowest)[some], np.diff(starts)[some], axis=0)
-        values = codes[chips]
-        far = (values < limit * edge if is_below else values > limit * edge) & (values != metric.top)
+        values, edges = codes[chips], np.repeat(edge, sizes, axis=0)
+        far = (values < limit * edges if is_below else values > limit * edges) & (values != metric.top)
         if is_below and codes.shape[1] > 1:
-            # Of chips that are less busy as a whole no link is far from the others, wherever the medians lie.
-            less = np.flatnonzero(far.any(axis=1))
-            own = values[less].astype(np.float32)
-            own[values[less] == metric.top] = 0.0
-            least = np.repeat(lowest[some], np.diff(starts)[some], axis=0)[less]
-            busy = np.minimum((own / np.maximum(least, 1)).max(axis=1, keepdims=True), 1.0)
-            far[less] &= own < limit * busy * edge[less]
+            self._leave_out_idle(readings, metric, Far(chips, values, far))
         places, lanes = np.nonzero(far)
         rows: Rows = chips[places] * codes.shape[1] + lanes
         return rows
+
+    def _leave_out_idle(self, readings: Readings, metric: Metric, found: Far) -> None:
+        """Leave out lanes that carry as large a share of their median as the busiest of their chip: then it is less busy as a whole."""
+        some = np.flatnonzero(found.far.any(axis=1))
+        if not len(some):
+            return
+        owners = readings.layout.instance_of_chip[found.chips[some]]
+        instances, place = _numbered(owners, len(readings.layout.instances))
+        medians = peer_medians(readings, metric.name, metric.width, instances).medians.astype(np.float32)
+        own = found.values[some].astype(np.float32)
+        own[found.values[some] == metric.top] = 0.0
+        shares = own / np.where(medians > 0, medians, np.inf)[place]
+        busy = shares[:, 0]
+        for lane in range(1, shares.shape[1]):
+            busy = np.maximum(busy, shares[:, lane])
+        # Values decide in the end: what single precision rounds away stays in.
+        found.far[some] &= shares < self.limit * (1 + _SLACK) * np.minimum(busy, 1.0)[:, None]
 
 
 def _job_medians(readings: Readings, scope: Scope, figure: str, rows: Rows) -> Values:  # noqa: ARG001  as all medians
@@ -173,23 +198,63 @@ def _peer_medians(readings: Readings, scope: Scope, figure: str, rows: Rows) -> 
     layout, store = readings.layout, readings.store
     width = len(LANES[scope]) if scope in LANES else 1
     chips, lanes = np.divmod(rows, width)
-    owners = layout.instance_of_chip[chips]
-    made: dict[tuple[int, int], tuple[float, int]] = {}
-    medians = np.full(len(rows), np.nan)
-    for place, (owner, lane) in enumerate(zip(owners.tolist(), lanes.tolist(), strict=True)):
-        known = made.get((owner, lane))
-        if known is None:
-            peers = np.arange(layout.chip_start[owner], layout.chip_start[owner + 1])
-            times_ns = store.chip_ts_ns[peers]
-            newest_ns = int(times_ns.max())
-            peers = peers[(times_ns == newest_ns) & readings.live[peers]]
-            values = readings.values(scope, figure, peers * width + lane)
-            values = values[~np.isnan(values)]
-            known = median(values) if len(values) >= LEAST_PEERS else np.nan, newest_ns
-            made[owner, lane] = known
-        if store.chip_ts_ns[chips[place]] == known[1]:
-            medians[place] = known[0]
-    return medians
+    instances, place = _numbered(layout.instance_of_chip[chips], len(layout.instances))
+    peers = peer_medians(readings, figure, width, instances)
+    is_newest = store.chip_ts_ns[chips] == peers.newest_ns[place]
+    return np.where(is_newest, peers.medians[place, lanes], np.nan)
+
+
+def _numbered(owners: NDArray[np.integer[Any]], total: int) -> tuple[Rows, Rows]:
+    """Return the distinct ones of some instances, ascending, and the place of each among them."""
+    flags = np.zeros(total, np.bool_)
+    flags[owners] = True
+    distinct = np.flatnonzero(flags)
+    return distinct, np.searchsorted(distinct, owners)
+
+
+class Peers(NamedTuple):
+    """Medians over the chips of some instances."""
+
+    medians: Values
+    """Instances x lanes; NaN for fewer than `LEAST_PEERS`."""
+    newest_ns: NDArray[np.int64]
+    """Time of the newest values of each instance, of which the medians are."""
+
+
+def peer_medians(readings: Readings, figure: str, width: int, instances: Rows) -> Peers:
+    """Return the medians of a figure over the live chips of some instances, lane by lane."""
+    layout, store = readings.layout, readings.store
+    starts, sizes = layout.chip_start[instances], np.diff(layout.chip_start)[instances]
+    # A column of chips for each instance; smaller ones repeat their last chip, which does not count again.
+    place = np.arange(int(sizes.max(initial=0)))[:, None]
+    rows = starts + np.minimum(place, sizes - 1)
+    times_ns = store.chip_ts_ns[rows]
+    newest_ns = times_ns.max(axis=0, initial=0)
+    usable = (times_ns == newest_ns) & (place < sizes)
+    if not readings.all_live:
+        usable &= readings.live[rows]
+    metric = BY_NAME.get(figure)
+    top: float
+    if metric is not None and metric.width == width:
+        table, top = store.columns[figure][rows].reshape(*rows.shape, width), metric.top
+    else:
+        lanes = rows[:, :, None] * width + np.arange(width)
+        scope = next((each for each, names in LANES.items() if len(names) == width), Scope.CHIP)
+        table = readings.values(scope, figure, lanes.reshape(-1)).reshape(lanes.shape)
+        table, top = np.where(np.isnan(table), np.inf, table), np.inf
+    if not usable.all():
+        table = np.where(usable[:, :, None], table, table.dtype.type(top))
+    table = table.reshape(len(place), len(instances) * width)
+    count = (table != top).sum(axis=0)
+    table = sort_columns(table)
+    low, high = (
+        np.take_along_axis(table, np.maximum(middle, 0)[None], axis=0)[0]
+        for middle in ((count - 1) // 2, np.minimum(count // 2, len(place) - 1))
+    )
+    if metric is not None and top == metric.top:
+        low, high = metric.decode(low), metric.decode(high)
+    medians = np.where(count >= LEAST_PEERS, (low + high) / 2, np.nan)
+    return Peers(medians.reshape(len(instances), width), newest_ns)
 
 
 _MEDIANS: Mapping[tuple[Scope, str], Callable[[Readings, Scope, str, Rows], Values]] = MappingProxyType(
