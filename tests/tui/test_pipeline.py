@@ -9,6 +9,7 @@ from support.monitor.hosts import Hosts
 from support.tui.pilot import SIZES, fleet_app, running
 
 from trnfleet.cli.report.pipeline import pipeline_facts, pipeline_rows
+from trnfleet.wire.ports import LinkStatus
 
 
 async def troubled(number: int = 6) -> Hosts:
@@ -85,6 +86,37 @@ async def test_a_broker_is_shown_beside_what_it_says_of_itself() -> None:
         assert "100 = 88 taken + 5 waiting (0 B) + 7 shed + 0 dropped + 0 too large" in text
         assert "mosquitto version 2.0.11, 822 dropped for slow readers" in text
         assert "mqtt://127.0.0.1:1883 dropped 812 messages for slow readers within 1 min" in text
+
+
+async def test_brokers_are_filtered_as_any_list() -> None:
+    """By state, numbers and text; the tab before has no filter left over from it."""
+    hosts = await troubled()
+    link = hosts.feed.monitor.link
+    link.parts = (
+        LinkStatus(broker="mqtt://east:1883", connected=True, protocol="5", received=900, shed=7),
+        LinkStatus(broker="mqtt://west:1883", connected=False, last_error="connection refused"),
+        LinkStatus(broker="mqtts://north:8883", connected=True, protocol="3.1.1", received=40),
+    )
+    async with running(fleet_app(hosts.feed)) as pilot:
+        await pilot.press("9", "T")
+        for typed, left in (
+            ("state=away", {"west"}),
+            ("state=conn & received>100", {"east"}),
+            ("shed>0", {"east"}),
+            ("mqtt=3.1.1", {"north"}),
+            ("refused", {"west"}),
+            ("!north & state=connected", {"east"}),
+        ):
+            await pilot.press("/", *typed, "enter")
+            assert f"{len(left)} found" in pilot.screen()[4]
+            rows = [line for line in pilot.screen()[6:] if re.match(r"[ >][●✖] ", line)]
+            assert {name for row in rows for name in re.findall(r"//(\w+)", row)} == left
+            await pilot.press("escape")
+        await pilot.press("/", *"waiting>5", "enter")
+        assert "No broker matches waiting>5; Esc shows all" in pilot.text()
+        await pilot.press("T")
+        assert "[publishers 6]" in pilot.screen()[4]
+        assert "found" not in pilot.screen()[4]
 
 
 async def test_status_line_view_and_status_have_the_same_figures() -> None:

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from trnfleet.domain.filters.columns import Column, Columns, Kind
+from trnfleet.domain.filters.language import EVERYTHING
 from trnfleet.domain.quantities import DurationStyle, count, counted, duration, with_unit
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.pipeline.publishers import State
 from trnfleet.text import plain
 from trnfleet.tui import theme
-from trnfleet.tui.widgets.cells import Column, beside, fit, right
+from trnfleet.tui.widgets.cells import Column as TextColumn
+from trnfleet.tui.widgets.cells import beside, fit, right
 from trnfleet.tui.widgets.cursor_list import RowList
 from trnfleet.tui.widgets.facts import Fact, fact_lines
 from trnfleet.tui.widgets.line_view import Line, LineView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from rich.style import Style
+
+    from trnfleet.domain.filters.language import Filter
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.pipeline.brokers import BrokerHealth
     from trnfleet.monitor.pipeline.health import PipelineHealth
@@ -34,6 +40,25 @@ _TITLES = (
 )
 _STATE = 14
 _LONGEST = 400
+NO_MATCH = "No broker matches"
+CONNECTED, AWAY = STATES = ("connected", "away")
+BROKER_COLUMNS = Columns(
+    (
+        Column("broker", aliases=("address", "name")),
+        Column("state", Kind.WORDS, words=STATES),
+        Column("for", Kind.DURATION, aliases=("age",)),
+        Column("waiting", Kind.NUMBER),
+        Column("shed", Kind.NUMBER),
+        Column("dropped", Kind.NUMBER),
+        Column("received", Kind.NUMBER),
+        Column("reconnects", Kind.NUMBER),
+        Column("peak", Kind.NUMBER),
+        Column("mqtt", aliases=("protocol",)),
+        Column("version", aliases=("kind",)),
+        Column("error"),
+    )
+)
+"""What brokers can be filtered by; those too large are among the dropped, as in the list."""
 
 
 def broker_head(width: int) -> Parts:
@@ -51,6 +76,35 @@ def _address_width(width: int) -> int:
     return max(8, width - 2 - _STATE - sum(cells + 1 for _, cells, least in _TITLES if width >= least))
 
 
+class BrokerRow(NamedTuple):
+    """A broker as a filter compares it."""
+
+    broker: BrokerHealth
+
+    def value(self, column: str) -> str | float | None:
+        """Return its value in a column."""
+        broker = self.broker
+        if column == "state":
+            return STATES.index(CONNECTED if broker.connected else AWAY)
+        values: dict[str, str | float] = {
+            "broker": broker.address,
+            "for": broker.for_s,
+            "dropped": broker.dropped + broker.oversize,
+            "peak": broker.queue_peak,
+            "mqtt": broker.protocol,
+            "version": broker.kind,
+            "error": broker.last_error,
+        }
+        found: str | float = values[column] if column in values else getattr(broker, column)
+        return found
+
+    def text(self) -> str:
+        """Return all that a part of text is looked for in."""
+        broker = self.broker
+        words = (broker.address, CONNECTED if broker.connected else AWAY, broker.kind, broker.last_error)
+        return "\n".join(words).lower()
+
+
 class BrokerList(RowList[str, "BrokerHealth"]):
     """Brokers, one a line."""
 
@@ -59,12 +113,23 @@ class BrokerList(RowList[str, "BrokerHealth"]):
     def __init__(self, monitor: FleetState) -> None:
         super().__init__()
         self._monitor = monitor
+        self.wanted = EVERYTHING
+        """The filter."""
+
+    def filter(self, wanted: Filter) -> None:
+        """Leave what a filter leaves."""
+        self.wanted = wanted
+        self.tick()
+
+    def empty_lines(self) -> Sequence[tuple[str, Style]]:
+        text = f" {NO_MATCH} {plain(self.wanted.typed, 60)}; Esc shows all" if self.wanted else ""
+        return [("", theme.QUIET), (text, theme.QUIET)]
 
     def key_of(self, row: BrokerHealth) -> str:
         return row.address
 
     def tick(self, limit: int | None = None) -> int:
-        self.put(self._monitor.pipeline().brokers)
+        self.put([each for each in self._monitor.pipeline().brokers if self.wanted.keeps(BrokerRow(each))])
         return super().tick(limit)
 
     def parts_of(self, row: BrokerHealth, width: int, *, selected: bool) -> Parts:
@@ -111,7 +176,7 @@ class PipelineFacts(LineView, can_focus=False):
         del top
         health = self._monitor.pipeline()
         facts = [*self._picked(health), *problem_facts(health), *total_facts(health)]
-        return beside([Column(fact_lines(facts, width, height), width)], width)
+        return beside([TextColumn(fact_lines(facts, width, height), width)], width)
 
 
 def problem_facts(health: PipelineHealth) -> list[Fact]:

@@ -5,7 +5,7 @@ Its tabs are lists with a filter each: events, publishers, brokers, with the one
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual import on
 from textual.binding import Binding
@@ -17,10 +17,18 @@ from trnfleet.domain.quantities import count, counted
 from trnfleet.domain.severity import Severity
 from trnfleet.text import plain
 from trnfleet.tui import theme
-from trnfleet.tui.events.brokers import BrokerList, PipelineFacts, broker_facts, broker_head, publisher_facts
+from trnfleet.tui.events.brokers import (
+    BROKER_COLUMNS,
+    BrokerList,
+    PipelineFacts,
+    broker_facts,
+    broker_head,
+    publisher_facts,
+)
+from trnfleet.tui.events.brokers import NO_MATCH as NO_BROKER
 from trnfleet.tui.events.details import EventDetails
 from trnfleet.tui.events.list import EVENT_COLUMNS, NO_MATCH, EventList, head
-from trnfleet.tui.events.publishers import NO_MATCH as NONE_MATCHES
+from trnfleet.tui.events.publishers import NO_MATCH as NO_PUBLISHER
 from trnfleet.tui.events.publishers import PUBLISHER_COLUMNS, SORTS, PublisherList, publisher_head
 from trnfleet.tui.state.subjects import of_alerts, of_job
 from trnfleet.tui.view import FilteredView, Lists, View
@@ -45,6 +53,22 @@ if TYPE_CHECKING:
 BESIDE_FROM = 180
 """Width from which the event under the cursor stands beside the list."""
 EVENT_TAB, PUBLISHER_TAB, BROKER_TAB = TABS = ("events", "publishers", "brokers")
+
+
+class Filtered(NamedTuple):
+    """What a filter leaves in a tab, and how that is said."""
+
+    columns: Columns
+    noun: str
+    none: str
+    """What is said where it leaves nothing."""
+
+
+_FILTERED = {
+    EVENT_TAB: Filtered(EVENT_COLUMNS, "event", NO_MATCH),
+    PUBLISHER_TAB: Filtered(PUBLISHER_COLUMNS, "publisher", NO_PUBLISHER),
+    BROKER_TAB: Filtered(BROKER_COLUMNS, "broker", NO_BROKER),
+}
 MOST_DETAILS = 90
 """Cells of it, at most: lists need the rest."""
 
@@ -67,7 +91,7 @@ class EventsView(FilteredView):
         Binding(
             "slash",
             "ask",
-            "Filter: part of anything, sev>=warning & job=name, at=uc1/us-0001, age<10m, !text; publishers: state=silent, lost>0, lag>1s",
+            "Filter: part of anything, sev>=warning & job=name, at=uc1/us-0001, age<10m, !text; publishers: state=silent, lost>0, lag>1s; brokers: state=away, shed>0",
         ),
         Binding("escape", "clear", "Clear the filter"),
     ]
@@ -238,8 +262,8 @@ class EventsView(FilteredView):
             parts.append((f"[{text}]" if is_shown else f" {text} ", theme.LINK if is_shown else theme.QUIET))
             parts.append((" ", theme.BASE))
         room = max(1, width - width_of(parts) - 2)
-        if self.pattern and self.tab == PUBLISHER_TAB:
-            found = f"/{plain(self.pattern, 40)} {count(self.publishers.count)} found"
+        if self.pattern and self.tab != EVENT_TAB:
+            found = f"/{plain(self.pattern, 40)} {count(self.current.count)} found"
             return justified(parts, [(fit(found, min(room, len(found))), theme.LINK)], width, theme.BASE)
         worst = next((each for each in health.problems if each.severity is not Severity.INFO), None)
         if worst is not None:
@@ -259,28 +283,16 @@ class EventsView(FilteredView):
         self.post_message(View.Moved(self.place))
 
     def columns(self) -> Columns:
-        return PUBLISHER_COLUMNS if self.tab == PUBLISHER_TAB else EVENT_COLUMNS
+        return _FILTERED[self.tab].columns
 
     def take_filter(self, wanted: Filter) -> None:
-        if self.tab == PUBLISHER_TAB:
-            self.publishers.filter(wanted)
-        else:
-            self.list.filter(wanted)
+        self.current.filter(wanted)
         self._tick_rest()
 
     def found_text(self) -> str:
-        if self.tab == PUBLISHER_TAB:
-            found = self.publishers.count
-            return (
-                counted(found, "publisher")
-                if found
-                else hint(self.pattern, PUBLISHER_COLUMNS) or NONE_MATCHES
-            )
-        return (
-            counted(self.list.count, "event")
-            if self.list.count
-            else hint(self.pattern, EVENT_COLUMNS) or NO_MATCH
-        )
+        columns, noun, none = _FILTERED[self.tab]
+        found = self.current.count
+        return counted(found, noun) if found else hint(self.pattern, columns) or none
 
 
 class EventFoot(LineView, can_focus=False):
