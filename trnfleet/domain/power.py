@@ -56,14 +56,19 @@ class Racks:
         return np.repeat(np.arange(len(self)), np.diff(self.start))
 
     def label(self, rack: int) -> str:
-        """Return a rack's name: `uc1/us-0001/rack-a`, or a standalone instance's own path."""
+        """Return a rack's name: `uc1/us-0001/rack-a`, or its first instance's path.
+
+        That is so of a standalone instance, and in an UltraServer that has instances of several types or more of them than
+        its type: descriptors of several publishers can say that.
+        """
         first = int(self.start[rack])
         group = int(np.searchsorted(self.layout.ultraserver_start, first, side="right")) - 1
         kind = self.layout.ultraserver_type(group)
-        if kind is None:
+        start, end = self.layout.ultraserver_start[group : group + 2].tolist()
+        types = self.layout.instance_type[start:end]
+        if kind is None or end - start > kind.instances or (types != types[0]).any():
             return self.layout.instances[first]
-        place = first - int(self.layout.ultraserver_start[group])
-        return f"{self.layout.ultraservers[group]}/{kind.racks[kind.rack_of(place)]}"
+        return f"{self.layout.ultraservers[group]}/{kind.racks[kind.rack_of(first - start)]}"
 
     def total(self, of_instance: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return each rack's sum of its instances' values; NaN counts as nothing, unless a rack has only NaN."""

@@ -34,6 +34,23 @@ def test_an_ultraserver_stands_in_two_racks() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("kind", "count"), [("trn2u.48xlarge", 5), ("trn2.48xlarge", 4)], ids=["too many", "of another type"]
+)
+def test_an_ultraserver_that_cannot_be_has_racks_named_by_their_first_instance(kind: str, count: int) -> None:
+    """Two publishers may describe the same UltraServer: no index beyond its racks, and no name twice."""
+    us = "c/us-0000"
+    racks = Racks.of(
+        Layout.of(
+            [(f"{us}/a-{place}", "trn2u.48xlarge") for place in range(4)]
+            + [(f"{us}/b-{n}", kind) for n in range(count)]
+        )
+    )
+    names = [racks.label(number) for number in range(len(racks))]
+    assert names[:2] == [f"{us}/a-0", f"{us}/a-2"]
+    assert len(set(names)) == len(names) == 2 + (count if kind == "trn2.48xlarge" else 3)
+
+
 def test_racks_add_up_to_the_fleet() -> None:
     """Every instance is in one rack."""
     layout = layout_of()
