@@ -26,7 +26,7 @@ from trnfleet.monitor.medians import median
 from trnfleet.monitor.pipeline_reader import PipelineReader
 from trnfleet.monitor.revision import MonitorRevision
 from trnfleet.monitor.sampling import Sampling
-from trnfleet.monitor.slices import LayoutChanged, Rests, batch_slices, finish
+from trnfleet.monitor.slices import PASS_EVERY_S, LayoutChanged, PassPacing, Rests, batch_slices, finish
 from trnfleet.monitor.store import findings
 from trnfleet.monitor.store.history import History
 from trnfleet.monitor.store.rollup import Rollups
@@ -63,8 +63,6 @@ LET_IN = 128
 """Messages that are taken in at most between two slices of work on messages: twice as many as a slice applies."""
 PASS_SHARE = 0.06
 """Share of time that roll-ups may take; the next pass waits accordingly."""
-PASS_EVERY_S = (0.2, 1.0)
-"""Shortest and longest time between the beginnings of two passes."""
 
 
 class Snapshot(NamedTuple):
@@ -135,7 +133,7 @@ class Monitor:
         self.turns: contextlib.AbstractAsyncContextManager[Any] = contextlib.nullcontext()
         """Held during a pass: a lock, where those of several monitors take turns; the wait for it is no pause of the process."""
         self._source = source
-        self._layout_pacing = LayoutPacing()
+        self._layout_pacing, self._pass_pacing = LayoutPacing(), PassPacing()
         self._usual_period, self._pipeline = (-1, -1, 0.0), PipelineReader()
         self._sampling, self._events_seen, self._figures = Sampling(), 0, PassFigures()
 
@@ -207,6 +205,7 @@ class Monitor:
             link_health.update(now_s, self.link, self.store, self.counts)
             self.ingest.heard_since_s, self.ingest.links_since_s = link_health.heard_since()
         self.ingest.apply(batch, now_s, self.clock.wall_ns())
+        self._pass_pacing.applied_s = now_s
         if self.ingest.typical_lag_s is not None:
             link_health.note_lag(self.ingest.typical_lag_s, now_s)
         self._rebuild_if_due(now_s)
@@ -302,9 +301,12 @@ class Monitor:
     async def _keep_passing(self) -> None:
         """Refresh freshness each time and everything else when something has changed, within `PASS_SHARE` of time."""
         clock, (shortest, longest) = self.clock, PASS_EVERY_S
-        done, done_s, pause_s, judgements = -1, -longest, 0.0, Judgements()
+        pause_s, judgements, pacing = 0.0, Judgements(), self._pass_pacing
         while True:
             self.link_health.wake(clock.monotonic_s(), pause_s)
+            for wait_s in pacing.waits(clock.monotonic_s, self.store, self._usual_period_s()):
+                await clock.sleep(wait_s)
+                self.link_health.wake(clock.monotonic_s(), wait_s)
             async with self.turns:
                 begun_s = clock.monotonic_s()
                 self.link_health.wake(begun_s, math.inf)
@@ -313,8 +315,7 @@ class Monitor:
                 if judgements.is_due(begun_s, self.store.revision, self.link, self._usual_period_s()):
                     self._refresh_states()
                 own_s = clock.monotonic_s() - begun_s
-                if self.store.revision != done or begun_s - done_s >= longest:
-                    done, done_s = self.store.revision, begun_s
+                if pacing.is_due(begun_s, self.store):
                     work, rests, going = self._pass_slices(), Rests(), True
                     while going:
                         slice_s = clock.monotonic_s()

@@ -12,10 +12,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from trnfleet.wire.ports import Envelope
 
 T = TypeVar("T")
@@ -33,6 +36,12 @@ REST_AFTER_S = 0.002
 would stand before each of them."""
 TURN_AFTER_S = 0.0005
 """Work after which the loop has a turn: of a small fleet most slices are a few microseconds, less than a turn itself takes."""
+PASS_EVERY_S = (0.2, 1.0)
+"""Shortest and longest time between the beginnings of two passes."""
+WHOLE_AFTER_S = 0.1
+"""Time without a message after which a tick of the sources is taken to be whole."""
+WHOLE_WITHIN_S = 0.3
+"""Longest wait for a tick to be whole, and lateness of a tick that comes each second; assumed, for busy machines."""
 
 
 class LayoutChanged(Exception):  # noqa: N818  an event that ends a computation, as StopIteration does
@@ -43,6 +52,12 @@ class Generation(Protocol):
     """Anything whose rows are numbered by a layout: the store."""
 
     generation: int
+
+
+class Revised(Protocol):
+    """Anything whose values change: the store."""
+
+    revision: int
 
 
 def require(laid: Generation, generation: int) -> None:
@@ -96,6 +111,44 @@ class Rests:
             return 0.0
         rest_s, self._worked_s = self._worked_s, 0.0
         return rest_s
+
+
+class PassPacing:
+    """When passes begin: after a tick of the sources, not amid its messages, since that pass is followed by another and both are painted.
+
+    Ticks that come faster than each second are not waited for, and none for more than `WHOLE_WITHIN_S`. Without any messages there is
+    a pass each second, too, by which alerts and charts go on; one that only is a little late has none before it.
+    """
+
+    def __init__(self) -> None:
+        self.applied_s = -math.inf
+        """Monotonic seconds at which messages were applied last."""
+        self._done = -1
+        self._done_s = -math.inf
+
+    def waits(self, now_s: Callable[[], float], store: Revised, period_s: float) -> Iterator[float]:
+        """Yield the seconds to wait before a pass, one wait after the other.
+
+        Args:
+            now_s: The monotonic clock.
+            store: What changes.
+            period_s: Publishing period of the usual source.
+        """
+        until_s = now_s() + WHOLE_WITHIN_S
+        while store.revision != self._done and period_s >= PASS_EVERY_S[1]:
+            rest_s = min(self.applied_s + WHOLE_AFTER_S, until_s) - now_s()
+            if rest_s <= 0:
+                return
+            yield rest_s
+
+    def is_due(self, now_s: float, store: Revised) -> bool:
+        """Return whether a pass begins now, and note it."""
+        longest_s = PASS_EVERY_S[1]
+        is_late = now_s - self._done_s >= longest_s and now_s - self.applied_s >= longest_s + WHOLE_WITHIN_S
+        if store.revision == self._done and not is_late:
+            return False
+        self._done, self._done_s = store.revision, now_s
+        return True
 
 
 def batch_slices(batch: list[Envelope]) -> list[list[Envelope]]:

@@ -13,8 +13,9 @@ from support.monitor.alert_run import AlertRun
 from support.monitor.state import alerts_of, rollups_of, values_of
 from support.record.memory_recording import KeyframedRecording
 from trnfleet.clock import NS_PER_S, ManualClock
-from trnfleet.monitor.monitor import PASS_EVERY_S, Monitor
+from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.replay.playback import RecordingPlayback
+from trnfleet.monitor.slices import PASS_EVERY_S
 from trnfleet.services.files.rules import load_rules
 from trnfleet.tasks import background
 from trnfleet.wire.ports import LinkStatus

@@ -13,6 +13,7 @@ from trnfleet.monitor.monitor import LET_IN, Monitor
 from trnfleet.monitor.slices import batch_slices
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.monitor.summary import RackPower
+from trnfleet.tasks import background
 from trnfleet.wire.ports import Envelope
 
 
@@ -40,6 +41,35 @@ async def test_run_reads_and_computes() -> None:
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await running
+
+
+async def test_a_tick_whose_messages_come_apart_is_one_pass() -> None:
+    """A pass waits for the rest of a tick, not for a stream without an end, and not for a tick that is a little late; silence has its own."""
+    feed, source, clock = Feed(ultraservers(4), grouped=True), QueueSource(), ManualClock(monotonic_s=50.0)
+    feed.scatter()
+    monitor = Monitor(source, "demo", clock=clock)
+    passes: list[float] = []
+    monitor.on_pass = lambda: passes.append(round(clock.monotonic_s(), 2))
+    async with background(monitor=monitor.run()):
+        source.batches.put_nowait(feed.announcements())
+        await clock.advance(2.0)
+        for late_s in (0.0, 0.35, 0.0):
+            passes.clear()
+            await clock.advance(late_s)
+            for envelope in feed.telemetry():
+                source.batches.put_nowait([envelope])
+                await clock.advance(0.06)
+            await clock.advance(1.0 - 0.06 * 4)
+            assert len(passes) == 1
+        passes.clear()
+        for _ in range(10):
+            source.batches.put_nowait(feed.telemetry())
+            await clock.advance(0.06)
+        assert passes
+        await clock.advance(1.0)
+        passes.clear()
+        await clock.advance(10.0)
+        assert len(passes) >= 9
 
 
 def test_the_summary_of_nothing() -> None:
