@@ -33,7 +33,7 @@ from trnfleet.domain.minutes import MINUTE_NS
 from trnfleet.export.history.compact import compact
 from trnfleet.export.history.files import day_of
 from trnfleet.export.history.query import Figure, open_history
-from trnfleet.export.history.writing import ChipMinute, HistoryWriter
+from trnfleet.export.history.writing import HistoryWriter
 from trnfleet.monitor.minutes.minutes import Minutes
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.replay.past_monitor import PastMonitor, PastSource, RecordingClock
@@ -113,15 +113,14 @@ def one_minute(chips: int) -> None:
     print(
         f"  the minute's figures {timed(lambda: made.extend(minutes.close(0.0, 1.0, at_end=True)))[0] * 1e3:8.0f} ms"
     )
-    parts = [ChipMinute(*each) for each in made]
     with tempfile.TemporaryDirectory() as name:
         writer = HistoryWriter(Path(name), "bench", "main", "bench")
-        cpu_s, wall_s = timed(lambda: writer.write_chips(parts))
+        cpu_s, wall_s = timed(lambda: writer.write_chips(made))
         print(
             f"  its file             {cpu_s * 1e3:8.0f} ms of processor time, {wall_s:.2f} s; {writer.file_bytes / chips:.1f} bytes a chip (values at random)"
         )
         for later in range(1, 10):
-            writer.write_chips([each._replace(minute=START_NS // MINUTE_NS + later) for each in parts])
+            writer.write_chips([each._replace(minute=START_NS // MINUTE_NS + later) for each in made])
         cpu_s, wall_s = timed(lambda: writer.roll_up(START_NS // MINUTE_NS))
         print(f"  ten minutes of all   {cpu_s * 1e3:8.0f} ms of processor time, {wall_s:.2f} s")
         writer.close()

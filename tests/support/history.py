@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trnfleet.domain.minutes import MINUTE_COLUMNS
-from trnfleet.export.history.writing import ChipMinute, HistoryWriter
+from trnfleet.domain.minutes import MINUTE_COLUMNS, MinuteRows
+from trnfleet.export.history.writing import HistoryWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,7 +21,7 @@ CHIPS = 16 * len(HOSTS)
 
 def chip_minute(
     minute: int, *, power_w: float = 100.0, covered_s: float = 60.0, jobs: bool = True
-) -> ChipMinute:
+) -> MinuteRows:
     """Return a minute of two UltraServers: chip N takes N watts more than the first; half of them have a job."""
     instance = np.repeat(np.arange(len(HOSTS), dtype=np.int32), 16)
     figures = {
@@ -34,7 +34,7 @@ def chip_minute(
     figures["exec_errors"][:] = np.iinfo(np.uint64).max
     figures["exec_errors_increase"][:] = np.iinfo(np.uint64).max
     figures["mem_ecc_corrected_increase"][:] = 1
-    return ChipMinute(
+    return MinuteRows(
         minute,
         HOSTS,
         instance,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import click
-from click.shell_completion import CompletionItem
-
+from trnfleet.cli.names import CompletedType, Typed
 from trnfleet.cli.options import CommandT, setting
 from trnfleet.errors import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+    import click
 
 THEMES = ("dark", "light", "high-contrast", "colour-blind", "ansi", "monochrome")
 """Those of `trnfleet.tui.theme`, whose import would make every command's start and help slower."""
@@ -27,7 +27,7 @@ class LookOptions(NamedTuple):
     """Whether the terminal gets ASCII only, even where it has UTF-8."""
 
 
-class ThemeName(click.ParamType[str]):
+class ThemeName(CompletedType[str]):
     """The name of a theme."""
 
     name = "theme"
@@ -39,14 +39,9 @@ class ThemeName(click.ParamType[str]):
             self.fail(f"{text!r} is no theme: {nearest(text, THEMES)}", param, ctx)
         return text
 
-    def shell_complete(
-        self,
-        ctx: click.Context,  # noqa: ARG002  click's arguments
-        param: click.Parameter,  # noqa: ARG002
-        incomplete: str,
-    ) -> list[CompletionItem]:
-        """Return the themes that begin with what has been typed."""
-        return [CompletionItem(each) for each in THEMES if each.startswith(incomplete)]
+    def choices(self, typed: Typed) -> Iterable[str]:  # noqa: ARG002  the themes depend on nothing
+        """Return the themes."""
+        return THEMES
 
 
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (

@@ -1,4 +1,4 @@
-"""Types of values that name a file, what ships by name, or a place in a fleet; a shell completes them.
+"""Types of values that a shell completes, and of those the ones that name a file, what ships by name, or a place in a fleet.
 
 A path in a settings file is relative to that file (`PathType.in_folder`), on the command line and in variables to the
 working folder.
@@ -7,12 +7,14 @@ working folder.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from trnfleet.domain.address import Level
     from trnfleet.domain.fleet import FleetFile
 
@@ -22,7 +24,34 @@ STREAM = "-"
 """Name of stdin or stdout where a file is expected."""
 
 
-class PathType(click.ParamType[str]):
+ValueT = TypeVar("ValueT")
+
+
+class Typed(NamedTuple):
+    """What has been typed of a value that a shell is to complete."""
+
+    text: str
+    ctx: click.Context
+    """The values before it."""
+    param: click.Parameter
+
+
+class CompletedType(click.ParamType[ValueT]):
+    """A value of which a shell is offered those that begin with what has been typed."""
+
+    def choices(self, typed: Typed) -> Iterable[str]:  # noqa: ARG002  what it is for is a subclass's
+        """Return the values that there are; others may be valid as well."""
+        return ()
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return the values that begin with what has been typed."""
+        typed = Typed(incomplete, ctx, param)
+        return [CompletionItem(each) for each in self.choices(typed) if each.startswith(incomplete)]
+
+
+class PathType(CompletedType[str]):
     """A value that is, or may be, the path of a file."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002  click's arguments
@@ -44,20 +73,18 @@ class PathType(click.ParamType[str]):
             path = Path(text)
         return str(folder / path)
 
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return the values that begin so; where none does, files, which a shell finds: it does not mix the two."""
+        found = super().shell_complete(ctx, param, incomplete)
+        return found or [CompletionItem(incomplete, type="file")]
+
 
 class FileName(PathType):
     """A file's path."""
 
     name = "file"
-
-    def shell_complete(
-        self,
-        ctx: click.Context,  # noqa: ARG002  click's arguments
-        param: click.Parameter,  # noqa: ARG002
-        incomplete: str,
-    ) -> list[CompletionItem]:
-        """Leave files to the shell."""
-        return [CompletionItem(incomplete, type="file")]
 
 
 class ShippedName(PathType):
@@ -77,20 +104,14 @@ class ShippedName(PathType):
         """Return whether a value is a path, as `config.find_file` reads it: by its ending or a slash."""
         return text.endswith(".toml") or "/" in text
 
-    def shell_complete(
-        self,
-        ctx: click.Context,  # noqa: ARG002  click's arguments
-        param: click.Parameter,  # noqa: ARG002
-        incomplete: str,
-    ) -> list[CompletionItem]:
-        """Return the names that begin so; files where none does, for the shells do not mix the two."""
+    def choices(self, typed: Typed) -> Iterable[str]:  # noqa: ARG002  what ships depends on nothing
+        """Return what ships."""
         from trnfleet.config import shipped_names  # noqa: PLC0415  only completion needs it here
 
-        names = [each for each in shipped_names(self._kind) if each.startswith(incomplete)]
-        return [CompletionItem(each) for each in names] or [CompletionItem(incomplete, type="file")]
+        return shipped_names(self._kind)
 
 
-class Target(click.ParamType[str]):
+class Target(CompletedType[str]):
     """The target of a fault: an address of a fleet, a pattern, or a random choice of what a pattern matches."""
 
     name = "text"
@@ -99,12 +120,7 @@ class Target(click.ParamType[str]):
         """Return the text."""
         return str(value)
 
-    def shell_complete(
-        self,
-        ctx: click.Context,
-        param: click.Parameter,  # noqa: ARG002  click's argument
-        incomplete: str,
-    ) -> list[CompletionItem]:
+    def choices(self, typed: Typed) -> Iterable[str]:
         """Return addresses of a shipped fleet of the level that the fault has; no broker is asked.
 
         It is the fleet that --name or the settings name, else the demo's.
@@ -113,18 +129,17 @@ class Target(click.ParamType[str]):
         from trnfleet.domain.address import Level  # noqa: PLC0415
         from trnfleet.domain.faults import FAULTS  # noqa: PLC0415
 
-        fault = FAULTS.get(str(ctx.params.get("fault")))
-        fleet = str(ctx.params.get("name") or "demo")
+        fault = FAULTS.get(str(typed.ctx.params.get("fault")))
+        fleet = str(typed.ctx.params.get("name") or "demo")
         if fault is None or fleet not in shipped_names("fleets"):
             return []
         if fault.scope.value == "publisher":
-            return [CompletionItem("*")]
+            return ["*"]
         from trnfleet.domain.fleet import FleetFile  # noqa: PLC0415  it loads pydantic
 
         names = {"rack": Level.INSTANCE, "link": Level.CHIP}
         level = names.get(fault.scope.value) or Level[fault.scope.name]
-        found = _addresses(load_model(find_file("fleets", fleet), FleetFile), incomplete, level)
-        return [CompletionItem(each) for each in found]
+        return _addresses(load_model(find_file("fleets", fleet), FleetFile), typed.text, level)
 
 
 def _addresses(fleet: FleetFile, start: str, level: Level) -> list[str]:

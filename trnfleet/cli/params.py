@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
+from trnfleet.cli.names import CompletedType, Typed
 from trnfleet.clock import NS_PER_S
 from trnfleet.config import shipped_names
 from trnfleet.domain.address import is_segment
@@ -20,6 +20,9 @@ from trnfleet.errors import ConfigError, nearest
 from trnfleet.transport.filters import topic_matches
 from trnfleet.transport.url import BrokerUrl, parse_url
 from trnfleet.wire.topics import is_root
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 KINDS = ("telemetry", "events", "jobs", "reservations")
 """Kinds of lines on stdout."""
@@ -61,7 +64,7 @@ class Duration(click.ParamType[float]):
         return seconds
 
 
-class FleetName(click.ParamType[str]):
+class FleetName(CompletedType[str]):
     """A fleet's name, or a client's: one segment of a topic."""
 
     name = "fleet"
@@ -72,16 +75,9 @@ class FleetName(click.ParamType[str]):
             self.fail(f"{value!r} is not 1 to 64 of A-Z a-z 0-9 _ -", param, ctx)
         return str(value)
 
-    def shell_complete(
-        self,
-        ctx: click.Context,  # noqa: ARG002  click's argument
-        param: click.Parameter,
-        incomplete: str,
-    ) -> list[CompletionItem]:
+    def choices(self, typed: Typed) -> Iterable[str]:
         """Return the fleets that ship: what a broker has is not asked, for an answer may take long."""
-        if "--name" not in param.opts:
-            return []
-        return [CompletionItem(each) for each in shipped_names("fleets") if each.startswith(incomplete)]
+        return shipped_names("fleets") if "--name" in typed.param.opts else ()
 
 
 class Broker(click.ParamType[BrokerUrl]):
@@ -199,7 +195,7 @@ class ShardPart(click.ParamType[tuple[int, int]]):
         return int(number), int(count)
 
 
-class Kinds(click.ParamType[tuple[str, ...]]):
+class Kinds(CompletedType[tuple[str, ...]]):
     """Kinds of lines with commas between them."""
 
     name = "kinds"
@@ -214,20 +210,11 @@ class Kinds(click.ParamType[tuple[str, ...]]):
                 self.fail(f"{kind!r} is no kind of line: {nearest(kind, KINDS)}", param, ctx)
         return chosen
 
-    def shell_complete(
-        self,
-        ctx: click.Context,  # noqa: ARG002  click's arguments
-        param: click.Parameter,  # noqa: ARG002
-        incomplete: str,
-    ) -> list[CompletionItem]:
+    def choices(self, typed: Typed) -> Iterable[str]:
         """Return the kinds that may follow those that have been typed."""
-        before, comma, begun = incomplete.rpartition(",")
-        typed = before.split(",")
-        return [
-            CompletionItem(f"{before}{comma}{kind}")
-            for kind in KINDS
-            if kind.startswith(begun) and kind not in typed
-        ]
+        before, comma, _ = typed.text.rpartition(",")
+        given = before.split(",")
+        return (f"{before}{comma}{kind}" for kind in KINDS if kind not in given)
 
 
 class Size(click.ParamType[int]):

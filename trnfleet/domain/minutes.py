@@ -7,7 +7,7 @@ all of the minute's values together.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -81,3 +81,29 @@ def mean_values(metric: Metric, codes: NDArray[np.float64]) -> NDArray[np.float3
 
 
 MINUTE_COLUMNS = _columns()
+
+
+class MinuteRows(NamedTuple):
+    """Figures of chips over one minute."""
+
+    minute: int
+    """Minutes since 1970."""
+    instances: tuple[str, ...]
+    """Paths of the instances that `instance` numbers."""
+    instance: NDArray[np.int32]
+    chip: NDArray[np.int16]
+    """Number within the instance."""
+    covered_s: NDArray[np.float32]
+    """Seconds of the minute that samples stand for."""
+    jobs: tuple[str, ...]
+    """Names of the jobs that `job` numbers."""
+    job: NDArray[np.int32]
+    """Number of the job, -1 for none."""
+    figures: dict[str, NDArray[Any]]
+    """By the names of `MINUTE_COLUMNS`; NaN, or the highest whole number, where there is none."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes."""
+        own: tuple[NDArray[Any], ...] = (self.instance, self.chip, self.covered_s, self.job)
+        return sum(each.nbytes for each in (*own, *self.figures.values()))

@@ -24,6 +24,20 @@ MOST_PUBLISHERS = 1_000
 LONGEST = 400
 _ELSEWHERE = frozenset({"not-described", "retained-withheld"})
 """Problems that have a line of their own among the fleet's."""
+# Columns of a publisher that are printed, under their names.
+_COUNTS = (
+    "paths",
+    "chips",
+    "messages",
+    "size_bytes",
+    "lost",
+    "late",
+    "duplicates",
+    "old",
+    "refused",
+    "restarts",
+)
+_FIGURES = ("for_s", "quiet_s", "messages_per_s", "bytes_per_s", "lag_max_s", "skew_s", "skew_to_median_s")
 
 
 def pipeline_facts(health: PipelineHealth) -> dict[str, Any]:
@@ -72,39 +86,12 @@ def worst_first(publishers: PublisherTable) -> list[int]:
 def publisher_facts(publishers: PublisherTable, row: int) -> dict[str, Any]:
     """Return a publisher as JSON values."""
     lag_s = publishers.lag_median_s(np.array([row]))[0]
-    figures = {
-        name: _or_none(getattr(publishers, name)[row])
-        for name in (
-            "for_s",
-            "quiet_s",
-            "messages_per_s",
-            "bytes_per_s",
-            "lag_max_s",
-            "skew_s",
-            "skew_to_median_s",
-        )
-    }
-    counts = {
-        name: int(getattr(publishers, name)[row])
-        for name in (
-            "paths",
-            "chips",
-            "messages",
-            "size_bytes",
-            "lost",
-            "late",
-            "duplicates",
-            "old",
-            "refused",
-            "restarts",
-        )
-    }
     return {
         "client": publishers.names[row],
         "state": State(publishers.state[row]).word,
         "boot": publishers.boots[row] or None,
-        **counts,
-        **figures,
+        **{name: int(getattr(publishers, name)[row]) for name in _COUNTS},
+        **{name: _or_none(getattr(publishers, name)[row]) for name in _FIGURES},
         "lag_s": _or_none(lag_s),
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -22,30 +22,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from trnfleet.domain.minutes import MinuteRows
     from trnfleet.export.history.catalogue import Catalogue
     from trnfleet.export.history.tables import Table
 
 ResultT = TypeVar("ResultT")
 TRIES = 5
 """Times that something is read again whose files another process has replaced meanwhile."""
-
-
-class ChipMinute(NamedTuple):
-    """Figures of chips over one minute."""
-
-    minute: int
-    """Since 1970."""
-    instances: tuple[str, ...]
-    """Paths that `instance` numbers."""
-    instance: NDArray[np.int32]
-    chip: NDArray[np.int16]
-    covered_s: NDArray[np.float32]
-    jobs: tuple[str, ...]
-    """Names that `job` numbers."""
-    job: NDArray[np.int32]
-    """-1 for none."""
-    figures: dict[str, NDArray[Any]]
-    """By the names of `domain.minutes`; NaN, or the highest whole number, where there is none."""
 
 
 class HistoryWriter:
@@ -95,7 +78,7 @@ class HistoryWriter:
                 known = self._written[day] = self._minutes_there(self._partition(minute))
         return minute in known
 
-    def write_chips(self, parts: Sequence[ChipMinute]) -> None:
+    def write_chips(self, parts: Sequence[MinuteRows]) -> None:
         """Write one minute of chips.
 
         Args:

@@ -7,12 +7,12 @@ A few minutes are open at a time: clocks differ. What comes for one that was giv
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trnfleet.domain.layout import EMPTY_LAYOUT, moves
-from trnfleet.domain.minutes import MINUTE_NS
+from trnfleet.domain.minutes import MINUTE_NS, MinuteRows
 from trnfleet.monitor.minutes.counters import CounterValues
 from trnfleet.monitor.minutes.sums import MinuteSums
 
@@ -33,32 +33,6 @@ SILENT_S = 70.0
 MOST_OPEN = 3
 """Minutes that are open at a time; a fast simulator's follow each other quickly."""
 MOST_GIVEN = 1_440
-
-
-class MinuteRows(NamedTuple):
-    """Figures of chips over one minute."""
-
-    minute: int
-    """Minutes since 1970."""
-    instances: tuple[str, ...]
-    """Paths of the instances that `instance` numbers."""
-    instance: NDArray[np.int32]
-    chip: NDArray[np.int16]
-    """Number within the instance."""
-    covered_s: NDArray[np.float32]
-    """Seconds of the minute that samples stand for."""
-    jobs: tuple[str, ...]
-    """Names of the jobs that `job` numbers."""
-    job: NDArray[np.int32]
-    """Number of the job, -1 for none."""
-    figures: dict[str, NDArray[Any]]
-    """By the names of `domain.minutes`."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that it takes."""
-        own: tuple[NDArray[Any], ...] = (self.instance, self.chip, self.covered_s, self.job)
-        return sum(each.nbytes for each in (*own, *self.figures.values()))
 
 
 class Minutes:

@@ -19,7 +19,7 @@ from trnfleet.wire.topics import TopicClass, build_topic
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trnfleet.monitor.minutes.minutes import MinuteRows
+    from trnfleet.domain.minutes import MinuteRows
     from trnfleet.wire.ports import Envelope
 
 NS_PER_US = 1_000

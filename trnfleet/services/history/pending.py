@@ -12,7 +12,6 @@ from trnfleet.errors import TrnfleetError
 from trnfleet.export.history.database import HistoryError
 from trnfleet.export.history.rolling import window_of
 from trnfleet.export.history.tables import ALERTS, EVENTS, JOB_MINUTES
-from trnfleet.export.history.writing import ChipMinute
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,15 +69,14 @@ class PendingWrites:
 
     def add(self, closed: ClosedMinute) -> None:
         """Add a minute."""
-        parts = [ChipMinute(*each) for each in closed.parts]
 
         def write() -> None:
             # Chips last: a minute counts as written once they are there.
             if closed.jobs:
                 self._writer.write_rows(JOB_MINUTES, closed.minute, closed.jobs)
-            self._writer.write_chips(parts)
+            self._writer.write_chips(closed.parts)
             self.minutes += 1
-            self.chips += sum(len(each.chip) for each in parts)
+            self.chips += sum(len(each.chip) for each in closed.parts)
 
         self._append(_Write(write, sum(each.nbytes for each in closed.parts), closed.minute))
 

@@ -17,7 +17,7 @@ from trnfleet.monitor.minutes.minutes import GRACE_S, SILENT_S, Minutes
 from trnfleet.monitor.minutes.sums import UNKNOWN
 
 if TYPE_CHECKING:
-    from trnfleet.monitor.minutes.minutes import MinuteRows
+    from trnfleet.domain.minutes import MinuteRows
 
 FIRST = START_NS // MINUTE_NS
 HOST = standalone(1)

@@ -9,7 +9,6 @@ from support.history import FIRST, chip_minute
 
 from trnfleet.export.history.query import open_history
 from trnfleet.export.history.writing import HistoryWriter
-from trnfleet.monitor.minutes.minutes import MinuteRows
 from trnfleet.services.history.collector import ClosedMinute
 from trnfleet.services.history.pending import PendingWrites
 
@@ -26,7 +25,7 @@ def names(folder: Path) -> list[str]:
 
 def closed(minute: int) -> ClosedMinute:
     """Return a minute as it comes from a monitor."""
-    return ClosedMinute(minute, (MinuteRows(*chip_minute(minute)),), [])
+    return ClosedMinute(minute, (chip_minute(minute),), [])
 
 
 def test_a_full_disk_leaves_whole_files_and_what_waits_is_written_later(tmp_path: Path) -> None:
