@@ -5,8 +5,8 @@ It is filled pass by pass by a monitor that follows the recording from its begin
 
 from __future__ import annotations
 
-import array
 import bisect
+import itertools
 import math
 import operator
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -15,6 +15,7 @@ from trnfleet.clock import NS_PER_S
 from trnfleet.domain.alerts.alert import address_of
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
+from trnfleet.packed_rows import PackedRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
@@ -34,9 +35,11 @@ SNAPSHOT_SHARE = 0.001
 CLOSE = 2.5
 """Of the shortest distance: two such distances, and what a pass comes late."""
 MOST_TIMES = 200_000
-"""Two days, at one a second, of 16 bytes each."""
+"""Two days, at one a second, of 7 bytes each."""
 TIMES_DROPPED = 4_096
 """Of those the oldest that make room at once."""
+_LEAST = -(2**63)
+"""Least time that there is; times are kept as what they are above it."""
 _TIME_OF = operator.attrgetter("time_ns")
 
 
@@ -81,9 +84,10 @@ class RecordingIndex:
         """Place from which on the next snapshot is taken."""
         self._happened = 0
         self._events = 0
-        self._fleet_ns = array.array("q")
-        self._recorded_ns = array.array("q")
-        """Fleet time, and the recording's at that moment, at most a pair a second."""
+        self._times = PackedRows(2)
+        """The recording's time and the fleet's at that moment, at most a pair a second."""
+        self._noted_ns: int | None = None
+        """The recording's time of the last pair."""
 
     def take(self, monitor: Monitor, now_ns: int) -> None:
         """Add what a pass has found; to be called after every pass, or after the last of a few.
@@ -93,7 +97,7 @@ class RecordingIndex:
             now_ns: The recording's time.
         """
         self.surveyed_ns = max(self.surveyed_ns, now_ns)
-        if not self._recorded_ns or now_ns - self._recorded_ns[-1] >= NS_PER_S:
+        if self._noted_ns is None or now_ns - self._noted_ns >= NS_PER_S:
             self._note_time(monitor.moment().time_ns, now_ns)
         marks = [*self._alert_marks(monitor, now_ns), *self._event_marks(monitor)]
         if marks:
@@ -113,8 +117,8 @@ class RecordingIndex:
             times: Fleet time and the recording's at it, in order, at most a pair a second.
             first: A snapshot at its begin, from which the exact past is played.
         """
-        self._fleet_ns = array.array("q", [*(fleet_ns for fleet_ns, _ in times), *self._fleet_ns])
-        self._recorded_ns = array.array("q", [*(time_ns for _, time_ns in times), *self._recorded_ns])
+        earlier = ((time_ns - _LEAST, fleet_ns - _LEAST) for fleet_ns, time_ns in times)
+        self._times = PackedRows(2, itertools.chain(earlier, self._times))
         if self.snapshots:
             self.snapshots.insert(0, first)
         self.revision += 1
@@ -126,7 +130,7 @@ class RecordingIndex:
             self.revision += 1
         if self.snapshots and self.snapshots[0][0] < time_ns:
             self.snapshots = [each for each in self.snapshots if each[0] >= time_ns]
-        self._drop_times(bisect.bisect_left(self._recorded_ns, time_ns))
+        self._times.drop(self._times.bisect_right(0, time_ns - 1 - _LEAST))
 
     def snapshot(self, at_ns: int) -> tuple[int, PackedSnapshot] | None:
         """Return the newest snapshot at or before a time."""
@@ -135,14 +139,14 @@ class RecordingIndex:
 
     def moment_of(self, fleet_ns: int) -> int | None:
         """Return the recording's time at which the fleet's clock showed a time; None where that is not known."""
-        fleet, recorded = self._fleet_ns, self._recorded_ns
-        if not fleet or not fleet[0] - NS_PER_S <= fleet_ns <= fleet[-1] + NS_PER_S:
+        if not self._times:
+            return None
+        wanted = fleet_ns - _LEAST
+        if not self._times[0][1] - NS_PER_S <= wanted <= self._times[-1][1] + NS_PER_S:
             return None
         # A fleet's time may jump back; the last such moment is meant.
-        for number in range(len(fleet) - 1, -1, -1):
-            if fleet[number] <= fleet_ns:
-                return recorded[number]
-        return recorded[0]
+        found = next((each for each in reversed(self._times) if each[1] <= wanted), self._times[0])
+        return found[0] + _LEAST
 
     def next_mark(self, from_ns: int, direction: int, kinds: Container[str]) -> Mark | None:
         """Return the nearest mark of some kinds after a time, or before it where the direction is negative."""
@@ -151,14 +155,10 @@ class RecordingIndex:
         return next((m for m in reversed(self.marks) if m.time_ns < from_ns and m.kind in kinds), None)
 
     def _note_time(self, fleet_ns: int, recorded_ns: int) -> None:
-        if len(self._fleet_ns) >= MOST_TIMES + TIMES_DROPPED:
-            self._drop_times(TIMES_DROPPED)
-        self._fleet_ns.append(fleet_ns)
-        self._recorded_ns.append(recorded_ns)
-
-    def _drop_times(self, number: int) -> None:
-        if number:
-            del self._fleet_ns[:number], self._recorded_ns[:number]
+        if len(self._times) >= MOST_TIMES + TIMES_DROPPED:
+            self._times.drop(TIMES_DROPPED)
+        self._times.append((recorded_ns - _LEAST, fleet_ns - _LEAST))
+        self._noted_ns = recorded_ns
 
     def _alert_marks(self, monitor: Monitor, now_ns: int) -> list[Mark]:
         alerts = monitor.alerts

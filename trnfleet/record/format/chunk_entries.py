@@ -1,18 +1,18 @@
-"""The chunks of a file, in 64 bytes each: a live buffer has hundreds of thousands, and a tuple of numbers takes 500."""
+"""The chunks of a file, in about 20 bytes each: a live buffer has hundreds of thousands, and a tuple of numbers takes 500."""
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, overload
 
+from trnfleet.packed_rows import PackedRows
 from trnfleet.record.format.records import ChunkEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_NUMBERS = 7
-"""Numbers of an entry, beside which it has a few kinds of everything else."""
+_WIDTH = 8
+"""Seven numbers of an entry, and that of its kind: everything else, of which a file has a few."""
 
 
 class ChunkEntries(Sequence[ChunkEntry]):
@@ -20,7 +20,7 @@ class ChunkEntries(Sequence[ChunkEntry]):
 
     def __init__(self, entries: Iterable[ChunkEntry] = ()) -> None:
         """Take entries."""
-        self._numbers = array("Q")
+        self._rows = PackedRows(_WIDTH)
         self._kinds: dict[tuple[str, tuple[int, ...] | None, bool], int] = {}
         """Compression, channels and whether it is loose, with the number of the kind."""
         self._kind_list: list[tuple[str, tuple[int, ...] | None, bool]] = []
@@ -28,7 +28,7 @@ class ChunkEntries(Sequence[ChunkEntry]):
             self.append(entry)
 
     def __len__(self) -> int:
-        return len(self._numbers) // (_NUMBERS + 1)
+        return len(self._rows)
 
     @overload
     def __getitem__(self, index: int) -> ChunkEntry: ...
@@ -38,28 +38,36 @@ class ChunkEntries(Sequence[ChunkEntry]):
 
     def __getitem__(self, index: int | slice) -> ChunkEntry | list[ChunkEntry]:
         if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(len(self)))]
-        at = self._place(index)
-        return self._entry(*self._numbers[at : at + _NUMBERS + 1])
+            return [self._entry(*row) for row in self._rows[index]]
+        return self._entry(*self._rows[index])
 
     def __iter__(self) -> Iterator[ChunkEntry]:
-        numbers = iter(self._numbers)
-        for fields in zip(*[numbers] * (_NUMBERS + 1), strict=True):
-            yield self._entry(*fields)
+        return (self._entry(*row) for row in self._rows)
 
-    def __setitem__(self, index: int, entry: ChunkEntry) -> None:
-        at = self._place(index)
-        self._numbers[at : at + _NUMBERS + 1] = self._packed(entry)
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what is kept."""
+        return self._rows.nbytes
 
     def append(self, entry: ChunkEntry) -> None:
         """Take one more."""
-        self._numbers.extend(self._packed(entry))
-
-    def _place(self, index: int) -> int:
-        count = len(self)
-        if not -count <= index < count:
-            raise IndexError(index)
-        return (index % count) * (_NUMBERS + 1)
+        key = entry.compression, entry.channels, entry.is_loose
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = self._kinds[key] = len(self._kind_list)
+            self._kind_list.append(key)
+        self._rows.append(
+            (
+                entry.start_ns,
+                entry.end_ns,
+                entry.offset,
+                entry.length,
+                entry.index_length,
+                entry.compressed_size,
+                entry.size,
+                kind,
+            )
+        )
 
     def _entry(
         self,
@@ -84,24 +92,4 @@ class ChunkEntries(Sequence[ChunkEntry]):
             size,
             channels,
             is_loose,
-        )
-
-    def _packed(self, entry: ChunkEntry) -> array[int]:
-        key = entry.compression, entry.channels, entry.is_loose
-        kind = self._kinds.get(key)
-        if kind is None:
-            kind = self._kinds[key] = len(self._kind_list)
-            self._kind_list.append(key)
-        return array(
-            "Q",
-            (
-                entry.start_ns,
-                entry.end_ns,
-                entry.offset,
-                entry.length,
-                entry.index_length,
-                entry.compressed_size,
-                entry.size,
-                kind,
-            ),
         )

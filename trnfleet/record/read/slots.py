@@ -1,12 +1,10 @@
-"""The places of chunks with messages, by their begin, in 24 bytes each beside the entries of their files."""
+"""The places of chunks with messages, by their begin, in about ten bytes each beside the entries of their files."""
 
 from __future__ import annotations
 
-import bisect
-import itertools
-from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
+from trnfleet.packed_rows import PackedRows
 from trnfleet.record.format.envelopes import KEYFRAME
 
 if TYPE_CHECKING:
@@ -28,56 +26,84 @@ class Slot(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Chunks of a file that follow one another and hold repeats, by the numbers of their entries: a live buffer has hundreds an hour."""
+    """Chunks of a file that follow one another and hold repeats, by the numbers of their entries."""
 
     part: PartReader
-    numbers: array[int]
-
-    @classmethod
-    def of(cls, part: PartReader, number: int) -> Run:
-        """Return the run of one chunk."""
-        return cls(part, array("I", [number]))
+    numbers: list[int]
 
     @property
-    def last(self) -> Slot:
-        """Its last chunk."""
-        return slot_of(self.part, self.part.entries[self.numbers[-1]])
+    def start_ns(self) -> int:
+        """Its begin."""
+        return self.part.entries[self.numbers[0]].start_ns
 
     def slots(self) -> list[Slot]:
         """Return its chunks."""
         return [slot_of(self.part, self.part.entries[number]) for number in self.numbers]
 
 
-class Slots:
-    """Slots with data in the order of their begins."""
+class _Rows:
+    """Rows of numbers, one of which is that of a file."""
 
-    def __init__(self, slots: Iterable[tuple[Slot, int]] = ()) -> None:
-        """Take slots in order, each with the number of its entry in the file."""
+    _WIDTH: int
+    _PART: int
+    """Column of the file's number."""
+
+    def __init__(self) -> None:
         self._parts: dict[int, PartReader] = {}
         """Files by a number that goes up."""
         self._newest = -1
-        """Number of the file that was last appended."""
+        """Number of the file that was last added."""
         self._file_numbers: dict[PartReader, int] = {}
-        self._starts_ns = array("Q")
-        self._latest_ns = array("Q")
-        """For each slot the latest end of it and all before."""
-        self._in_part = array("I")
-        self._entry_numbers = array("I")
+        self._rows = PackedRows(self._WIDTH)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what is kept."""
+        return self._rows.nbytes
+
+    def drop(self, part: PartReader) -> int:
+        """Remove the rows of the oldest file, and return how many these were."""
+        number = self._file_numbers.pop(part, None)
+        if number is None:
+            return 0
+        del self._parts[number]
+        count = next((n for n, row in enumerate(self._rows) if row[self._PART] != number), len(self._rows))
+        self._rows.drop(count)
+        return count
+
+    def _number_of(self, part: PartReader) -> int:
+        number = self._file_numbers.get(part)
+        if number is None:
+            self._newest += 1
+            number = self._file_numbers[part] = self._newest
+            self._parts[number] = part
+        return number
+
+
+class Slots(_Rows):
+    """Slots with data in the order of their begins: begin, latest end of it and all before, file, number of the entry."""
+
+    _WIDTH = 4
+    _PART = 2
+
+    def __init__(self, slots: Iterable[tuple[Slot, int]] = ()) -> None:
+        """Take slots in order, each with the number of its entry in the file."""
+        super().__init__()
         for slot, number in slots:
             self.append(slot, number)
 
     def __len__(self) -> int:
-        return len(self._starts_ns)
+        return len(self._rows)
 
     @property
     def start_ns(self) -> int:
         """Begin of the first; 0 where there is none."""
-        return self._starts_ns[0] if self._starts_ns else 0
+        return self._rows[0][0] if self._rows else 0
 
     @property
     def end_ns(self) -> int:
         """Latest end of all; 0 where there is none."""
-        return self._latest_ns[-1] if self._latest_ns else 0
+        return self._rows[-1][1] if self._rows else 0
 
     def append(self, slot: Slot, number: int) -> None:
         """Take one that begins no earlier than all that are there.
@@ -86,58 +112,111 @@ class Slots:
             slot: The slot.
             number: Of its entry in its file.
         """
-        part = self._file_numbers.get(slot.part)
-        if part is None:
-            self._newest += 1
-            part = self._file_numbers[slot.part] = self._newest
-            self._parts[part] = slot.part
-        self._starts_ns.append(slot.entry.start_ns)
-        self._latest_ns.append(max(slot.entry.end_ns, self.end_ns))
-        self._in_part.append(part)
-        self._entry_numbers.append(number)
+        self._append(slot.entry.start_ns, slot.entry.end_ns, self._number_of(slot.part), number)
 
     def prepend(self, slots: Sequence[tuple[Slot, int]]) -> None:
         """Take slots of one file that is earlier than all that are there, in order, each with the number of its entry.
 
         Its last ones may begin after the first of those: they are looked for from its begin on, so that all stay in order.
         """
-        if not slots:
-            return
-        self._newest += 1
-        self._file_numbers[slots[0][0].part] = self._newest
-        self._parts[self._newest] = slots[0][0].part
-        latest = itertools.accumulate((slot.entry.end_ns for slot, _ in slots), max)
-        self._latest_ns[:0] = array("Q", latest)
-        for place in range(len(slots), len(self._latest_ns)):
-            if self._latest_ns[place] >= self._latest_ns[place - 1]:
-                break
-            self._latest_ns[place] = self._latest_ns[place - 1]
-        starts = [slot.entry.start_ns for slot, _ in slots]
-        if self._starts_ns:
-            starts = [min(start_ns, self._starts_ns[0]) for start_ns in starts]
-        self._starts_ns[:0] = array("Q", starts)
-        self._in_part[:0] = array("I", [self._newest] * len(slots))
-        self._entry_numbers[:0] = array("I", (number for _, number in slots))
+        later = list(self._rows)
+        self._rows = PackedRows(self._WIDTH)
+        for slot, number in slots:
+            start_ns = min(slot.entry.start_ns, later[0][0]) if later else slot.entry.start_ns
+            self._append(start_ns, slot.entry.end_ns, self._number_of(slot.part), number)
+        for row in later:
+            self._append(*row)
 
     def between(self, after_ns: int, until_ns: int) -> list[Slot]:
         """Return those that may have messages of `after_ns < time_ns <= until_ns`."""
-        begin = bisect.bisect_right(self._latest_ns, after_ns)
-        end = bisect.bisect_right(self._starts_ns, until_ns, begin)
+        begin = self._rows.bisect_right(1, after_ns)
+        end = self._rows.bisect_right(0, until_ns)
         return [
-            slot_of(part, part.entries[self._entry_numbers[place]])
-            for place in range(begin, end)
-            for part in (self._parts[self._in_part[place]],)
+            slot_of(part, part.entries[number])
+            for _, _, part_number, number in self._rows[begin:end]
+            for part in (self._parts[part_number],)
         ]
 
-    def drop(self, part: PartReader) -> None:
-        """Remove those of the oldest file."""
-        number = self._file_numbers.pop(part, None)
-        if number is None:
-            return
-        del self._parts[number]
-        count = next((n for n, other in enumerate(self._in_part) if other != number), len(self))
-        for column in (self._starts_ns, self._latest_ns, self._in_part, self._entry_numbers):
-            del column[:count]
+    def _append(self, start_ns: int, end_ns: int, part_number: int, number: int) -> None:
+        self._rows.append((start_ns, max(end_ns, self.end_ns), part_number, number))
+
+
+class Runs(_Rows):
+    """Runs of chunks with repeats in the order of their begins: begin of the run, number of the run, file, number of the entry."""
+
+    _WIDTH = 4
+    _PART = 2
+
+    def __init__(self, runs: Iterable[Run] = ()) -> None:
+        """Take runs in order."""
+        super().__init__()
+        self._gone = 0
+        """Rows that were removed at the begin, less those that were put there: what `newest` counts from."""
+        for run in runs:
+            self.append(run)
+
+    def append(self, run: Run) -> None:
+        """Take one that begins no earlier than all that are there."""
+        self._append(run.start_ns, run)
+
+    def extend_last(self, number: int) -> None:
+        """Add an entry of its file to the last run."""
+        start_ns, run_number, part_number, _ = self._rows[-1]
+        self._rows.append((start_ns, run_number, part_number, number))
+
+    def last(self) -> Slot | None:
+        """Return the last chunk of the last one; None where there is none."""
+        if not self._rows:
+            return None
+        _, _, part_number, number = self._rows[-1]
+        part = self._parts[part_number]
+        return slot_of(part, part.entries[number])
+
+    def prepend(self, runs: Sequence[Run]) -> None:
+        """Take runs of one file that is earlier than all that are there; as `Slots.prepend`."""
+        later = list(self._rows)
+        self._rows = PackedRows(self._WIDTH)
+        for run in runs:
+            self._append(min(run.start_ns, later[0][0]) if later else run.start_ns, run)
+        count = len(self._rows)
+        for start_ns, number, part_number, entry_number in later:
+            self._rows.append((start_ns, number + len(runs), part_number, entry_number))
+        self._gone -= count
+
+    def drop(self, part: PartReader) -> int:
+        """Remove the runs of the oldest file, and return how many chunks these had."""
+        count = super().drop(part)
+        self._gone += count
+        return count
+
+    def place(self, at_ns: int) -> int:
+        """Return the place behind all runs that begin at or before a moment, for `newest`."""
+        return self._rows.bisect_right(0, at_ns) + self._gone
+
+    def newest(self, place: int) -> tuple[Run, int] | None:
+        """Return the newest run before a place, and its own place; None where there is none.
+
+        A place stays what it is while the oldest runs go.
+
+        Args:
+            place: As `place` or a call before this one has returned it.
+        """
+        end = place - self._gone
+        if not 0 < end <= len(self._rows):
+            return None
+        _, run_number, part_number, number = self._rows[end - 1]
+        numbers = [number]
+        begin = end - 1
+        while begin and self._rows[begin - 1][1] == run_number:
+            begin -= 1
+            numbers.append(self._rows[begin][3])
+        return Run(self._parts[part_number], numbers[::-1]), begin + self._gone
+
+    def _append(self, start_ns: int, run: Run) -> None:
+        run_number = self._rows[-1][1] + 1 if self._rows else 0
+        part_number = self._number_of(run.part)
+        for number in run.numbers:
+            self._rows.append((start_ns, run_number, part_number, number))
 
 
 def slot_of(part: PartReader, entry: ChunkEntry) -> Slot:

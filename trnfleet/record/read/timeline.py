@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet.errors import WireError
 from trnfleet.record.format.envelopes import KEYFRAME, KeyframeBound, unpack, unpack_repeat
-from trnfleet.record.read.slots import Run, Slot, Slots, slot_of
+from trnfleet.record.read.slots import Run, Runs, Slot, Slots, slot_of
 from trnfleet.wire.ports import Keyframe, Stored
 
 if TYPE_CHECKING:
@@ -39,9 +39,7 @@ class Timeline:
         self._parts: dict[PartReader, None] = {}
         """Files whose chunks are there, in the order in which they came."""
         self._slots = Slots()
-        self._repeats: list[Run] = []
-        """Runs of chunks that follow one another in a file and hold repeats, in the order of their times."""
-        self._run_begins: list[int] = []
+        self._repeats = Runs()
         self._cache: OrderedDict[tuple[PartReader, int], Messages] = OrderedDict()
         self._cache_bytes = 0
         self._unread: dict[tuple[PartReader, int, bool], int] = {}
@@ -51,6 +49,14 @@ class Timeline:
     def unread(self) -> int:
         """Messages of what has been read so far that could not be understood, each once."""
         return sum(self._unread.values())
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the places of all chunks, in bytes, but for two blocks of them that were unpacked last."""
+        with self._lock:
+            return (
+                self._slots.nbytes + self._repeats.nbytes + sum(part.entries.nbytes for part in self._parts)
+            )
 
     @property
     def start_ns(self) -> int:
@@ -77,10 +83,9 @@ class Timeline:
         for part in taken:
             _take_in(part, slots, runs)
         slots.sort(key=_start_of)
-        runs.sort(key=_run_start)
+        runs.sort(key=_run_begin)
         with self._lock:
-            self._parts, self._slots, self._repeats = taken, Slots(slots), runs
-            self._run_begins = [_run_start(run) for run in runs]
+            self._parts, self._slots, self._repeats = taken, Slots(slots), Runs(runs)
 
     def prepend(self, part: PartReader) -> None:
         """Take in a finished file that is earlier than all that is there; its end may overlap their begin."""
@@ -90,10 +95,7 @@ class Timeline:
         with self._lock:
             self._parts = {part: None, **self._parts}
             self._slots.prepend(slots)
-            self._repeats[:0] = runs
-            # The last may begin after the first of the others, as in `Slots.prepend`.
-            first_ns = self._run_begins[:1]
-            self._run_begins[:0] = [min([_run_start(run), *first_ns]) for run in runs]
+            self._repeats.prepend(runs)
 
     def append(self, part: PartReader, entry: ChunkEntry) -> None:
         """Take in a chunk that is later than all that are there."""
@@ -104,24 +106,19 @@ class Timeline:
             if slot.has_data:
                 self._slots.append(slot, len(part.entries) - 1)
             if slot.has_repeats:
-                last = self._repeats[-1] if self._repeats else None
+                last = self._repeats.last()
                 number = len(part.entries) - 1
-                if last is not None and last.part is part and _goes_on(last.last, slot):
-                    last.numbers.append(number)
+                if last is not None and last.part is part and _goes_on(last, slot):
+                    self._repeats.extend_last(number)
                 else:
-                    self._repeats.append(Run.of(part, number))
-                    self._run_begins.append(entry.start_ns)
+                    self._repeats.append(Run(part, [number]))
 
     def drop(self, part: PartReader) -> None:
         """Remove the oldest file's chunks; a reading that has begun goes on."""
         with self._lock:
             self._parts.pop(part, None)
             self._slots.drop(part)
-            count = next(
-                (n for n, run in enumerate(self._repeats) if run.part is not part), len(self._repeats)
-            )
-            del self._repeats[:count]
-            del self._run_begins[:count]
+            self._repeats.drop(part)
             for key in [key for key in self._cache if key[0] is part]:
                 self._cache_bytes -= _cost(self._cache.pop(key))
             self._unread = {key: count for key, count in self._unread.items() if key[0] is not part}
@@ -139,15 +136,17 @@ class Timeline:
     def keyframe(self, at_ns: int) -> Keyframe | None:
         """Return the newest whole keyframe at or before a moment; None where there is none."""
         with self._lock:
-            count = bisect.bisect_right(self._run_begins, at_ns)
-            runs = self._repeats[:count]
-        for run in reversed(runs):
+            place = self._repeats.place(at_ns)
+        while True:
             with self._lock:
+                newest = self._repeats.newest(place)
+                if newest is None:
+                    return None
+                run, place = newest
                 slots = run.slots()
             found = self._whole_keyframe(slots, at_ns)
             if found is not None:
                 return found
-        return None
 
     def chunks(self) -> list[Slot]:
         """Return all chunks of a timeline that was appended to, in the order in which they came."""
@@ -279,17 +278,17 @@ class Timeline:
 
 def _take_in(part: PartReader, slots: list[tuple[Slot, int]], runs: list[Run]) -> None:
     """Add a file's slots with data, each with the number of its entry, and its runs of chunks with repeats."""
-    was_repeat = False
+    last: Slot | None = None
     for number, entry in enumerate(part.entries):
         slot = slot_of(part, entry)
         if slot.has_data:
             slots.append((slot, number))
         if slot.has_repeats:
-            if was_repeat and _goes_on(runs[-1].last, slot):
+            if last is not None and _goes_on(last, slot):
                 runs[-1].numbers.append(number)
             else:
-                runs.append(Run.of(part, number))
-        was_repeat = slot.has_repeats
+                runs.append(Run(part, [number]))
+        last = slot if slot.has_repeats else None
 
 
 def _cost(messages: Messages) -> int:
@@ -306,8 +305,8 @@ def _start_of(place: tuple[Slot, int]) -> int:
     return place[0].entry.start_ns
 
 
-def _run_start(run: Run) -> int:
-    return run.part.entries[run.numbers[0]].start_ns
+def _run_begin(run: Run) -> int:
+    return run.start_ns
 
 
 def _item_time(item: tuple[int, int, int, int]) -> int:

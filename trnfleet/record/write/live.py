@@ -39,7 +39,7 @@ PARTS = 32
 """Approximate number of files; the oldest is deleted at a time."""
 _SMALLEST_PART_BYTES = 2**20
 _CHUNK_BYTES_IN_MEMORY = 100
-"""Memory of a chunk's place, in bytes."""
+"""Memory of a chunk's place, in bytes, at the most: 25 where chunks are alike, and 100 more while its part is written."""
 _FLUSH_WITHIN_S = 2.0
 QUIET_S = 2 * FLUSHED_AFTER_S
 """Seconds after which a message that was not taken counts as never received."""

@@ -190,9 +190,9 @@ def test_times_are_kept_once_a_second_and_as_long_as_the_recording() -> None:
     timeline, monitor = make(), fed()
     for tenth in range(600):
         timeline.take(monitor, BEGIN_NS + tenth * NS_PER_S // 10)
-    assert len(timeline._fleet_ns) == 60
+    assert len(timeline._times) == 60
     timeline.drop_before(BEGIN_NS + 50 * NS_PER_S)
-    assert len(timeline._fleet_ns) == 10
+    assert len(timeline._times) == 10
     timeline.drop_before(BEGIN_NS + 100 * NS_PER_S)
     assert timeline.moment_of(monitor.moment().time_ns) is None
 

@@ -1,0 +1,74 @@
+"""Rows of whole numbers in few bytes."""
+
+from __future__ import annotations
+
+import bisect
+
+import pytest
+
+from trnfleet.packed_rows import BLOCK_ROWS, PackedRows
+
+COUNT = 3 * BLOCK_ROWS + 7
+
+
+def rows_of_seconds(count: int = COUNT) -> list[tuple[int, ...]]:
+    """Return times a second apart, each a few milliseconds late, the ends of what lies between, and places in a file."""
+    starts = [1_764_000_000 * 10**9 + n * 10**9 + noise(n) for n in range(count)]
+    return [(start, start + 900_000_000 + noise(start), 30_000 * n) for n, start in enumerate(starts)]
+
+
+def noise(number: int) -> int:
+    """Return up to five milliseconds, in no order."""
+    return number * 2_654_435_761 % 5_000_000
+
+
+def test_rows_come_back_as_they_were() -> None:
+    """From every block, by number, from the end, as a slice and in order, with the largest numbers that there are."""
+    given = [*rows_of_seconds(), (2**64 - 1, 0, 2**63), (0, 2**64 - 1, 1)]
+    rows = PackedRows(3, given)
+    assert len(rows) == len(given)
+    assert list(rows) == given
+    assert (rows[0], rows[BLOCK_ROWS], rows[-1]) == (given[0], given[BLOCK_ROWS], given[-1])
+    assert rows[BLOCK_ROWS - 2 : BLOCK_ROWS + 2] == given[BLOCK_ROWS - 2 : BLOCK_ROWS + 2]
+
+
+def test_a_row_beyond_either_end_is_an_error() -> None:
+    """As of every sequence."""
+    rows = PackedRows(3, rows_of_seconds(5))
+    for number in (5, -6):
+        with pytest.raises(IndexError):
+            rows[number]
+
+
+def test_a_number_that_does_not_fit_is_refused_and_leaves_nothing() -> None:
+    """It would come back as another one."""
+    rows = PackedRows(2, [(1, 2)])
+    for row in ((3, -1), (2**64, 3)):
+        with pytest.raises(OverflowError):
+            rows.append(row)
+    assert list(rows) == [(1, 2)]
+
+
+@pytest.mark.parametrize("dropped", [0, 1, BLOCK_ROWS - 1, BLOCK_ROWS, 2 * BLOCK_ROWS + 9, COUNT])
+def test_dropped_rows_are_gone_and_the_others_found(dropped: int) -> None:
+    """Numbers begin with the oldest row that is left, whatever its block."""
+    given = rows_of_seconds()
+    rows = PackedRows(3, given)
+    rows.drop(dropped)
+    rows.drop(0)
+    left = given[dropped:]
+    assert list(rows) == left
+    assert list(reversed(rows)) == left[::-1]
+    for column in (0, 1):
+        numbers = [row[column] for row in left]
+        for value in (0, *(row[column] + delta for row in given[::100] for delta in (-1, 0, 1)), 2**64 - 1):
+            assert rows.bisect_right(column, value) == bisect.bisect_right(numbers, value)
+    rows.append(given[0])
+    assert list(rows) == [*left, given[0]]
+
+
+def test_a_full_block_takes_a_few_bytes_a_row() -> None:
+    """Ten bytes for two times with noise and a place, of the 24 that the numbers have."""
+    rows = PackedRows(3, rows_of_seconds(9 * BLOCK_ROWS + 1))
+    newest_bytes = BLOCK_ROWS * 3 * 8
+    assert rows.nbytes - newest_bytes < 10 * 9 * BLOCK_ROWS
