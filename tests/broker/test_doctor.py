@@ -118,7 +118,9 @@ def test_tls_is_told_with_the_end_of_the_certificate(
     found = examined(capsys, "--broker", url, "--insecure", "--retained", "0")
     assert (found["certificate"]["health"], found["certificate"]["value"]) == ("warning", "not verified")
     assert run(["doctor", "--json", "--broker", url]) == 1
-    assert "unknown authority" in capsys.readouterr().out
+    (finding,) = [each for each in json.loads(capsys.readouterr().out)["findings"] if each["group"] == url]
+    assert "unknown authority" in finding["value"]
+    assert finding["advice"].startswith("its port answers: change what the reason names")
 
 
 def test_clocks_that_differ_are_found_by_telemetry(
@@ -147,6 +149,7 @@ def test_a_broker_that_is_not_there_ends_with_status_1(
         each["group"]: (each["health"], each["value"]) for each in findings if each["name"] == "connection"
     }
     assert said[away] == ("problem", "connection refused")
+    assert next(each["advice"] for each in findings if each["group"] == away).startswith("is it running")
     assert said[str(mosquitto.url)][0] == "ok"
 
 

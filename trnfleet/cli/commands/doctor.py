@@ -111,7 +111,7 @@ async def _examine_all(
     sessions: tuple[BrokerSession, ...], report: _Report, retained: int, listen_s: float
 ) -> bool:
     """Try each broker; return whether all could be reached."""
-    from trnfleet.services.doctor.broker import examine
+    from trnfleet.services.doctor.broker import advice_on, examine
     from trnfleet.tasks import Ending
 
     is_reached = True
@@ -123,7 +123,7 @@ async def _examine_all(
             except BrokerError as error:
                 is_reached = False
                 said = str(error).removeprefix(f"broker {session.url}: ")
-                advice = "is it running, and may this machine and user reach it?"
+                advice = await advice_on(session.url)
                 report.add(Finding(str(session.url), "connection", Health.PROBLEM, said, advice))
     return is_reached
 

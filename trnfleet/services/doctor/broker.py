@@ -6,6 +6,7 @@ and is cleared again.
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import functools
 import secrets
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from trnfleet.transport.broker_limits import BrokerLimits
     from trnfleet.transport.connection import ProtocolName
     from trnfleet.transport.sockets.peer import TlsPeer
+    from trnfleet.transport.url import BrokerUrl
 
 KIND_TOPIC = "$SYS/broker/version"
 """Where Mosquitto and some others name themselves."""
@@ -40,6 +42,19 @@ LONGEST_KIND = 80
 RENEWED_DAYS = 21
 """Days before its end by which a certificate should have been renewed; those of 90 days usually are 30 days before it (assumed)."""
 SECONDS_A_DAY = 86_400.0
+LISTENS_S = 3.0
+"""Longest wait for the port of a broker that cannot be talked to."""
+
+
+async def advice_on(url: BrokerUrl) -> str:
+    """Return what to do about a broker that cannot be reached, after a look whether anything listens at its port."""
+    try:
+        async with asyncio.timeout(LISTENS_S):
+            _, writer = await asyncio.open_connection(url.host, url.port)
+    except (OSError, TimeoutError, UnicodeError):
+        return "is it running, and do name, port and firewalls let this machine reach it?"
+    writer.close()
+    return "its port answers: change what the reason names, in the URL, the user, the password or the certificates"
 
 
 async def examine(
