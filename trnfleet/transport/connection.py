@@ -43,7 +43,7 @@ from trnfleet.transport.reasons import (
     refusal_words,
 )
 from trnfleet.transport.sockets.dialing import TCP_CONNECT_S, dial
-from trnfleet.transport.sockets.errors import DialError, FrameTooLargeError
+from trnfleet.transport.sockets.errors import DialError, WebSocketLimitError
 from trnfleet.transport.sockets.identify import foreign_words, within_tls_words
 from trnfleet.transport.sockets.tls_alerts import tls_words
 
@@ -378,7 +378,7 @@ class Connection:
         error = self._client.read_error
         if error is None:
             return None
-        return str(error) if isinstance(error, FrameTooLargeError) else tls_words(error, self._login.tls)
+        return str(error) if isinstance(error, WebSocketLimitError) else tls_words(error, self._login.tls)
 
     def _refusal(self, error: aiomqtt.MqttError) -> LinkDown:
         if isinstance(error, aiomqtt.MqttCodeError) and isinstance(error.rc, ReasonCode):

@@ -165,6 +165,11 @@ def _checked_path(scheme: str, parts: SplitResult, text: str) -> str:
         raise ConfigError(f"broker {_shown(text)!r}: nothing may follow {what}")
     if not is_websocket:
         return ""
+    if "@" in parts.path:
+        # An unquoted / in a password ends the host, and all behind it would be shown as the path.
+        raise ConfigError(
+            f"broker {_shown(text)!r}: an @ in the path is written %40, and no password stands in a URL"
+        )
     if parts.path and not _PATH.fullmatch(parts.path):
         raise ConfigError(f"broker {_shown(text)!r}: the path is not of printable ASCII characters")
     return parts.path or DEFAULT_PATH
@@ -191,10 +196,12 @@ def _checked_user(quoted: str | None, text: str) -> str | None:
 
 
 def _shown(text: str) -> str:
-    """Return what may be quoted of a URL: everything but what stands between the user and the last @."""
+    """Return what may be quoted of a URL: everything but what stands between the user and the last @, and behind a ?."""
     head, at, tail = text.rpartition("@")
+    tail, query, _ = tail.partition("?")
+    tail = f"{tail}?***" if query else tail
     if not at:
-        return text
+        return tail
     scheme = _SCHEME.match(head)
     prefix = scheme[0] if scheme else ""
     user, colon, _ = head[len(prefix) :].partition(":")

@@ -44,7 +44,11 @@ def test_url_is_read(text: str, url: BrokerUrl) -> None:
         ("https://h", "'https' is not MQTT; a websocket is written wss://host:port/path"),
         ("ops@h:8883", "port 8883 is usually that of TLS; write mqtts://ops@h:8883, or mqtt://ops@h:8883"),
         ("mqtts://h/mqtt", "nothing may follow the port of mqtts"),
-        ("ws://h/mqtt?token=1", "nothing may follow the path"),
+        ("ws://h/mqtt?token=1", "'ws://h/mqtt?***': nothing may follow the path"),
+        (
+            "wss://ops:1234/pw@h/mqtt",
+            "'wss://ops:***@h/mqtt': an @ in the path is written %40, and no password",
+        ),
         ("ws://h/\u00e9", "printable ASCII"),
         ("mqtt://", "is not a host"),
         ("mqtt://:1883", "is not a host"),

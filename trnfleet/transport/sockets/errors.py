@@ -23,5 +23,5 @@ class WebSocketRefusedError(Exception):
         """The status of the HTTP response; 0 where there was none."""
 
 
-class FrameTooLargeError(ConnectionAbortedError):
-    """A frame over the limit, which ends the connection."""
+class WebSocketLimitError(ConnectionAbortedError):
+    """More than a websocket takes of a broker, which ends the connection; its text says what."""

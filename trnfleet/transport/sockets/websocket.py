@@ -17,7 +17,7 @@ from websockets.http11 import Response
 from websockets.typing import Subprotocol
 from websockets.uri import WebSocketURI
 
-from trnfleet.transport.sockets.errors import FrameTooLargeError, WebSocketRefusedError
+from trnfleet.transport.sockets.errors import WebSocketLimitError, WebSocketRefusedError
 
 if TYPE_CHECKING:
     import socket
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 """Largest frame that is taken; its payload is there as a whole before anything of it is read on."""
 READ_BYTES = 64 * 1024
+MOST_PINGS = 1_000
+"""Pings whose answers wait to be sent: a broker that sends more and takes no answer would fill memory."""
 _SUBPROTOCOL = Subprotocol("mqtt")
 # At level debug it would write frames, CONNECT with the password among them.
 _LOG = logging.getLogger("trnfleet.websockets")
@@ -57,6 +59,8 @@ class WebSocket:
         self._outgoing = bytearray()
         self._promised = 0
         """Bytes of MQTT within `_outgoing` that the caller still holds for unsent."""
+        self._pings = 0
+        """Pings that have come since all answers were sent."""
         self._has_ended = False
         self._shake_hands(timeout_s)
 
@@ -76,7 +80,11 @@ class WebSocket:
                 self._has_ended = True
             self._take_events()
         if isinstance(self._protocol.parser_exc, PayloadTooBig):
-            raise FrameTooLargeError(f"a websocket frame over {MAX_FRAME_BYTES // 2**20} MiB")
+            raise WebSocketLimitError(f"a websocket frame over {MAX_FRAME_BYTES // 2**20} MiB")
+        if self._pings > MOST_PINGS:
+            raise WebSocketLimitError(
+                f"over {MOST_PINGS:,} pings of the websocket whose answers are not taken"
+            )
         if not self._incoming and not self._has_ended:
             raise BlockingIOError
         taken, self._incoming = self._incoming[:size], self._incoming[size:]
@@ -147,6 +155,8 @@ class WebSocket:
             elif isinstance(event, Frame):
                 if event.opcode in {Opcode.BINARY, Opcode.CONT}:
                     parts.append(bytes(event.data))
+                elif event.opcode is Opcode.PING:
+                    self._pings += 1
                 elif event.opcode in {Opcode.CLOSE, Opcode.TEXT}:
                     self._has_ended = True
         if parts:
@@ -164,6 +174,7 @@ class WebSocket:
         while self._outgoing:
             sent = self._socket.send(self._outgoing)
             del self._outgoing[:sent]
+        self._pings = 0
 
     def _collect(self) -> None:
         for data in self._protocol.data_to_send():

@@ -1,0 +1,67 @@
+"""Websockets on pairs of sockets."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import re
+import socket
+import threading
+
+import pytest
+
+from trnfleet.transport.sockets.errors import WebSocketLimitError
+from trnfleet.transport.sockets.websocket import MOST_PINGS, WebSocket
+
+GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+PING = b"\x89\x7d" + bytes(125)
+"""Of the longest content."""
+
+
+def accept(server: socket.socket) -> None:
+    """Answer the request for a websocket."""
+    found = re.search(rb"Sec-WebSocket-Key: (\S+)", server.recv(4_096))
+    assert found
+    accepted = base64.b64encode(hashlib.sha1(found[1] + GUID).digest())  # noqa: S324  as RFC 6455 has it
+    server.sendall(
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Accept: " + accepted + b"\r\nSec-WebSocket-Protocol: mqtt\r\n\r\n"
+    )
+
+
+def ping(client: WebSocket, server: socket.socket, count: int) -> None:
+    """Send pings, and let the client read them."""
+    for _ in range(count):
+        server.sendall(PING)
+        with contextlib.suppress(BlockingIOError):
+            client.recv(1)
+
+
+@pytest.fixture
+def pair() -> tuple[WebSocket, socket.socket]:
+    """Return a websocket and the server's end, whose answers fill the way soon."""
+    ours, server = socket.socketpair()
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+    answering = threading.Thread(target=accept, args=(server,))
+    answering.start()
+    client = WebSocket(ours, host="h", port=80, path="/mqtt", is_secure=False, timeout_s=5.0)
+    answering.join()
+    client.setblocking(False)
+    return client, server
+
+
+def test_pings_whose_answers_are_not_taken_end_the_connection(pair: tuple[WebSocket, socket.socket]) -> None:
+    """Answers to pings wait for a server that does not read, but not without a bound."""
+    client, server = pair
+    with contextlib.closing(client), server, pytest.raises(WebSocketLimitError, match="over 1,000 pings"):
+        ping(client, server, 2 * MOST_PINGS)
+
+
+def test_pings_of_a_server_that_takes_their_answers_go_on(pair: tuple[WebSocket, socket.socket]) -> None:
+    """What was answered counts no more."""
+    client, server = pair
+    with contextlib.closing(client), server:
+        for _ in range(150):
+            ping(client, server, 10)
+            server.recv(65_536)
