@@ -160,7 +160,8 @@ def run(args: Sequence[str] | None = None) -> int:
         _explain(error)
         return next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 1)
     except OSError as error:
-        click.echo(f"trnfleet: {error.strerror or error}", err=True)
+        named = f"{plain(str(error.filename), _WIDEST)}: " if error.filename is not None else ""
+        click.echo(f"trnfleet: {named}{error.strerror or error}", err=True)
         return 1
     return result if isinstance(result, int) else 0
 

@@ -123,10 +123,11 @@ def _places(config: str | None) -> Iterator[tuple[str, str, str]]:
     read = places_to_read(config)
     for place in read if config else []:
         yield place.kind, str(place.file), _state(place)
+    there = places_to_read(None)
     for place in usual_places():
         if place in read:
             yield place.kind, str(place.file), _state(place)
-        elif not place.file.exists():
+        elif place not in there:
             yield place.kind, str(place.file), "not there"
         else:
             instead = "no file" if config == NONE else f"{config}"
