@@ -6,7 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
+from support.brokers.nats import Nats
 from support.processes.mosquitto import MosquittoProcess
+from support.processes.programs import run
 
 from trnfleet.clock import SystemClock
 from trnfleet.monitor.pipeline.brokers import BrokerHealth
@@ -61,3 +63,15 @@ def test_where_the_access_list_denies_them_nothing_is_wrong(tmp_path: Path) -> N
     assert seen.figures is None
     assert seen.connected
     assert (seen.reconnects, seen.last_error) == (0, "")
+
+
+@pytest.mark.skipif(Nats.version() is None, reason="NATS MISSING")
+def test_a_broker_without_figures_leaves_the_log_alone(tmp_path: Path) -> None:
+    """NATS Server refuses topics with spaces, which is a debug line and no warning."""
+    with Nats(tmp_path) as broker:
+        look = ("status", "--broker", str(broker.url), "--name", "lab", "--wait", "1s", "--log-level")
+        quiet, all_lines = run(*look, "warning"), run(*look, "debug")
+    assert "subscription_refused" in all_lines.stderr
+    assert quiet.stderr.splitlines() == [
+        f"trnfleet: {broker.url}: nothing describes a fleet 'lab' within 1 s; --wait waits longer"
+    ]

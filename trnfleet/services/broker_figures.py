@@ -1,7 +1,8 @@
 """What a broker says of itself below `$SYS/broker/`, read over a connection of its own beside a source.
 
 It is never needed. Access lists refuse it, many brokers have nothing there, and some (AWS IoT Core) end a connection that asks for
-what it may not read: on a connection of its own that harms nothing. One refusal, or silence, ends it for good.
+what it may not read: on a connection of its own that harms nothing. One refusal of all topics, or silence, ends it for good, without a
+warning in the log; NATS Server refuses those topics that have spaces alone.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class FiguresSource(MqttSource):
                 tls=login.tls,
                 clock=clock,
                 protocol="3.1.1" if self.status.protocol == "3.1.1" else None,
+                is_needed=False,
             )
 
         async with background(broker_figures=read_figures(of_figures, self.status, clock)):

@@ -51,6 +51,7 @@ class Link:
         filters: Sequence[str] = (),
         newest_of: str = "",
         protocol: ProtocolName | None = None,
+        is_needed: bool = True,
     ) -> None:
         """Describe the link; nothing is connected yet.
 
@@ -64,7 +65,9 @@ class Link:
             filters: what `prepare` subscribes to; messages on other topics are counted and go nowhere.
             newest_of: beginning of the topics of which only the newest message counts once this reader is behind.
             protocol: the only version to speak; None finds out.
+            is_needed: whether it is worth a warning where it cannot be had.
         """
+        self._warn = log.warning if is_needed else log.debug
         self.status = LinkStatus(
             broker=str(login.url), changed_s=clock.monotonic_s(), is_unverified=login.is_unverified
         )
@@ -189,7 +192,7 @@ class Link:
             return self._taken_over()
         if why == UNACKNOWLEDGED:
             if why != self.status.last_error:
-                log.warning("broker_does_not_acknowledge", broker=self.status.broker, reason=why)
+                self._warn("broker_does_not_acknowledge", broker=self.status.broker, reason=why)
             return why
         client, now_s = self._login.client_id, self._clock.monotonic_s()
         is_short = now_s - since_s < STABLE_S and now_s >= self._away_until_s
@@ -198,12 +201,12 @@ class Link:
             return why
         why += f" {self._short} times in a row: is there another client with the id {client}?"
         if self._short == SHORT_CONNECTIONS:
-            log.warning("connection_does_not_hold", broker=self.status.broker, client_id=client, reason=why)
+            self._warn("connection_does_not_hold", broker=self.status.broker, client_id=client, reason=why)
         return why
 
     def _taken_over(self) -> str:
         client = self._login.client_id
-        log.warning("client_id_taken_over", broker=self.status.broker, client_id=client)
+        self._warn("client_id_taken_over", broker=self.status.broker, client_id=client)
         return f"{TAKEN_OVER}, {client}"
 
     async def _open(self) -> Connection:
@@ -277,6 +280,6 @@ class Link:
             status.changed_s = self._clock.monotonic_s()
             log.info("broker_disconnected", broker=status.broker, reason=why, unsolicited=status.unsolicited)
         elif why not in (status.last_error, STOPPED):
-            log.warning("broker_unreachable", broker=status.broker, reason=why)
+            self._warn("broker_unreachable", broker=status.broker, reason=why)
         status.last_error = why
         self._tried.set()

@@ -223,6 +223,7 @@ class MqttSource:
         protocol: ProtocolName | None = None,
         limits: InboxLimits | None = None,
         keepalive_s: int = KEEPALIVE_S,
+        is_needed: bool = True,
     ) -> None:
         """Describe a source; it connects and subscribes when `run` starts.
 
@@ -237,6 +238,7 @@ class MqttSource:
             protocol: the only MQTT version to speak; None tries 5 and falls back to 3.1.1.
             limits: how much may wait to be taken.
             keepalive_s: a half-open connection is found after at most twice as much.
+            is_needed: whether a refusal or an outage is worth a warning in the log.
         """
         if not topics:
             raise ValueError("a source needs at least one topic filter")
@@ -258,7 +260,9 @@ class MqttSource:
             filters=[topic_filter for topic_filter, _ in topics],
             newest_of=limits.newest_of if limits else "",
             protocol=protocol,
+            is_needed=is_needed,
         )
+        self._warn = log.warning if is_needed else log.debug
         self._inbox = Inbox(limits or InboxLimits(), self._link.status)
         self._filters = topic_pattern(*(topic_filter for topic_filter, _ in topics))
         self._requests = RetainedRequests(self.clock, self._link.status, self._inbox.__len__)
@@ -306,7 +310,7 @@ class MqttSource:
             if len(refused) == len(self._topics):
                 raise LinkDown(why)
             self.status.last_error = why
-            log.warning("subscription_refused", broker=self.status.broker, topics=refused)
+            self._warn("subscription_refused", broker=self.status.broker, topics=refused)
         self._requests.use(connection)
 
 

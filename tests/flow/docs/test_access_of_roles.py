@@ -13,6 +13,8 @@ from support.paths import ROOT
 from support.processes.programs import run
 from support.processes.waiting import running
 
+from trnfleet.errors import BrokerError
+from trnfleet.monitor.pipeline.brokers import SYS_PREFIX
 from trnfleet.transport.mqtt import MqttPublisher, MqttSource
 from trnfleet.transport.url import BrokerUrl, Password
 from trnfleet.wire.ports import Envelope
@@ -60,6 +62,8 @@ READS = {
     "viewer": _STATE,
     "operator": (*_STATE, "reply"),
 }
+
+LOOKS_AT_FIGURES = ("watch", "viewer", "operator")
 
 
 def may_write(role: str, topic: str) -> bool:
@@ -162,6 +166,27 @@ async def test_each_role_writes_and_reads_its_topics_alone(listed: BrokerProcess
         # With MQTT 3.1.1 an agent reads back what it writes.
         heard -= {f"{root}/node/{OWN}"} if role == AGENT and listener.status.protocol == "3.1.1" else set()
         assert heard == {f"{root}/{topic}" for topic in TOPICS if may_read(role, topic)}
+
+
+@pytest.mark.parametrize("role", [*WRITES, AGENT])
+async def test_those_who_look_at_figures_may_read_what_the_broker_says(
+    listed: BrokerProcess, role: str
+) -> None:
+    """Mosquitto gives its version to them alone; NATS Server has none, and refuses the others the topic."""
+    may, is_nats = role in LOOKS_AT_FIGURES, isinstance(listed, ListedNats)
+    source = MqttSource(url(listed, role), [(f"{SYS_PREFIX}version", 0)], password=Password(PASSWORD))
+    async with running(source.run()):
+        if is_nats and not may:
+            with pytest.raises(BrokerError, match="not authorised"):
+                await source.wait_connected(10)
+            return
+        await source.wait_connected(10)
+        if may and not is_nats:
+            batch = await asyncio.wait_for(source.take(), 10)
+            assert batch[0].payload.startswith(b"mosquitto version")
+        else:
+            await asyncio.sleep(0.3)
+            assert not source.waiting
 
 
 async def collect(reader: MqttSource, writer: MqttPublisher, end: str, payload: bytes) -> set[str]:
