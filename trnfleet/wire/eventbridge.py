@@ -140,7 +140,7 @@ def decode_eventbridge(line: bytes) -> Ec2Notification | None:
     if len(line) > MOST_BYTES:
         raise WireError(f"an event has at most {MOST_BYTES} bytes, not {len(line)}")
     try:
-        data = from_json(line)
+        data = from_json(line, cache_strings="keys")
     except ValueError as error:
         raise WireError(f"no JSON: {error}") from None
     if not isinstance(data, dict):

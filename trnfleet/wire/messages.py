@@ -75,7 +75,9 @@ def named_lanes(types: Iterable[str]) -> dict[str, tuple[str, ...]]:
 class Message(BaseModel):
     """Base of every message: strict types, finite numbers, unknown fields ignored."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+    # pydantic-core keeps up to 16,384 texts that it has read, by default values among them: with one instant a second it is full
+    # of these, 80 bytes each, after hours.
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True, cache_strings="keys")
 
     v: Literal[1] = 1
 
@@ -269,7 +271,7 @@ class EventMessage(Message):
 class CommandMessage(BaseModel):
     """A request to a simulator; unknown fields are refused, because they might change its meaning."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, cache_strings="keys")
 
     v: Literal[1] = 1
     id: Name

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import gc
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -171,3 +173,21 @@ def test_bad_events_commands_and_replies(model: Any, good: dict[str, Any], chang
     """What breaks a rule is a WireError."""
     with pytest.raises(WireError):
         decode_message(json.dumps({**good, **change}).encode(), model)
+
+
+@pytest.mark.parametrize(("model", "given"), [(EventMessage, EVENT), (CommandMessage, COMMAND)])
+def test_no_text_of_messages_is_kept_that_nobody_keeps(model: Any, given: dict[str, Any]) -> None:
+    """A reader that runs for days sees a new instant a second, and new ids; each would be 80 bytes."""
+    payloads = [
+        json.dumps({**given, "id": f"{model.__name__}-{number:08d}"}).encode() for number in range(3_000)
+    ]
+    decode_message(payloads[0], model)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for payload in payloads:
+            decode_message(payload, model)
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert kept < 32 * 2**10

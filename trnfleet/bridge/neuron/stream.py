@@ -85,7 +85,7 @@ def _members(begin: int, text: bytes) -> Iterator[tuple[int, bytes]]:
     members = []
     if text.startswith(b"["):
         with contextlib.suppress(ValueError):
-            members = from_json(text)
+            members = from_json(text, cache_strings="keys")
     for each in members:
         yield begin, to_json(each)
     if not members:

@@ -132,7 +132,7 @@ class CommandCounts:
 class _Sender(BaseModel):
     """The sender of a command: all that is needed to answer a command that is otherwise invalid."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True, cache_strings="keys")
 
     id: Name
     client: Name
