@@ -224,11 +224,11 @@ class Monitor:
         """Let the layout show all descriptors that have come, without waiting for more."""
         self._rebuild_if_due(self.clock.monotonic_s(), at_once=True)
 
-    def snapshot(self) -> Snapshot:
-        """Return a copy of all that is known now; to be taken between two passes."""
+    def snapshot(self, *, with_alerts: bool = True) -> Snapshot:
+        """Return a copy of all that is known now, but for alerts if it is packed at once; to be taken between two passes."""
         return Snapshot(
             self.applied_s,
-            self.ingest.copy(),
+            self.ingest.copy(with_alerts=with_alerts),
             self.findings,
             self._recent_findings.copy(),
             self._sampling.copy(),

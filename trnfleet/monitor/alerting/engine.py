@@ -119,9 +119,12 @@ class Alerts:
         memo: dict[int, Any] = {id(each): each for each in (self.rules, self._layout, self._inhibitors)}
         for rule in self.rules:
             memo.update((id(each), each) for each in (rule, *rule.also))
-        memo[id(self.listener)] = None
         memo[id(self._store)] = self._store.copy(memo)
         return copy.deepcopy(self, memo)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what copies and pickles have: all but the listener."""
+        return {**self.__dict__, "listener": None}
 
     # Reads
 

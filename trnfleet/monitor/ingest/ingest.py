@@ -128,14 +128,18 @@ class Ingest:
         """Telemetry messages that wait for their descriptor's layout."""
         return len(self._pending)
 
-    def copy(self) -> Ingest:
-        """Return a copy of all that changes; nothing listens to its alerts."""
+    def copy(self, *, with_alerts: bool = True) -> Ingest:
+        """Return a copy of all that changes; nothing listens to its alerts.
+
+        Args:
+            with_alerts: Whether alerts are copied, which takes the longest; else it has the same, and is only to be pickled at once.
+        """
         clocks: dict[int, SourceClock] = {}
         descriptors, publishers = self.descriptors.copy(), self.publishers.copy()
         timebase = self.timebase.copy(clocks)
         return copied(
             self,
-            alerts=self.alerts.copy(),
+            alerts=self.alerts.copy() if with_alerts else self.alerts,
             retained={model: collection.copy() for model, collection in self.retained.items()},
             ledgers={model: ledger.copy() for model, ledger in self.ledgers.items()},
             store=self.store.copy(),

@@ -189,7 +189,7 @@ class RecordingIndex:
         if 2 * (monitor.store.nbytes + monitor.averages.nbytes) > SNAPSHOT_BYTES:
             return
         begun_s = self._real_s()
-        snapshot = PackedSnapshot(monitor.snapshot())
+        snapshot = PackedSnapshot.of(monitor)
         spent_s = self._real_s() - begun_s
         self._due_ns = place_ns + max(self._every_ns, round(spent_s / SNAPSHOT_SHARE * NS_PER_S))
         most = min(MOST_SNAPSHOTS, SNAPSHOT_BYTES // snapshot.nbytes)

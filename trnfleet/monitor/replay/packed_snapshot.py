@@ -20,7 +20,7 @@ from trnfleet.monitor.sources.descriptors import CompactDescriptor
 from trnfleet.monitor.store.events import Event
 
 if TYPE_CHECKING:
-    from trnfleet.monitor.monitor import Snapshot
+    from trnfleet.monitor.monitor import Monitor, Snapshot
 
 SHARED = (Layout, Rule, CompactDescriptor, Event)
 """Types whose objects never change, and are compared by identity or many in all snapshots: they are kept as they are."""
@@ -46,6 +46,11 @@ class PackedSnapshot:
         data = file.getvalue()
         self._is_compressed = len(data) <= COMPRESSED_BYTES
         self._data = zlib.compress(data, 1) if self._is_compressed else data
+
+    @classmethod
+    def of(cls, monitor: Monitor) -> PackedSnapshot:
+        """Pack what a monitor knows now; its alerts need no copy before, since packing is one."""
+        return cls(monitor.snapshot(with_alerts=False))
 
     @property
     def nbytes(self) -> int:

@@ -98,7 +98,7 @@ class Backfill:
         first = playback.monitors.make(recording=recording)
         await work_calmly(first.reach_from_start(recording.start_ns), self._clock, SHARE)
         if buffer.backfill(part):
-            playback.index.backfill(times, (recording.start_ns, PackedSnapshot(first.monitor.snapshot())))
+            playback.index.backfill(times, (recording.start_ns, PackedSnapshot.of(first.monitor)))
         else:
             recording.close()
 

@@ -139,7 +139,7 @@ def test_what_lies_before_is_known_by_the_fleets_time_and_begins_with_a_snapshot
     timeline, monitor = make(), fed()
     timeline.take(monitor, BEGIN_NS)
     own = monitor.moment().time_ns
-    first = PackedSnapshot(monitor.snapshot())
+    first = PackedSnapshot.of(monitor)
     revision = timeline.revision
     place = BEGIN_NS - 60 * NS_PER_S
     times = [(own - number * NS_PER_S, BEGIN_NS - number * NS_PER_S) for number in range(60, 0, -1)]

@@ -6,7 +6,9 @@ import numpy as np
 from support.monitor.feed import Feed
 
 from trnfleet.domain.address import Level
+from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.replay.packed_snapshot import COMPRESSED_BYTES, PackedSnapshot
+from trnfleet.services.files.rules import load_rules
 
 
 def make_feed() -> Feed:
@@ -27,6 +29,24 @@ def test_a_packed_snapshot_is_bytes_that_later_messages_do_not_change() -> None:
     assert (snapshot.ingest.store.columns["power_w"] == before).all()
     assert snapshot.ingest.counts.messages < feed.monitor.counts.messages
     assert packed.unpack().ingest is not snapshot.ingest
+
+
+async def test_alerts_are_packed_without_a_copy_and_without_their_listener() -> None:
+    """What is evaluated later changes no snapshot, and nothing that listens to the monitor's alerts is kept with one."""
+    feed, heard = make_feed(), list[object]()
+    monitor = feed.monitor
+    monitor.ingest.alerts = Alerts(feed.fleet, load_rules(()))
+    monitor.alerts.listener = heard.append
+    await feed.advance(1)
+    packed, copied = PackedSnapshot.of(monitor), PackedSnapshot(monitor.snapshot())
+    evaluations, alerts = monitor.alerts.evaluations, len(monitor.alerts.active())
+    await feed.advance(30)
+    assert monitor.alerts.evaluations > evaluations
+    assert len(monitor.alerts.active()) > alerts
+    assert heard
+    for each in (packed, copied):
+        kept = each.unpack().ingest.alerts
+        assert (kept.evaluations, len(kept.active()), kept.listener) == (evaluations, alerts, None)
 
 
 def test_layout_and_rules_are_the_monitors_own() -> None:
