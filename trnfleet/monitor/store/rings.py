@@ -143,11 +143,11 @@ class CodedRing:
     """
 
     def __init__(self, samples: int, fields: int, nodes: int) -> None:
-        # Takes the memory now, as a ring of hours has to.
+        # Takes the memory now, as a ring of hours has to; zeros would take it page by page as it fills.
         self.codes: NDArray[np.uint16] = np.full((samples, fields, nodes), _NO_CODE, np.uint16)
-        self.least = np.zeros((samples, fields), np.float32)
+        self.least: NDArray[np.float32] = np.full((samples, fields), 0.0, np.float32)
         """Least value of all nodes, and what a code stands for above it."""
-        self.step = np.zeros((samples, fields), np.float32)
+        self.step: NDArray[np.float32] = np.full((samples, fields), 0.0, np.float32)
         self.filled = 0
         self.next = 0
 

@@ -1,12 +1,19 @@
 from __future__ import annotations
 
+import ctypes
+import mmap
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trnfleet.monitor.store.gaps import MOST_GAPS, Gap, Gaps, Reason
-from trnfleet.monitor.store.rings import CODED_NODES, Record, TierSpec, Track, trailing_mean
+from trnfleet.monitor.store.rings import CODED_NODES, Record, Ring, Tier, TierSpec, Track, trailing_mean
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 TIERS = (TierSpec(5, 6), TierSpec(20, 8))
 NAN = float("nan")
@@ -206,3 +213,22 @@ def test_roll_ups_are_carried_over_between_few_and_many_nodes() -> None:
             )
             assert len(rows) == len(wanted)
             assert rows == [pytest.approx(each, abs=0.008, nan_ok=True) for each in wanted]
+
+
+def pages_without_memory(values: NDArray[Any]) -> int:
+    """Return how many of the pages within an array the system has given no memory yet."""
+    page = mmap.PAGESIZE
+    begin = -(-values.ctypes.data // page) * page
+    count = (values.ctypes.data + values.nbytes - begin) // page
+    present = (ctypes.c_ubyte * count)()
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.mincore(ctypes.c_void_p(begin), ctypes.c_size_t(count * page), present) == 0
+    return sum(not flags & 1 for flags in present)
+
+
+@pytest.mark.parametrize("nodes", [1, CODED_NODES])
+def test_a_ring_of_hours_takes_its_memory_at_once(nodes: int) -> None:
+    """Zeros that the system hands out page by page as they are written would grow for as long as the ring fills."""
+    ring = Tier(10, 4_096, 64, nodes).ring
+    arrays = [ring.values] if isinstance(ring, Ring) else [ring.codes, ring.least, ring.step]
+    assert [pages_without_memory(array) for array in arrays] == [0] * len(arrays)
