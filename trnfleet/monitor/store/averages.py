@@ -117,14 +117,14 @@ class Averages:
         samples = self.samples
         if rollups.layout is not self.layout:
             samples = _carried_over(samples, self.layout, rollups.layout)
-        samples = _of_as_many(samples, max(int(rollups.parts(name, Level.FLEET)[1][0]) for name in AVERAGED))
+        samples = _of_as_many(samples, _covered(rollups))
         return replace(self, rollups=rollups, samples=samples, speed=speed)
 
     def sampled(self, rollups: Rollups, at_s: float, *, is_first: bool = False) -> Averages:
         """Return what it is with another sample.
 
         Args:
-            rollups: What the sample is of, with today's layout.
+            rollups: What the sample is of, with today's layout; left out where it covers a part of what the newest pass does.
             at_s: Monotonic seconds of the end of the second that it stands for; one of the same second is replaced.
             is_first: Whether it is of a pass amid the first messages.
         """
@@ -132,7 +132,8 @@ class Averages:
         former = () if self.is_first else self.samples
         kept = tuple(each for each in former if 0.5 < at_s - each.at_s < window_s)
         sample = _sample(rollups, at_s)
-        samples = (*_of_as_many(kept, sample.covered), sample)[-MOST_SAMPLES:]
+        samples = _of_as_many((*_of_as_many(kept, sample.covered), sample), _covered(self.rollups))
+        samples = samples[-MOST_SAMPLES:]
         return replace(self, samples=samples, is_first=is_first)
 
     def value(self, name: str, level: Level, pick: Pick = ALL) -> NDArray[np.float64]:
@@ -212,6 +213,11 @@ def _sample(rollups: Rollups, at_s: float) -> Sample:
         for row, (own_total, own_count) in enumerate(parts):
             total[row], count[row] = own_total, own_count
     return Sample(at_s, totals, counts)
+
+
+def _covered(rollups: Rollups) -> int:
+    """Return the most chips that went into any metric."""
+    return max(int(rollups.parts(name, Level.FLEET)[1][0]) for name in AVERAGED)
 
 
 def _of_as_many(samples: tuple[Sample, ...], chips: int) -> tuple[Sample, ...]:

@@ -172,3 +172,16 @@ async def test_sums_of_a_part_that_was_heard_first_are_no_figure_of_the_whole() 
     assert feed.monitor.averages.seconds == 0.0
     await seconds(feed, [100.0, 200.0])
     assert fleet(feed, "power_w") == pytest.approx(feed.layout.chips * 150.0)
+
+
+async def test_a_second_of_a_part_is_left_out_in_the_pass_that_samples_it() -> None:
+    """`status` ends with the pass in which all chips are there, be it the one that samples the second before."""
+    feed = Feed([*standalone(2), *ultraservers(1)])
+    feed.set("power_w", 100.0)
+    feed.describe()
+    for seconds_since in (1.0, 0.9):
+        feed.tick(list(feed.layout.instances[:2]))
+        await feed.advance(seconds_since)
+    feed.tick()
+    await feed.advance(0.1)
+    assert fleet(feed, "power_w") == pytest.approx(feed.layout.chips * 100.0)
