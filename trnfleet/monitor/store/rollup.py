@@ -20,7 +20,7 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.layout import EMPTY_LAYOUT, Layout
 from trnfleet.domain.metrics import BY_NAME, METRICS, Aggregate, Metric, Scope
 from trnfleet.monitor.slices import checkpoint
-from trnfleet.monitor.store.per_instance import combine, sums
+from trnfleet.monitor.store.per_instance import combine, fold, sums
 from trnfleet.monitor.store.store import Freshness, Store
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from trnfleet.monitor.slices import Slices
 
+    Rows = NDArray[np.int64] | slice
     Pick = NDArray[np.int64] | slice
     """Numbers of nodes, or a range of them."""
 
@@ -38,8 +39,18 @@ ALL = slice(None)
 LEVELS = (Level.FLEET, Level.CLUSTER, Level.ULTRASERVER, Level.INSTANCE)
 
 _BITWISE = {Aggregate.OR: np.bitwise_or, Aggregate.AND: np.bitwise_and}
-_SLICE_LANES = 1_500_000
-"""Lanes (chips x width) that one slice of work takes: about 5 ms."""
+_UPWARDS: dict[Aggregate, tuple[np.ufunc, float]] = {
+    Aggregate.SUM: (np.add, 0.0),
+    Aggregate.MEAN: (np.add, 0.0),
+    Aggregate.MAX: (np.maximum, -np.inf),
+    Aggregate.OR: (np.bitwise_or, 0),
+    Aggregate.AND: (np.bitwise_and, 0),
+}
+"""What puts the nodes of a level together, and what stands for one that does not count; of bits that is a code of the metric's."""
+_SLICE_LANES = 4_000_000
+"""Lanes (chips x width) that one slice of work takes: about a millisecond."""
+_CAREFUL_LANES = 50_000
+"""The same where each value is looked at, because some are not available or do not count."""
 
 
 class RollupReader(Protocol):
@@ -136,23 +147,30 @@ class Rollups:
         yield from checkpoint(store, generation)
         included = _Included(store, states[Level.INSTANCE])
         takes = included.takes(layout)
-        # Of most metrics every chip is known: what all of them cover is counted once.
+        # Of most metrics every chip, or every instance, is known: what all of them cover is counted once.
         chips = np.diff(layout.chip_start).astype(np.float64)
-        of_all = _covered(layout, chips, takes)
-        steps = tuple((level, starts[:-1].astype(np.intp)) for level, starts in _steps(layout))
+        steps = _steps(layout)
+        of_all = _covered(steps, chips, takes)
+        of_instances = _covered(steps, np.ones(len(chips)), takes)
         for metric in METRICS:
-            rows = len(layout.instances)
-            total, count = np.zeros(rows), np.zeros(rows)
+            total, count = np.zeros(len(chips)), chips
+            covered = of_all
             if metric.scope is Scope.CHIP:
-                for part in _parts(layout, metric.width, plain=included.all_chips):
-                    total[part], count[part] = _reduce_chips(store, metric, part, chips[part], included)
+                for part in _parts(layout, metric.width):
+                    total[part], known = yield from _reduce_chips(store, metric, part, chips[part], included)
+                    if known is not None:
+                        count = count.copy() if count is chips else count
+                        count[part] = known
                     yield from checkpoint(store, generation)
+                if count is not chips:
+                    covered = _covered(steps, count, takes)
             else:
                 values = store.values(metric, slice(None))
                 # While an instance's chips live, its own values count only if they are fresh too.
-                count[:] = ~np.isnan(values) & (store.instance_fresh | ~included.instance_live)
-                total[:] = np.where(count > 0, values, 0.0)
-            covered = of_all if np.array_equal(count, chips) else _covered(layout, count, takes)
+                counts_in = ~np.isnan(values) & (store.instance_fresh | ~included.instance_live)
+                is_all = bool(counts_in.all())
+                covered = of_instances if is_all else _covered(steps, counts_in.astype(np.float64), takes)
+                total = values if is_all else np.where(counts_in, values, 0.0)
             _roll_up(steps, metric, total, covered, totals, counts)
         self._total, self._count, self._states = totals, counts, states
         self._takes = takes
@@ -165,12 +183,18 @@ class _Included:
 
     def __init__(self, store: Store, states: NDArray[np.int64]) -> None:
         layout = store.layout
-        live = store.chip_state == Freshness.LIVE
-        self.instance_live: NDArray[np.bool_] = states[:, Freshness.LIVE] > 0
-        self.all_chips = bool(live.all())
-        self.chips = live if self.all_chips else live | ~self.instance_live[layout.instance_of_chip]
+        live = states[:, Freshness.LIVE]
+        self.instance_live: NDArray[np.bool_] = live > 0
+        self.partly: NDArray[np.bool_] = self.instance_live & (live < np.diff(layout.chip_start))
+        """Instances of which some chips count and others do not."""
+        self.all_chips = not self.partly.any()
         self.ultraserver_live = _any(self.instance_live, layout.ultraserver_start)
         self.cluster_live = _any(self.ultraserver_live, layout.cluster_start)
+
+    def chips(self, store: Store, rows: Rows) -> NDArray[np.bool_]:
+        """Return which of some chips count: the live ones, or all of an instance where none is."""
+        live: NDArray[np.bool_] = store.chip_state[rows] == Freshness.LIVE
+        return live | ~self.instance_live[store.layout.instance_of_chip[rows]]
 
     def takes(self, layout: Layout) -> dict[Level, NDArray[np.bool_]]:
         """Return which nodes go into what is above them: the live ones, or all where none is."""
@@ -184,58 +208,111 @@ class _Included:
         }
 
 
-def _parts(layout: Layout, width: int, *, plain: bool) -> Iterator[slice]:
-    """Yield slices of instances that take about 5 ms each."""
+def _parts(layout: Layout, width: int) -> Iterator[slice]:
+    """Yield slices of instances that take about a millisecond each."""
     instances = len(layout.instances)
     if not instances:
         return
-    lanes = _SLICE_LANES if plain else _SLICE_LANES // 6
-    step = max(1, lanes * instances // max(1, layout.chips * width))
+    step = max(1, _SLICE_LANES * instances // max(1, layout.chips * width))
     for first in range(0, instances, step):
         yield slice(first, min(instances, first + step))
 
 
 def _reduce_chips(
     store: Store, metric: Metric, part: slice, sizes: NDArray[np.float64], included: _Included
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return (aggregate, count of chips) for a slice of instances, which have `sizes` chips, from the codes of these."""
-    layout = store.layout
+) -> Slices[tuple[NDArray[np.float64], NDArray[np.float64] | None]]:
+    """Return (aggregate, count of chips) for a slice of instances, which have `sizes` chips; None for a count of all of them.
+
+    Codes are put together as they are, which is right where every chip counts and every value is there. The other instances are
+    looked at once more, value by value.
+    """
+    layout, generation = store.layout, store.generation
     starts = layout.chip_start[part.start : part.stop + 1]
     rows = slice(int(starts[0]), int(starts[-1]))
     codes = store.columns[metric.name][rows]
-    offsets = (starts[:-1] - starts[0]).astype(np.intp)
-    # The usual case, decided for each slice: every chip counts and every value is there, so codes are joined as they are.
     highest = int(codes.max(initial=0))
-    plain = highest != metric.top and (included.all_chips or bool(included.chips[rows].all()))
+    if highest != metric.top and included.all_chips:
+        return _reduce_codes(metric, codes, starts, layout.chips_per_instance, highest), None
+    total, count, careful = np.zeros(len(sizes)), sizes.copy(), included.partly[part]
+    if highest == metric.top:
+        if int(codes.min(initial=metric.top)) == metric.top:
+            return total, np.zeros(len(sizes))
+        missing = _count(codes == metric.top, starts, layout.chips_per_instance)
+        nothing = missing == sizes * metric.width
+        careful = (careful | (missing > 0)) & ~nothing
+        count[nothing] = 0.0
+    some = np.flatnonzero(careful)
+    if len(some) < len(careful):
+        total = _reduce_codes(metric, codes, starts, layout.chips_per_instance, highest)
+        total[count == 0] = 0.0
+    step = max(1, _CAREFUL_LANES // max(1, layout.most_chips * metric.width))
+    for first in range(0, len(some), step):
+        if first:
+            yield from checkpoint(store, generation)
+        few = some[first : first + step]
+        total[few], count[few] = _reduce_values(store, metric, few + part.start, included)
+    return total, count
+
+
+def _reduce_codes(
+    metric: Metric, codes: NDArray[Any], starts: NDArray[np.int64], chips_per_instance: int, highest: int
+) -> NDArray[np.float64]:
+    """Return the aggregate of the codes of each instance as they are.
+
+    Args:
+        metric: Whose codes.
+        codes: The codes of the chips.
+        starts: The first chip of each instance and the end of the last, from the first of `codes` on.
+        chips_per_instance: Of every instance, or 0 where they differ.
+        highest: The largest of the codes.
+    """
     if metric.aggregate in _BITWISE:
-        if plain:
-            bits = combine(_BITWISE[metric.aggregate], codes, starts, layout.chips_per_instance)
-            return bits.astype(np.float64), sizes
-        return _reduce_bits(metric, codes, offsets, included.chips[rows])
-    if plain and metric.aggregate is not Aggregate.MAX:
-        if layout.chips_per_instance and not metric.is_vector:
-            return sums(codes, layout.chips_per_instance, highest) * metric.scale, sizes
-        wide = layout.chips_per_instance * metric.width
-        flat = codes.reshape(-1)
+        return combine(_BITWISE[metric.aggregate], codes, starts, chips_per_instance).astype(np.float64)
+    if metric.aggregate is Aggregate.MAX:
+        return metric.decode(combine(np.maximum, codes, starts, chips_per_instance))
+    if chips_per_instance:
+        total = sums(codes, chips_per_instance * metric.width, highest)
+    else:
         # Sums of 64-bit counters may pass 64 bits, all others stay far below.
         dtype = np.float64 if metric.wire == "u64" else np.uint64
-        total = (
-            flat.reshape(-1, wide).sum(axis=1, dtype=dtype)
-            if wide
-            else np.add.reduceat(flat, offsets * metric.width, dtype=dtype)
-        ).astype(np.float64) * metric.scale
-        if metric.is_vector and metric.lane_aggregate is Aggregate.MEAN:
-            total /= metric.width
-        return total, sizes
-    if plain and not metric.is_vector:
-        return metric.decode(combine(np.maximum, codes, starts, layout.chips_per_instance)), sizes
+        offsets = (starts[:-1] - starts[0]).astype(np.intp) * metric.width
+        total = np.add.reduceat(codes.reshape(-1), offsets, dtype=dtype).astype(np.float64)
+    total *= metric.scale
+    if metric.is_vector and metric.lane_aggregate is Aggregate.MEAN:
+        total /= metric.width
+    return total
+
+
+def _reduce_values(
+    store: Store, metric: Metric, instances: NDArray[np.int64], included: _Included
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return (aggregate, count of chips) for some instances, of the chips that count and whose value is available."""
+    layout = store.layout
+    rows = layout.chip_rows(instances)
+    sizes = np.diff(layout.chip_start)[instances]
+    offsets = (np.cumsum(sizes) - sizes).astype(np.intp)
+    counts = included.chips(store, rows)
+    if metric.aggregate in _BITWISE:
+        return _reduce_bits(metric, store.columns[metric.name][rows], offsets, counts)
     values = store.chip_values(metric, rows)
-    usable = included.chips[rows] & ~np.isnan(values)
+    usable = counts & ~np.isnan(values)
     count = np.add.reduceat(usable, offsets, dtype=np.float64)
     if metric.aggregate is Aggregate.MAX:
         most = np.maximum.reduceat(np.where(usable, values, -np.inf), offsets)
         return np.where(count > 0, most, 0.0), count
     return np.add.reduceat(np.where(usable, values, 0.0), offsets), count
+
+
+def _count(
+    flags: NDArray[np.bool_], starts: NDArray[np.int64], chips_per_instance: int
+) -> NDArray[np.float64]:
+    """Return how many flags of the chips of each instance are set, one or several a chip."""
+    width = flags.shape[1] if flags.ndim > 1 else 1
+    if chips_per_instance:
+        return sums(flags.view(np.uint8), chips_per_instance * width, 1)
+    offsets = (starts[:-1] - starts[0]).astype(np.intp) * width
+    found: NDArray[np.float64] = np.add.reduceat(flags.reshape(-1), offsets, dtype=np.float64)
+    return found
 
 
 def _reduce_bits(
@@ -258,31 +335,43 @@ class _Covered(NamedTuple):
     """Nodes that go into the level above; None for all of them."""
 
 
-def _steps(layout: Layout) -> tuple[tuple[Level, NDArray[np.int64]], ...]:
-    """Return the levels above the instance, and where the nodes of each begin among those below it."""
+class _Step(NamedTuple):
+    """The way from the nodes of one level to the level above."""
+
+    level: Level
+    """The one above."""
+    starts: NDArray[np.intp]
+    """Where the nodes of each of its nodes begin."""
+    nodes_per_group: int
+    """How many each has, or 0 where that differs."""
+
+
+def _steps(layout: Layout) -> tuple[_Step, ...]:
+    """Return the steps from instances up to the fleet."""
+    sizes = np.diff(layout.ultraserver_start)
+    instances = int(sizes[0]) if len(sizes) and bool((sizes == sizes[0]).all()) else 0
     return (
-        (Level.ULTRASERVER, layout.ultraserver_start),
-        (Level.CLUSTER, layout.cluster_start),
-        (Level.FLEET, np.array([0, len(layout.clusters)])),
+        _Step(Level.ULTRASERVER, layout.ultraserver_start[:-1].astype(np.intp), instances),
+        _Step(Level.CLUSTER, layout.cluster_start[:-1].astype(np.intp), 0),
+        _Step(Level.FLEET, np.zeros(1, np.intp), 0),
     )
 
 
 def _covered(
-    layout: Layout, count: NDArray[np.float64], takes: dict[Level, NDArray[np.bool_]]
+    steps: tuple[_Step, ...], count: NDArray[np.float64], takes: dict[Level, NDArray[np.bool_]]
 ) -> tuple[_Covered, ...]:
     """Return what goes into the nodes of each level, from instances up to the fleet, of which nothing goes on."""
     made: list[_Covered] = []
-    for level, starts in _steps(layout):
+    for level, starts, nodes_per_group in steps:
         taken = count if takes[level].all() else np.where(takes[level], count, 0.0)
         usable = taken > 0
         made.append(_Covered(count, None if usable.all() else usable))
-        nodes = len(starts) - 1
-        count = np.add.reduceat(taken, starts[:-1].astype(np.intp)) if len(taken) else np.zeros(nodes)
+        count = fold(np.add, taken, starts, nodes_per_group) if len(taken) else np.zeros(len(starts))
     return (*made, _Covered(count, None))
 
 
 def _roll_up(
-    steps: tuple[tuple[Level, NDArray[np.intp]], ...],
+    steps: tuple[_Step, ...],
     metric: Metric,
     total: NDArray[np.float64],
     covered: tuple[_Covered, ...],
@@ -291,26 +380,21 @@ def _roll_up(
 ) -> None:
     """Carry a metric from instances up to the fleet."""
     name = metric.name
+    operation, nothing = _UPWARDS[metric.aggregate]
     totals[name, Level.INSTANCE], counts[name, Level.INSTANCE] = total, covered[0].chips
-    for (level, offsets), (_, usable), above in zip(steps, covered, covered[1:], strict=False):
+    if metric.aggregate in _BITWISE:
+        total, nothing = total.astype(np.int64), metric.top if metric.aggregate is Aggregate.AND else 0
+    for (level, starts, nodes_per_group), (_, usable), above in zip(
+        steps, covered, covered[1:], strict=False
+    ):
         if not len(total):
-            total = np.zeros(len(offsets))
-        elif metric.aggregate is Aggregate.MAX:
-            total = np.maximum.reduceat(_or_else(usable, total, -np.inf), offsets)
-        elif metric.aggregate is Aggregate.OR:
-            codes = _or_else(usable, total, 0).astype(np.int64)
-            total = np.bitwise_or.reduceat(codes, offsets).astype(np.float64)
-        elif metric.aggregate is Aggregate.AND:
-            codes = _or_else(usable, total, metric.top).astype(np.int64)
-            total = np.bitwise_and.reduceat(codes, offsets).astype(np.float64)
+            total = np.zeros(len(starts), total.dtype)
         else:
-            total = np.add.reduceat(_or_else(usable, total, 0.0), offsets)
-        totals[name, level], counts[name, level] = total, above.chips
+            total = fold(operation, _or_else(usable, total, nothing), starts, nodes_per_group)
+        totals[name, level], counts[name, level] = total.astype(np.float64, copy=False), above.chips
 
 
-def _or_else(
-    usable: NDArray[np.bool_] | None, total: NDArray[np.float64], other: float
-) -> NDArray[np.float64]:
+def _or_else(usable: NDArray[np.bool_] | None, total: NDArray[Any], other: float) -> NDArray[Any]:
     """Return totals, with another number in place of those that are not usable."""
     return total if usable is None else np.where(usable, total, other)
 
@@ -322,14 +406,14 @@ def _count_states(store: Store) -> dict[Level, NDArray[np.int64]]:
         return {
             level: np.zeros((1 if level is Level.FLEET else 0, len(Freshness)), np.int64) for level in LEVELS
         }
-    offsets = layout.chip_start[:-1].astype(np.intp)
-    live = store.chip_state == Freshness.LIVE
     counted = np.zeros((instances, len(Freshness)), np.int64)
-    if live.all():
+    if not store.chip_state.any():
         counted[:, Freshness.LIVE] = np.diff(layout.chip_start)
     else:
         for state in Freshness:
-            counted[:, state] = np.add.reduceat(store.chip_state == state, offsets, dtype=np.int64)
+            counted[:, state] = _count(
+                store.chip_state == state, layout.chip_start, layout.chips_per_instance
+            )
     ultraservers = np.add.reduceat(counted, layout.ultraserver_start[:-1].astype(np.intp), axis=0)
     clusters = np.add.reduceat(ultraservers, layout.cluster_start[:-1].astype(np.intp), axis=0)
     return {

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from trnfleet.monitor.store.per_instance import combine, sums
+from trnfleet.monitor.store.per_instance import combine, fold, sums
 
 OPERATIONS = (np.minimum, np.maximum, np.bitwise_or, np.bitwise_and)
 
@@ -57,3 +57,20 @@ def test_sums_of_large_counters_are_exact_up_to_what_floats_hold() -> None:
     """Counters whose sum is below 2^53 are added up as whole numbers."""
     given = np.full(16, 2**49 - 1, np.uint64)
     assert sums(given, 16, 2**49 - 1).tolist() == [16.0 * (2**49 - 1)]
+
+
+def test_sums_of_nothing_but_zeros_are_zero() -> None:
+    """Counters at 0 are not added up."""
+    assert sums(np.zeros(12, np.uint32), 3, 0).tolist() == [0.0] * 4
+
+
+@pytest.mark.parametrize("operation", [np.add, np.maximum])
+@pytest.mark.parametrize("nodes", [1, 2, 3, 4, 17])
+def test_groups_of_one_size_have_what_reduceat_says(operation: np.ufunc, nodes: int) -> None:
+    """But for what rounding differs by, and the values stay as they are."""
+    values = np.random.default_rng(nodes).normal(size=5 * nodes)
+    before, starts = values.copy(), np.arange(5) * nodes
+    expected = operation.reduceat(values, starts)
+    assert fold(operation, values, starts, nodes) == pytest.approx(expected, rel=1e-12)
+    assert fold(operation, values, starts, 0).tolist() == expected.tolist()
+    assert np.array_equal(values, before)

@@ -30,12 +30,16 @@ def ready() -> Feed:
 
 def expected(feed: Feed, name: str, node: Node, only: np.ndarray | None = None) -> float:
     """Roll up with a plain loop over chips."""
-    monitor = feed.monitor
-    metric = next(each for each in CHIP_METRICS if each.name == name)
-    rows = np.array(monitor.store.layout.chip_range(node))
+    rows = np.array(feed.monitor.store.layout.chip_range(node))
     if only is not None:
         rows = rows[only[rows]]
-    values = monitor.store.chip_values(metric, rows)
+    return expected_of(feed, name, rows)
+
+
+def expected_of(feed: Feed, name: str, rows: np.ndarray) -> float:
+    """Put the values of some chips together, those that are available."""
+    metric = next(each for each in CHIP_METRICS if each.name == name)
+    values = feed.monitor.store.chip_values(metric, rows)
     values = values[~np.isnan(values)]
     if not len(values):
         return float("nan")
@@ -96,6 +100,67 @@ async def test_stale_chips_take_no_part_while_others_live() -> None:
     states = rollups.states(Level.FLEET)[0]
     assert states[Freshness.LIVE] == 32
     assert states[Freshness.STALE] == feed.layout.chips - 32
+
+
+def counting(feed: Feed, node: Node) -> list[int]:
+    """Return the chips that go into a node: of its children those of which any is live, or all where none is."""
+    layout, live = feed.monitor.store.layout, feed.monitor.store.chip_state == Freshness.LIVE
+    if node.level is Level.CHIP:
+        return [node.number]
+    below = [Node(Level(node.level + 1), number) for number in layout.children(node)]
+    alive = [each for each in below if live[np.array(layout.chip_range(each))].any()]
+    return [chip for each in alive or below for chip in counting(feed, each)]
+
+
+@pytest.mark.parametrize("instances", [MIXED, ultraservers(6)], ids=["mixed", "alike"])
+@pytest.mark.parametrize(
+    ("missing", "silent"),
+    [(0.0, "none"), (0.01, "none"), (0.0, "chips"), (0.01, "chips"), (0.6, "instances")],
+)
+def test_roll_ups_are_those_of_a_plain_loop(
+    instances: list[tuple[str, str]], missing: float, silent: str
+) -> None:
+    """Whatever is not available, stale or offline: what is put together as it is, and what is looked at value by value, agree."""
+    feed = Feed(instances)
+    feed.scatter(4)
+    feed.describe()
+    feed.tick()
+    random = np.random.default_rng(11)
+    store = feed.monitor.store
+    chips = store.layout.chips
+    for number, metric in enumerate(CHIP_METRICS):
+        column = store.columns[metric.name]
+        column[...] = random.integers(0, 100, column.shape)
+        column[random.random(column.shape) < missing] = metric.top
+        if number % 4 == 0:
+            # A host that lacks a metric lacks all of it.
+            column[: chips // 2 if missing < 0.5 else chips] = metric.top
+    if silent != "none":
+        state = Freshness.STALE if silent == "chips" else Freshness.OFFLINE
+        store.chip_state[random.random(chips) < 0.1] = state
+        for number in (0, 2, 5):
+            store.chip_state[16 * number : 16 * number + 16] = state
+    if silent == "instances":
+        store.chip_state[: chips // 2] = Freshness.OFFLINE
+    finish(feed.monitor.rollups.passes(store))
+    rollups, layout = feed.monitor.rollups, store.layout
+    chosen = {
+        level: [np.array(counting(feed, Node(level, number))) for number in range(layout.count(level))]
+        for level in LEVELS
+    }
+    for metric in CHIP_METRICS:
+        known = ~np.isnan(store.chip_values(metric, slice(None)))
+        for level in LEVELS:
+            got, covered = rollups.value(metric.name, level), rollups.covered(metric.name, level)
+            only = chosen[level]
+            want = [expected_of(feed, metric.name, rows) for rows in only]
+            assert got == pytest.approx(want, nan_ok=True), (metric.name, level)
+            assert covered.tolist() == [int(known[rows].sum()) for rows in only], (metric.name, level)
+    for level in LEVELS:
+        for number in range(layout.count(level)):
+            rows = np.array(layout.chip_range(Node(level, number)))
+            states = [int((store.chip_state[rows] == state).sum()) for state in Freshness]
+            assert rollups.states(level)[number].tolist() == states
 
 
 def test_a_pass_yields_and_notices_a_new_layout() -> None:
