@@ -57,7 +57,7 @@ class Duration(click.ParamType[float]):
                 seconds = parse_duration_s(str(value))
             except ValueError as error:
                 self.fail(str(error), param, ctx)
-        if seconds < self._least_s:
+        if 0 < seconds < self._least_s:
             self.fail(f"{value!r} is not at least {duration(self._least_s)}", param, ctx)
         if not 0 < seconds <= self._most_s:
             self.fail(f"{value!r} is not above zero and at most {duration(self._most_s)}", param, ctx)

@@ -184,20 +184,27 @@ def _refused(where: str, value: object, why: str) -> str:
 
 
 def _check_type(param: click.Parameter, where: str, given: object, command: str) -> None:
-    """Refuse what only TOML has: an option takes numbers, text, true and false, and a list of these where it may be repeated.
+    """Refuse what only TOML tells apart: a flag takes true and false, any other option text and numbers, or a list where it may be repeated.
 
     Raises:
         ConfigError: the value is another.
     """
     takes_list = param.multiple or param.nargs != 1
+    is_flag = isinstance(param.type, type(click.BOOL))
+    shown = HIDDEN if _may_hold_secret(param) else given
     for value in given if takes_list and isinstance(given, list) else [given]:
-        if not isinstance(value, str | int | float):
+        if isinstance(value, list | dict | date | time):
             kind = "a table" if isinstance(value, dict) else "a date or time"
             kind = "a list" if isinstance(value, list) else kind
             hint = "" if kind != "a date or time" else ": put it in quotes"
             hint = f": {command} takes one" if isinstance(value, list) and not takes_list else hint
-            shown = HIDDEN if _may_hold_secret(param) else given
             raise ConfigError(_refused(where, shown, f"{kind}, not a number or text{hint}"))
+        if is_flag and not isinstance(value, bool | str):
+            raise ConfigError(_refused(where, shown, "not true or false"))
+        if isinstance(value, bool) and not is_flag:
+            raise ConfigError(f"{where} = {str(value).lower()}: not a number or text")
+        if isinstance(value, float) and isinstance(param.type, type(click.INT)):
+            raise ConfigError(_refused(where, shown, "not a whole number"))
 
 
 def _may_hold_secret(param: click.Parameter) -> bool:
