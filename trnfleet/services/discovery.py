@@ -9,6 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.errors import BrokerError, ConfigError, WireError, nearest
+from trnfleet.services.brokers.merged import reached
 from trnfleet.services.brokers.session import session_of
 from trnfleet.services.session import CONNECT_LIMIT_S, BatchReader
 from trnfleet.tasks import background
@@ -63,16 +64,9 @@ async def find_fleets(
         looks = await asyncio.gather(
             *(_fleets_of(session, wait_s) for session in sessions), return_exceptions=True
         )
-        for look in looks:
-            # A broker that is away keeps nobody from reading the others.
-            is_away = isinstance(look, BrokerError) and not all(
-                isinstance(each, BrokerError) for each in looks
-            )
-            if isinstance(look, BaseException) and not is_away:
-                raise look
         is_live: dict[str, bool] = {}
-        for look in looks:
-            for name, is_live_there in ({} if isinstance(look, BaseException) else look).items():
+        for look in reached(looks):
+            for name, is_live_there in look.items():
                 is_live[name] = is_live.get(name, False) or is_live_there
         if not takes_all or not is_live | dict.fromkeys(wanted):
             brokers = ", ".join(str(each.url) for each in sessions)

@@ -228,6 +228,16 @@ def test_a_value_of_the_wrong_kind_is_not_repeated_where_it_may_be_secret(
     assert refusal(capsys, command) == f"trnfleet: {files.user}: [{command}] {key} = ***: {why}"
 
 
+@pytest.mark.parametrize("words", [("status",), ("reserve", "buy")])
+def test_print_names_the_command_whose_option_is_wrong(
+    files: Files, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    """The hint is a command that can be typed."""
+    assert not files.user.exists()
+    assert run(["config", "print", *words, "--nix"]) == 2
+    assert f"Try 'trnfleet {' '.join(words)} --help' for help." in capsys.readouterr().err
+
+
 def test_a_broken_file_that_was_found_ends_commands_but_not_help(
     files: Files, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -71,7 +71,9 @@ def effective_options(
     """
     lenient = copy.copy(command)
     lenient.params = [_not_required(each) for each in command.params]
-    parent = click.Context(click.Group(words[0]), info_name=words[0]) if len(words) > 1 else None
+    parent = click.Context(click.Group("trnfleet"), info_name="trnfleet")
+    for group in words[:-1]:
+        parent = click.Context(click.Group(group), info_name=group, parent=parent)
     # Parsing changes its list of arguments.
     ctx = lenient.make_context(words[-1], list(arguments), parent=parent)
     given = lenient.make_parser(ctx).parse_args(list(arguments))[0]

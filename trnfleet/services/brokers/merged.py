@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from trnfleet.errors import BrokerError
 from trnfleet.tasks import background
 from trnfleet.wire.ports import LinkStatus, PublishResult
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from trnfleet.wire.ports import Envelope, Publisher, Source
+
+ResultT = TypeVar("ResultT")
 
 MOST_PENDING = 1_000
 """Topics whose newest retained message waits for a broker that is away."""
@@ -158,7 +161,7 @@ class MergedSource:
         Raises:
             BrokerError: none is.
         """
-        await first_error_if_none(self._sources, timeout_s)
+        await _wait_any_connected(self._sources, timeout_s)
 
     async def take(self) -> list[Envelope]:
         """Return what has come since the last call, of all sources, waiting until there is something."""
@@ -217,7 +220,7 @@ class FanOutPublisher:
         Raises:
             BrokerError: none is.
         """
-        await first_error_if_none(self._publishers, timeout_s)
+        await _wait_any_connected(self._publishers, timeout_s)
 
     def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
         """Set the messages that are sent first after every connect to each broker."""
@@ -269,20 +272,34 @@ def _note_connect(is_back: asyncio.Event) -> tuple[Envelope, ...]:
     return ()
 
 
-async def first_error_if_none(
+async def _wait_any_connected(
     links: Sequence[RunningSource] | Sequence[RunningPublisher], timeout_s: float
 ) -> None:
     """Wait until every connection stands or has failed.
 
     Raises:
-        BrokerError: none stands; the error is the first one's.
+        BrokerError: none stands.
     """
-    results = await asyncio.gather(
-        *(each.wait_connected(timeout_s) for each in links), return_exceptions=True
-    )
-    errors = [each for each in results if isinstance(each, BaseException)]
-    if len(errors) == len(results):
-        raise errors[0]
+    reached(await asyncio.gather(*(each.wait_connected(timeout_s) for each in links), return_exceptions=True))
+
+
+def reached(results: Sequence[ResultT | BaseException]) -> list[ResultT]:
+    """Return the results of the brokers that could be reached; one that is away keeps nobody from the others.
+
+    Args:
+        results: A result or an error of each.
+
+    Raises:
+        BrokerError: none could; the line has the reason of each.
+        BaseException: an error of another kind.
+    """
+    for each in results:
+        if isinstance(each, BaseException) and not isinstance(each, BrokerError):
+            raise each
+    found = [each for each in results if not isinstance(each, BaseException)]
+    if not found:
+        raise BrokerError("; ".join(map(str, results)))
+    return found
 
 
 def _named(brokers: Sequence[str]) -> str:

@@ -9,7 +9,8 @@ import pytest
 from support.fake_network import FakeConnection, Network
 
 from trnfleet.clock import ManualClock
-from trnfleet.services.brokers.merged import FanOutPublisher, MergedSource
+from trnfleet.errors import BrokerError
+from trnfleet.services.brokers.merged import FanOutPublisher, MergedSource, reached
 from trnfleet.tasks import background
 from trnfleet.transport import link as link_module
 from trnfleet.transport.memory import MemoryBus, MemoryPublisher, MemorySource
@@ -93,6 +94,22 @@ async def test_what_is_written_reaches_a_broker_that_was_away_once_it_is_back() 
         reader.connect()
         assert [each.payload for each in await reader.take()] == [b"second"]
         assert two.retained[topic].payload == b"second"
+
+
+def test_brokers_that_are_all_away_are_all_named() -> None:
+    """One that was reached is enough; else the line has the reason of each, and an error of another kind is raised as it is."""
+    away = [
+        BrokerError("broker mqtt://a:1883: connection refused"),
+        BrokerError("broker mqtt://b:1883: name not found"),
+    ]
+    assert reached([away[0], "found"]) == ["found"]
+    assert reached([None, away[1]]) == [None]
+    with pytest.raises(
+        BrokerError, match=r"^broker mqtt://a:1883: connection refused; broker mqtt://b:1883: name not found$"
+    ):
+        reached(away)
+    with pytest.raises(ZeroDivisionError):
+        reached([ZeroDivisionError(), "found"])
 
 
 async def test_what_is_written_goes_to_chosen_brokers() -> None:
