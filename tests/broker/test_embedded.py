@@ -154,6 +154,25 @@ async def test_other_addresses_are_refused(host: str) -> None:
             pass
 
 
+@pytest.mark.parametrize(
+    ("host", "words"),
+    [
+        ("no-such-host.invalid", "cannot listen on no-such-host.invalid: name not found"),
+        (
+            "198.51.100.7",
+            "cannot listen on 198.51.100.7: it is no address of this machine; 0.0.0.0 stands for all",
+        ),
+    ],
+)
+async def test_an_address_of_another_machine_is_named(host: str, words: str, tmp_path: Path) -> None:
+    """It is not called a port that is taken, and no certificate is made for it."""
+    with pytest.raises(BrokerError) as error:
+        async with embedded_broker(clock=SystemClock(), host=host, folder=tmp_path / "access"):
+            pass
+    assert str(error.value) == words
+    assert not (tmp_path / "access").exists()
+
+
 async def test_nats_stands_in_where_mosquitto_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a mosquitto program NATS Server is taken; who insists on mosquitto is told that it is missing."""
     monkeypatch.setattr(embedded, "mosquitto_program", lambda: None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import errno
 import functools
 import importlib.metadata
 import os
@@ -117,7 +118,7 @@ async def embedded_broker(
         folder: keeps certificates and password for listening beyond loopback.
 
     Raises:
-        BrokerError: the address is not loopback and there is no folder, or a program for TLS is missing; the port is taken;
+        BrokerError: the address is not loopback and there is no folder, or a program for TLS is missing; the port is taken, or the address not ours;
             the program is missing or does not start.
     """
     is_open = not is_loopback(host)
@@ -135,12 +136,13 @@ async def embedded_broker(
                 else "it is not installed (no mosquitto on PATH or in /usr/sbin)"
             )
         )
+    address = LOOPBACK if host.lower() == "localhost" else host
+    await in_thread(functools.partial(_check_address, address, port))
     access: OwnAccess | None = None
     names: list[str] = []
     if is_open and folder is not None:
         names = await in_thread(functools.partial(host_names, host))
         access = await in_thread(functools.partial(keep_access, folder, names))
-    address = LOOPBACK if host.lower() == "localhost" else host
     program = await _program(prefer, access)
     with temporary_folder("trnfleet-broker-") as own:
         broker = await _start(clock, address, port, program, own)
@@ -194,10 +196,6 @@ async def _program(prefer: BrokerKind | None, access: OwnAccess | None) -> _Prog
 
 async def _start(clock: Clock, host: str, port: int, program: _Program, folder: Path) -> EmbeddedBroker:
     kind = program.version
-    if port and not _is_free(host, port):
-        raise BrokerError(
-            f"port {port} on {host} is taken; choose another, or name what listens there with --broker"
-        )
     why = ""
     for _ in range(1 if port else ATTEMPTS):
         chosen = port or _free_port(host)
@@ -277,13 +275,29 @@ def _free_port(host: str) -> int:
         return port
 
 
-def _is_free(host: str, port: int) -> bool:
-    with _listening_socket(host) as probe:
-        try:
+def _check_address(host: str, port: int) -> None:
+    """Look whether a broker can listen at an address.
+
+    Raises:
+        BrokerError: it cannot; the line says why.
+    """
+    try:
+        with _listening_socket(host) as probe:
             probe.bind((host, port))
-        except OSError:
-            return False
-    return True
+    except (socket.gaierror, UnicodeError):
+        raise BrokerError(f"cannot listen on {host}: name not found") from None
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise BrokerError(
+                f"port {port} on {host} is taken; choose another, or name what listens there with --broker"
+            ) from None
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise BrokerError(
+                f"cannot listen on {host}: it is no address of this machine; 0.0.0.0 stands for all"
+            ) from None
+        raise BrokerError(
+            f"cannot listen on port {port} of {host}: {(error.strerror or str(error)).lower()}"
+        ) from None
 
 
 def _listening_socket(host: str) -> socket.socket:
