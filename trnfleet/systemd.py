@@ -134,16 +134,22 @@ def read_credential(name: str, environ: Mapping[str, str] | None = None) -> str:
     Raises:
         ConfigError: it cannot be read.
     """
-    folder = (os.environ if environ is None else environ).get("CREDENTIALS_DIRECTORY")
-    if not folder:
+    file = credential_file(name, environ)
+    if file is None:
         return ""
     try:
-        return (Path(folder) / name).read_text(encoding="utf-8").rstrip("\r\n")
+        return file.read_text(encoding="utf-8").rstrip("\r\n")
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeDecodeError) as error:
         reason = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror
         raise ConfigError(f"credential {name}: {reason}") from None
+
+
+def credential_file(name: str, environ: Mapping[str, str] | None = None) -> Path | None:
+    """Return the file of a credential, should systemd have passed it; None where this process is no service with credentials."""
+    folder = (os.environ if environ is None else environ).get("CREDENTIALS_DIRECTORY")
+    return Path(folder) / name if folder else None
 
 
 def is_credential(file: str) -> bool:

@@ -201,6 +201,29 @@ def test_secrets_are_not_printed(
     }  # fmt: skip  # one line
 
 
+def test_a_password_of_the_service_is_printed_with_its_file(
+    files: Files, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As a credential of systemd; where the variable is set, that comes first, and an empty one is none."""
+    monkeypatch.delenv("TRNFLEET_MQTT_PASSWORD", raising=False)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    credential = tmp_path / "mqtt-password"
+    files.user.write_text('[common]\nbroker = "mqtt://ops@prod"\n')
+    credential.write_text("\n")
+    assert "password of broker" not in printed(capsys, "watch")
+    credential.write_text("hunter2\n")
+    assert printed(capsys, "watch")["password of broker"] == {
+        "option": "password of broker", "value": "***", "source": "credential", "place": str(credential)
+    }  # fmt: skip  # one line
+    for words in (["watch"], []):
+        assert run(["config", "print", *words]) == 0
+        output = capsys.readouterr().out
+        assert re.search(rf"password of broker +\*\*\* +credential {re.escape(str(credential))}", output)
+        assert "hunter2" not in output
+    monkeypatch.setenv("TRNFLEET_MQTT_PASSWORD", "hunter3")
+    assert printed(capsys, "watch")["password of broker"]["source"] == "variable"
+
+
 def test_a_password_in_a_broker_s_url_is_not_repeated(
     files: Files, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import click
 from click.core import ParameterSource
 
+from trnfleet import systemd
 from trnfleet.cli.settings.keys import HIDDEN, PROFILE
 from trnfleet.cli.settings.layers import Settings, applied
 
@@ -34,14 +35,15 @@ class Effective(NamedTuple):
     value: Any
     """As it was given, with secrets hidden; None where there is none."""
     source: str
-    """`command line`, `variable`, `settings` or `default`."""
+    """`command line`, `variable`, `settings`, `credential` or `default`."""
     place: str = ""
-    """The variable, or file and table."""
+    """The variable, or file and table, or the credential's file."""
 
     @property
     def origin(self) -> str:
         """The source in words."""
-        return f"{self.source} {self.place}" if self.source == "variable" else self.place or self.source
+        named = self.source in {"variable", "credential"}
+        return f"{self.source} {self.place}" if named else self.place or self.source
 
     @property
     def text(self) -> str:
@@ -136,8 +138,17 @@ def _hidden_url(text: str) -> str:
 
 
 def _passwords(options: Iterable[Effective]) -> Iterator[Effective]:
-    """Yield a line for each password that a variable gives."""
+    """Yield a line for each password that a variable gives, or a credential of the service where no variable does.
+
+    Raises:
+        ConfigError: the credential cannot be read.
+    """
     for each in options:
         variable = PASSWORD_VARIABLES.get(each.option)
-        if variable is not None and os.environ.get(variable):
+        if variable is None:
+            continue
+        if os.environ.get(variable):
             yield Effective(f"password of {each.option}", HIDDEN, "variable", variable)
+        elif each.option == "broker" and systemd.read_credential(systemd.PASSWORD):
+            place = str(systemd.credential_file(systemd.PASSWORD))
+            yield Effective(f"password of {each.option}", HIDDEN, "credential", place)
