@@ -21,6 +21,7 @@ from trnfleet.cli.access import PASSWORD_VARIABLE, AccessOptions, find_password
 from trnfleet.cli.names import FileName
 from trnfleet.cli.params import Broker, Duration, FleetName, Root, Size
 from trnfleet.cli.settings.layers import complete_profile, read_settings, strengths
+from trnfleet.cli.settings.one_of import OneOf
 from trnfleet.cli.streams import report
 from trnfleet.errors import ConfigError
 from trnfleet.text import plain
@@ -85,7 +86,13 @@ def settings_options(read: Callable[..., None] = read_settings) -> tuple[Callabl
     )
 
 
-fleet_option = setting("--name", type=FleetName(), help="Name of the fleet, where the broker has several.")
+fleet_option = setting(
+    "--name",
+    type=FleetName(),
+    cls=OneOf,
+    noun="fleet",
+    help="Name of the fleet, where the broker has several.",
+)
 fleets_option = setting(
     "--name",
     "names",
@@ -161,7 +168,7 @@ def broker_options(
             "--broker",
             type=Broker(),
             required=required,
-            multiple=several,
+            **({"multiple": True} if several else {"cls": OneOf, "noun": "broker"}),
             help=BROKER_HELP + (" Once more for each further broker." if several else ""),
         )
         return broker_option(with_session)  # type: ignore[return-value]  # click reads its parameters, not its signature

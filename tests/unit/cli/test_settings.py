@@ -234,10 +234,54 @@ def test_a_password_in_a_broker_s_url_is_not_repeated(
     assert "hunter2" not in line
 
 
+ONE = ("mqtt://b1:1883", "mqtt://b2:1883")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["alerts"], ["watch"], ["record", "x.mcap"], ["inject", "--list"], ["reserve", "list"], ["silence", "list"], ["jump", "1h"],
+        ["ack", "0123456789abcdef"], ["usage"], ["history", "write", "x"], ["simulate"], ["bridge"],
+    ],
+    ids=lambda words: words[0],
+)  # fmt: skip  # a list of commands
+def test_a_command_that_takes_one_broker_names_the_choice(
+    files: Files, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    """Of a profile with several, and of a command line with several, of which the last one was taken before."""
+    files.user.write_text('[profile.two]\nbroker = ["mqtt://b1", "mqtt://b2"]\n')
+    name = " ".join(words[:2]) if words[0] in {"reserve", "silence", "history"} else words[0]
+    says = f"{name} takes one broker; choose one with --broker: {', '.join(ONE)}"
+    assert refusal(capsys, *words, "--profile", "two") == f"Error: {files.user}: [profile.two] broker: {says}"
+    assert refusal(capsys, *words, "--broker", "b1", "--broker", "b2") == f"Error: --broker: {says}"
+
+
+def test_the_command_line_chooses_one_of_several_brokers_and_fleets(
+    files: Files, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is named there counts, as one value; a variable with several is refused by its name, and `config print` shows all."""
+    files.user.write_text('[profile.two]\nbroker = ["mqtt://b1", "mqtt://b2"]\nname = ["a", "b"]\n')
+    shown = printed(capsys, "alerts", "--profile", "two", "--broker", "b2")
+    assert (shown["broker"]["value"], shown["name"]["value"]) == ("b2", ["a", "b"])
+    line = refusal(capsys, "alerts", "--profile", "two", "--broker", "b2")
+    assert (
+        line
+        == f"Error: {files.user}: [profile.two] name: alerts takes one fleet; choose one with --name: a, b"
+    )
+    broker = f"127.0.0.1:{free_port()}"
+    assert run(["alerts", "--profile", "two", "--broker", broker, "--name", "a"]) == 1
+    assert capsys.readouterr().err.splitlines()[-1].endswith(f"mqtt://{broker}: connection refused")
+    monkeypatch.setenv("TRNFLEET_BROKER", "b1 b2")
+    assert refusal(capsys, "watch").startswith("Error: TRNFLEET_BROKER: watch takes one broker; choose one")
+    files.user.write_text('[watch]\nbroker = ["mqtt://b1", "mqtt://b2"]\n')
+    assert run(["check", str(files.user)]) == 2
+    assert capsys.readouterr().out.endswith("INVALID: [watch] broker: watch takes one broker, not 2\n")
+
+
 @pytest.mark.parametrize(
     ("command", "key", "value", "why"),
     [
-        ("watch", "broker", '["mqtt://ops:hunter2@prod"]', "a list, not a number or text: watch takes one"),
+        ("watch", "broker", '[["mqtt://ops:hunter2@prod"]]', "a list, not a number or text"),
         ("watch", "broker", '{ url = "mqtt://ops:hunter2@prod" }', "a table, not a number or text"),
         ("watch", "webhook", '[["https://hooks.example/hunter2"]]', "a list, not a number or text"),
         ("watch", "exec", '[["notify", "--token=hunter2"]]', "a list, not a number or text"),

@@ -21,6 +21,7 @@ from trnfleet.cli.options import (
     setting,
 )
 from trnfleet.cli.params import Broker, FleetName, Kinds, Moment, PositiveNumber, Root, TopicFilter
+from trnfleet.cli.settings.one_of import OneOf
 from trnfleet.cli.streams import exit_on_broken_pipe, report, require_terminal, stdout_bytes
 from trnfleet.clock import SystemClock
 from trnfleet.errors import ConfigError
@@ -38,7 +39,15 @@ if TYPE_CHECKING:
 
 @click.command("replay")
 @click.argument("files", type=FileName(), metavar="FILE...", nargs=-1, required=True)
-@setting("--broker", type=Broker(), envvar=None, show_envvar=False, help="Publish to this broker instead.")
+@setting(
+    "--broker",
+    type=Broker(),
+    cls=OneOf,
+    noun="broker",
+    envvar=None,
+    show_envvar=False,
+    help="Publish to this broker instead.",
+)
 @access_options("With --broker: ")
 @setting("--root", type=Root(), envvar=None, show_envvar=False, help="With --broker: another root of topics.")
 @click.option("--stdout", is_flag=True, help="Write NDJSON to stdout instead, as simulate --stdout does.")

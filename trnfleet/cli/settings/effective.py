@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from trnfleet import systemd
 from trnfleet.cli.settings.keys import HIDDEN, PROFILE
 from trnfleet.cli.settings.layers import Settings, applied
+from trnfleet.cli.settings.one_of import OneOf
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -110,11 +111,15 @@ def _effective(ctx: click.Context, param: click.Option, given: Any, origin: Orig
 def _not_required(param: click.Parameter) -> click.Parameter:
     param = copy.copy(param)
     param.required = False
+    if isinstance(param, OneOf):
+        param.is_lenient = True
     return param
 
 
 def _hidden(param: click.Option, value: Any) -> Any:
     """Return a value without what may be secret: what follows the host in receivers' URLs, and arguments of programs."""
+    if isinstance(param, OneOf) and isinstance(value, list | tuple) and len(value) == 1:
+        value = value[0]
     if isinstance(value, list | tuple):
         return [_hidden(param, each) for each in value]
     text = str(value)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trnfleet.cli.command_table import COMMANDS, load_command
+from trnfleet.cli.settings.one_of import OneOf
 from trnfleet.cli.settings.places import NONE
 from trnfleet.errors import ConfigError, nearest
 
@@ -115,7 +116,13 @@ def check_table(
     for key, value in table.items():
         flag = key.replace("_", "-")
         if flag in known:
-            check_value(known[flag], f"{file}: [{title}] {key}", value, command)
+            param = known[flag]
+            if title == command and isinstance(param, OneOf) and isinstance(value, list) and len(value) > 1:
+                # In [common] and in profiles it may be meant for commands that take several.
+                raise ConfigError(
+                    f"{file}: [{title}] {key}: {command} takes one {param.noun}, not {len(value)}"
+                )
+            check_value(param, f"{file}: [{title}] {key}", value, command)
         elif title != COMMON or flag != PROFILE:
             _check_key(key, title, file)
 

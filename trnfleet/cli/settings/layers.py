@@ -13,6 +13,7 @@ from trnfleet.cli.command_table import COMMANDS
 from trnfleet.cli.names import PathType
 from trnfleet.cli.settings.files import SettingsFile, read_files
 from trnfleet.cli.settings.keys import COMMON, PROFILE, check_table, options_of, repeated
+from trnfleet.cli.settings.one_of import ORIGINS
 from trnfleet.cli.settings.places import NONE, usual_places
 from trnfleet.errors import ConfigError, nearest
 
@@ -144,6 +145,7 @@ def apply_settings(ctx: click.Context, settings: Settings) -> None:
     """
     found = settings.of(ctx.command, table_of(ctx))
     ctx.meta[_META] = (settings, found)
+    ctx.meta[ORIGINS] = {name: f"{at.file}: [{at.table}]" for name, (_, at, _) in found.items()}
     ctx.default_map = {**(ctx.default_map or {}), **{name: each.value for name, each in found.items()}}
 
 
