@@ -164,19 +164,18 @@ class Inbox:
 
     @property
     def size_bytes(self) -> int:
-        """Payload bytes of all that waits."""
+        """Bytes of the payloads and properties of all that waits."""
         return self._size_bytes
 
     def put(self, envelope: Envelope) -> None:
         """Take in one envelope; it never waits and never raises, because it runs inside the client's own callback."""
         status, limits = self._status, self._limits
         status.received += 1
-        size = len(envelope.payload)
-        if size > limits.payload_bytes:
+        if len(envelope.payload) > limits.payload_bytes:
             status.oversize += 1
             return
         self._recent.append(envelope)
-        self._size_bytes += size
+        self._size_bytes += _size_bytes(envelope)
         if limits.newest_of and (
             self._newest or envelope.received_s - self._recent[0].received_s >= SHED_FROM_S
         ):
@@ -205,7 +204,7 @@ class Inbox:
         for envelope in turn:
             del self._newest[envelope.topic]
         batch += turn
-        self._size_bytes -= sum(len(envelope.payload) for envelope in batch)
+        self._size_bytes -= sum(map(_size_bytes, batch))
         status.waiting, status.waiting_bytes = len(self), self._size_bytes
         return self._with_owed(batch)
 
@@ -219,7 +218,7 @@ class Inbox:
             if former is not None:
                 # A topic keeps its turn, so that all have one.
                 self._status.shed += 1
-                self._size_bytes -= len(former.payload)
+                self._size_bytes -= _size_bytes(former)
                 envelope = envelope._replace(shed=envelope.shed + former.shed + 1)  # noqa: PLW2901  the same, with what it replaces
             self._newest[envelope.topic] = envelope
         self._recent.clear()
@@ -249,10 +248,16 @@ class Inbox:
                 self._kept.append(oldest)
             else:
                 oldest = self._kept.popleft()
-        self._size_bytes -= len(oldest.payload)
+        self._size_bytes -= _size_bytes(oldest)
         has_room = oldest.topic in self._owed or len(self._owed) < MOST_OWED
         if self._limits.newest_of and self._is_replaceable(oldest) and has_room:
             self._status.shed += 1
             self._owed[oldest.topic] = self._owed.get(oldest.topic, 0) + oldest.shed + 1
         else:
             self._status.dropped += 1
+
+
+def _size_bytes(envelope: Envelope) -> int:
+    """Return what a message counts of the limit in bytes; few have properties, which may take more memory than many payloads."""
+    properties = envelope.properties
+    return len(envelope.payload) + (0 if properties is None else properties.memory_bytes)

@@ -18,6 +18,10 @@ CONTENT_TYPE_JSON = "application/json"
 CONTENT_TYPE_CBOR = "application/cbor"
 
 
+PAIR_BYTES = 162
+"""Memory of a user property beside its characters: a pair, two texts, and its place (measured, Python 3.11)."""
+
+
 class MessageProperties(NamedTuple):
     """What a message has besides its content type in MQTT 5; few messages have any."""
 
@@ -29,6 +33,12 @@ class MessageProperties(NamedTuple):
     """What the reply must carry, so that the sender knows which request it is about."""
     expiry_s: int | None = None
     """Seconds for which a broker keeps the message for who is not there; of one that was received, what was left of them."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory that they take, about."""
+        of_user = sum(PAIR_BYTES + len(name) + len(value) for name, value in self.user)
+        return of_user + len(self.response_topic or "") + len(self.correlation or b"")
 
 
 class Envelope(NamedTuple):
@@ -113,7 +123,7 @@ class LinkStatus:
     waiting: int = 0
     """Messages that have come and wait to be taken."""
     waiting_bytes: int = 0
-    """Bytes of their payloads."""
+    """Bytes of their payloads and properties."""
     queue_peak: int = 0
     """Greatest length of the queue so far."""
     sent: int = 0

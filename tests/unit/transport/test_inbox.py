@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trnfleet.transport.inbox import TAKEN_AT_ONCE, Inbox, InboxLimits
-from trnfleet.wire.ports import Envelope, LinkStatus
+from trnfleet.wire.ports import Envelope, LinkStatus, MessageProperties
 
 
 def telemetry(number: int, size: int = 1) -> Envelope:
@@ -81,6 +81,18 @@ async def test_bytes_are_bounded() -> None:
     assert inbox.size_bytes == 200
     assert [each.topic for each in await inbox.take()] == ["telemetry/2", "telemetry/3"]
     assert status.dropped == 2
+
+
+async def test_properties_count_as_bytes() -> None:
+    """Many small user properties take more memory than their characters, and are as bounded as payloads."""
+    properties = MessageProperties(user=(("a", "b"),) * 5)
+    large = [telemetry(number)._replace(properties=properties) for number in range(3)]
+    inbox, status = make(messages=100, size_bytes=2_000)
+    fill(inbox, *large)
+    assert (len(inbox), status.dropped) == (2, 1)
+    assert status.waiting_bytes == inbox.size_bytes == 2 * (1 + properties.memory_bytes)
+    assert await inbox.take() == large[1:]
+    assert inbox.size_bytes == 0
 
 
 async def test_oversize_is_not_let_in() -> None:

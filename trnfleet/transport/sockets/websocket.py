@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 """Largest frame that is taken; its payload is there as a whole before anything of it is read on."""
 READ_BYTES = 64 * 1024
+MOST_PARTS = 64
+"""Parts in which an answer to the request may come: one that drips would hold its thread for hours."""
 MOST_PINGS = 1_000
 """Pings whose answers wait to be sent: a broker that sends more and takes no answer would fill memory."""
 _SUBPROTOCOL = Subprotocol("mqtt")
@@ -129,13 +131,15 @@ class WebSocket:
         self._socket.settimeout(timeout_s)
         self._socket.sendall(b"".join(self._protocol.data_to_send()))
         is_answered = False
-        while not is_answered:
+        for _ in range(MOST_PARTS):
             data = self._socket.recv(READ_BYTES)
             if data:
                 self._protocol.receive_data(data)
             else:
                 self._protocol.receive_eof()
             is_answered = self._take_events() or not data
+            if is_answered:
+                break
         refused = self._protocol.handshake_exc
         if isinstance(refused, InvalidStatus):
             status = refused.response.status_code

@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from trnfleet.transport.sockets.errors import WebSocketLimitError
+from trnfleet.transport.sockets.errors import WebSocketLimitError, WebSocketRefusedError
 from trnfleet.transport.sockets.websocket import MOST_PINGS, WebSocket
 
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -56,6 +56,25 @@ def test_pings_whose_answers_are_not_taken_end_the_connection(pair: tuple[WebSoc
     client, server = pair
     with contextlib.closing(client), server, pytest.raises(WebSocketLimitError, match="over 1,000 pings"):
         ping(client, server, 2 * MOST_PINGS)
+
+
+def test_an_answer_that_drips_is_given_up() -> None:
+    """Each byte comes in time, and the whole never does: the request is not waited for without an end."""
+
+    class Dripping(socket.socket):
+        reads = 0
+
+        def sendall(self, *_: object) -> None:
+            """Take the request."""
+
+        def recv(self, *_: object) -> bytes:
+            """Return another byte of a long header."""
+            self.reads += 1
+            assert self.reads < 1_000
+            return b"H"
+
+    with Dripping() as dripping, pytest.raises(WebSocketRefusedError, match="no answer in HTTP"):
+        WebSocket(dripping, host="h", port=80, path="/mqtt", is_secure=False, timeout_s=5.0)
 
 
 def test_pings_of_a_server_that_takes_their_answers_go_on(pair: tuple[WebSocket, socket.socket]) -> None:
