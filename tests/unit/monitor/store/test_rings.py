@@ -230,5 +230,7 @@ def pages_without_memory(values: NDArray[Any]) -> int:
 def test_a_ring_of_hours_takes_its_memory_at_once(nodes: int) -> None:
     """Zeros that the system hands out page by page as they are written would grow for as long as the ring fills."""
     ring = Tier(10, 4_096, 64, nodes).ring
-    arrays = [ring.values] if isinstance(ring, Ring) else [ring.codes, ring.least, ring.step]
+    arrays: list[NDArray[Any]] = (
+        [ring.values] if isinstance(ring, Ring) else [ring.codes, ring.least, ring.step]
+    )
     assert [pages_without_memory(array) for array in arrays] == [0] * len(arrays)
