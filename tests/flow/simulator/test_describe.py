@@ -4,6 +4,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.paths import CONFIG
+from support.processes.forked import ForkedCommands
 from support.processes.programs import run
 
 if TYPE_CHECKING:
@@ -120,3 +122,14 @@ def test_hardware_is_refused_with_the_command_that_has_it() -> None:
     assert result.stderr.strip() == (
         "trnfleet: 'trn2-ultraserver' is hardware, not a fleet: see trnfleet fleet compare trn2-ultraserver"
     )
+
+
+def test_a_check_takes_no_memory_for_chips(tmp_path: Path) -> None:
+    """That of a million chips takes at most 100 MB more than that of one, of which the columns alone would be 80."""
+    with ForkedCommands(tmp_path) as forked:
+        for name in ("lab", "rainier-1m"):
+            forked.start(name, "check", str(CONFIG / "fleets" / f"{name}.toml"))
+        ended = forked.wait()
+    assert [each.status for each in ended.values()] == [0, 0]
+    assert "1,000,000 chips" in ended["rainier-1m"].output
+    assert ended["rainier-1m"].peak_mb - ended["lab"].peak_mb < 100
