@@ -76,9 +76,7 @@ def init(force: bool) -> None:
         raise ConfigError(f"{file}: it is there already; --force replaces it") from None
     except OSError as error:
         raise write_failure(str(file), error) from error
-    click.echo(
-        f"{plain(str(file), _WIDTH)}: written; nothing in it is in force before you take its marks away"
-    )
+    click.echo(f"{plain(str(file), _WIDTH)}: written, all commented out: uncomment what is to be in force")
 
 
 def commented_settings() -> str:
