@@ -26,6 +26,7 @@ from trnfleet.cli.streams import report
 from trnfleet.errors import ConfigError
 from trnfleet.text import plain
 from trnfleet.transport.url import Password, with_user
+from trnfleet.wire.ports import MOST_LINKS
 from trnfleet.wire.topics import DEFAULT_ROOT
 
 if TYPE_CHECKING:
@@ -157,6 +158,8 @@ def broker_options(
             protocol = others.pop("mqtt", None)
             urls: tuple[BrokerUrl, ...] = broker if several else (broker,) if broker else ()
             urls = tuple(dict.fromkeys(urls))
+            if len(urls) > MOST_LINKS:
+                raise ConfigError(f"--broker: {len(urls)} brokers, over the limit of {MOST_LINKS}")
             sessions = tuple(make_session(each, root, access, protocol, urls) for each in urls)
             if with_root:
                 others["root"] = root

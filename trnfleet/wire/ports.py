@@ -60,6 +60,10 @@ class Envelope(NamedTuple):
     """Its other properties in MQTT 5; None where it has none."""
 
 
+MOST_LINKS = 31
+"""Connections of one source: of each instance a number of 32 bits, one of them the sign, says over which it is heard."""
+
+
 class RefusedMessage(NamedTuple):
     """A message that the broker refused, or that it says it cannot take."""
 

@@ -123,6 +123,14 @@ def test_an_option_is_for_the_brokers_that_have_a_use_for_it(tmp_path: Path) -> 
         sessions_of("--broker", "mqtt://h", "--broker", "mqtt://ann@h", "--insecure")
 
 
+def test_more_brokers_than_an_instance_can_be_heard_over_are_refused() -> None:
+    """The line has their number and the limit; one that is named twice counts once."""
+    brokers = [word for number in range(1, 33) for word in ("--broker", f"mqtt://h:{number}")]
+    assert len(sessions_of(*brokers[:-2], "--broker", "mqtt://h:1")) == 31
+    with pytest.raises(ConfigError, match="--broker: 32 brokers, over the limit of 31"):
+        sessions_of(*brokers)
+
+
 def test_a_token_of_the_settings_is_for_brokers_with_a_user(tmp_path: Path) -> None:
     """A broker without a user is connected to without it; on the command line it needs one."""
     file = secret_file(tmp_path)
