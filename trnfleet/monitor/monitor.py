@@ -56,10 +56,10 @@ if TYPE_CHECKING:
 
 log = logs.get_logger(__name__)
 
-GATHER_S = 0.02
+GATHER_S = 0.05
 """Time in which messages gather between two batches: many in a batch cost much less than one by one."""
 _END = object()
-LET_IN = 128
+LET_IN = 192
 """Messages that are taken in at most between two slices of work on messages: twice as many as a slice applies."""
 PASS_SHARE = 0.06
 """Share of time that roll-ups may take; the next pass waits accordingly."""
