@@ -52,7 +52,8 @@ def test_every_view_at_every_size(columns: int, rows: int) -> None:
 def test_it_begins_with_five_minutes_of_history() -> None:
     """Charts have samples of before the start, one can go back there, and the same publisher goes on live."""
     with Terminal(columns=120, rows=40) as terminal:
-        terminal.wait_for("192", "all live", "history 5 min", "lost 0", "publishers 1/1")
+        # Simulator and app take at most half of a core each for it.
+        terminal.wait_for("192", "all live", "history 5 min", "lost 0", "publishers 1/1", within_s=60)
         terminal.wait_for_no("before start")
         # A minute at a time, to before the simulator began.
         terminal.send("{")
