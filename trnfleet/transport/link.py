@@ -246,7 +246,9 @@ class Link:
         return connection
 
     async def _await_answer(self, protocol: ProtocolName) -> None:
-        """Connect without user and password, and disconnect, to see whether a broker is there; its refusal shows that, too.
+        """Connect without user and password, and disconnect, to see whether a broker is there.
+
+        A refusal shows that, too, and so does an end of the connection: some brokers say no more to who has no user.
 
         Raises:
             LinkDown: it answers nothing.
@@ -256,7 +258,7 @@ class Link:
         try:
             await connection.open()
         except LinkDown as down:
-            if not down.answered:
+            if not (down.answered or down.ended_early):
                 raise
         else:
             await connection.close()

@@ -70,6 +70,16 @@ async def test_what_never_answered_gets_no_second_password(network: Network, ans
     assert network.connections[-1].has_password
 
 
+async def test_a_broker_that_ends_what_has_no_user_is_a_broker(network: Network) -> None:
+    """One that was stopped when the link began, and says nothing to who has no user, gets the password once it goes on."""
+    network.answers = [SILENT, SILENT, ENDED_EARLY]
+    async with running(make(clock := ManualClock(), IN_CLEAR)):
+        await clock.advance(5)
+    assert list(zip(network.tried, network.passwords, strict=True)) == [
+        ("5", True), ("3.1.1", False), ("5", False), ("5", True)
+    ]  # fmt: skip  # an attempt an entry
+
+
 async def test_the_connection_that_shows_a_broker_is_closed(network: Network) -> None:
     """A broker of MQTT 3.1.1 that keeps silent at MQTT 5 answers without a password, and then gets it."""
     clock = ManualClock()
