@@ -29,12 +29,19 @@ def spare_collector(thresholds: tuple[int, int, int]) -> None:
     gc.set_threshold(*thresholds)
 
 
-async def collect_garbage(clock: Clock) -> NoReturn:
-    """Collect all cyclic garbage each minute, or as seldom as `SHARE` asks for, and give what is free back to the system."""
+async def collect_garbage(clock: Clock, empty_caches: Callable[[], object] | None = None) -> NoReturn:
+    """Collect all cyclic garbage each minute, or as seldom as `SHARE` asks for, and give what is free back to the system.
+
+    Args:
+        clock: By which a minute passes.
+        empty_caches: Called before each collection, to drop what can be made again.
+    """
     pause_s = EVERY_S
     while True:
         await clock.sleep(pause_s)
         begun_s = clock.monotonic_s()
+        if empty_caches is not None:
+            empty_caches()
         gc.collect()
         trim_memory()
         pause_s = max(EVERY_S, (clock.monotonic_s() - begun_s) / SHARE)

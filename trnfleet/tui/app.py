@@ -32,6 +32,7 @@ from trnfleet.tui.alerts.view import AlertsView
 from trnfleet.tui.bars.tour import Tour
 from trnfleet.tui.fleet_pages import FleetPages, notice_of_others
 from trnfleet.tui.help import HelpScreen, Key, Section, help_title, sections, sign_section
+from trnfleet.tui.library_caches import empty_caches
 from trnfleet.tui.pacing import Pacer
 from trnfleet.tui.playback.keys import NOTE_S, TimeKeys
 from trnfleet.tui.playback.seek_bar_format import SIGNS
@@ -232,7 +233,7 @@ class FleetApp(CommandKeys, TerminalApp):
             self.run_worker(self._follow_arrivals(self._arrivals), name="arrivals", exit_on_error=True)
         if not self.is_headless:
             self.call_after_refresh(spare_collector, _GC_THRESHOLDS)
-            self.run_worker(collect_garbage(self.clock), name="garbage", exit_on_error=True)
+            self.run_worker(collect_garbage(self.clock, empty_caches), name="garbage", exit_on_error=True)
 
     async def _follow_arrivals(self, arrivals: AsyncIterator[WatchedFleet | str]) -> None:
         async for each in arrivals:

@@ -10,6 +10,8 @@ from support.tui.fleet_scene import hot_feed
 from support.tui.pilot import fleet_app, running
 from textual.strip import Strip
 
+from trnfleet.tui.library_caches import CACHES, empty_caches
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -45,3 +47,22 @@ async def test_lines_that_are_painted_again_leave_nothing_to_the_collector() -> 
             strips = [strip.text for strip in gc.garbage if isinstance(strip, Strip)]
             gc.garbage.clear()
             assert strips == [], f"view {key}"
+
+
+async def test_what_libraries_remember_of_former_pictures_is_dropped() -> None:
+    """Of widths and regions nothing is left that was painted before, and the same views come again."""
+    feed = hot_feed()
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        for key in "12481":
+            await pilot.press(key)
+            await pilot.telemetry(feed)
+        before = pilot.screen()
+        sizes = [cache.cache_info().currsize for cache in CACHES]
+        assert sum(sizes) > 300
+        assert sum(size > 0 for size in sizes) > 4
+        empty_caches()
+        assert [cache.cache_info().currsize for cache in CACHES] == [0] * len(CACHES)
+        for key in "21":
+            await pilot.press(key)
+        assert pilot.screen() == before
