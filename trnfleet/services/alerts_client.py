@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import math
 import re
@@ -28,7 +29,7 @@ from trnfleet.monitor.problems.problem import NO_PROBLEMS
 from trnfleet.monitor.problems.state import problems_of
 from trnfleet.monitor.sources.watches import presence_of
 from trnfleet.monitor.store.findings import NOTHING
-from trnfleet.services.discovery import find_fleet
+from trnfleet.services.discovery import find_fleet, find_fleets
 from trnfleet.services.files.rules import load_rules
 from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.operator import connect_operator
@@ -39,7 +40,7 @@ from trnfleet.wire.messages import WatchMessage, decode_message
 from trnfleet.wire.topics import TopicClass, build_filter, parse_topic
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Iterable, Sequence
 
     from trnfleet.clock import Clock
     from trnfleet.domain.alerts.matchers import Matcher
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.alerting.silences import Silences
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.monitor.problems.problem import Problems
+    from trnfleet.services.brokers.session import FleetSession
     from trnfleet.services.session import BrokerSession
     from trnfleet.wire.alerts import AlertMessage
     from trnfleet.wire.ports import Envelope, Source
@@ -84,6 +86,8 @@ class FleetAlerts(NamedTuple):
     """The watches that are online, in detail."""
     problems: Problems = NO_PROBLEMS
     """The problems that the published alerts make."""
+    away: tuple[str, ...] = ()
+    """Brokers that could not be reached, while others were: what is there is not known."""
     is_withheld: bool = False
     """Whether the broker withholds retained messages, so that alerts, silences and acknowledgements are unknown, not none."""
 
@@ -152,8 +156,30 @@ async def read_alerts(session: BrokerSession, name: str | None, *, wait_s: float
         BrokerError: the broker cannot be reached or has no fleet.
         ConfigError: the broker has several fleets and none is named.
     """
+    return await _read_alerts(session, await find_fleet(session, name), wait_s)
+
+
+async def read_alerts_of_fleets(
+    sessions: Sequence[BrokerSession], names: Sequence[str], *, takes_all: bool, wait_s: float
+) -> list[FleetAlerts]:
+    """Return the retained alerts of some fleets, each on all brokers, with the fleets' times.
+
+    Args:
+        sessions: The brokers.
+        names: The fleets' names; none for the only one that there is.
+        takes_all: Whether all fleets are read that there are.
+        wait_s: Longest wait for telemetry, which carries the time of a simulated fleet.
+
+    Raises:
+        BrokerError: no broker can be reached, or none has a fleet.
+        ConfigError: there are several fleets and no name.
+    """
+    fleets = await find_fleets(sessions, names, takes_all=takes_all)
+    return await asyncio.gather(*(_read_alerts(each.session, each.name, wait_s) for each in fleets))
+
+
+async def _read_alerts(session: FleetSession, fleet: str, wait_s: float) -> FleetAlerts:
     clock, root = session.clock, session.root
-    fleet = await find_fleet(session, name)
     source, monitor = monitor_fleet(session, fleet)
     presence = session.source([(build_filter(fleet, TopicClass.PUBLISHER, root), 1)])
     async with background(source=source.run(), monitor=monitor.run(), presence=presence.run()):
@@ -182,6 +208,7 @@ async def read_alerts(session: BrokerSession, name: str | None, *, wait_s: float
             publishers.gone,
             publishers.present,
             problems_of(monitor, active, findings=NOTHING, now_ns=now_ns),
+            tuple(each.broker for each in source.status.parts if not each.connected),
             source.status.withholds_retained,
         )
 

@@ -57,6 +57,14 @@ def test_one_broker_goes_and_comes_back(
                 assert (alpha["fleet"], alpha["live_chips"]) == ("alpha", 192)
                 assert 0 < beta["live_chips"] == beta["chips"] < 192
                 assert [each["connected"] for each in beta["brokers"]] == [True, False]
+                known = run("alerts", *brokers, "--all-fleets", "--json", "--wait", "1s")
+                assert known.returncode == 1
+                fleets = json.loads(known.stdout)["fleets"]
+                assert [(each["fleet"], each["away"]) for each in fleets] == [
+                    ("alpha", [str(other.url)]),
+                    ("beta", [str(other.url)]),
+                ]
+                assert f"beta: {other.url} away: what is there is not known" in known.stderr
                 screen.send("f")
                 screen.wait_for(f"no connection to {other.url}")
                 screen.wait_for("48 live, 144 stale")

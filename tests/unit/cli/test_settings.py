@@ -240,7 +240,7 @@ ONE = ("mqtt://b1:1883", "mqtt://b2:1883")
 @pytest.mark.parametrize(
     "words",
     [
-        ["alerts"], ["watch"], ["record", "x.mcap"], ["inject", "--list"], ["reserve", "list"], ["silence", "list"], ["jump", "1h"],
+        ["watch"], ["record", "x.mcap"], ["inject", "--list"], ["reserve", "list"], ["silence", "list"], ["jump", "1h"],
         ["ack", "0123456789abcdef"], ["usage"], ["history", "write", "x"], ["simulate"], ["bridge"],
     ],
     ids=lambda words: words[0],
@@ -261,15 +261,15 @@ def test_the_command_line_chooses_one_of_several_brokers_and_fleets(
 ) -> None:
     """What is named there counts, as one value; a variable with several is refused by its name, and `config print` shows all."""
     files.user.write_text('[profile.two]\nbroker = ["mqtt://b1", "mqtt://b2"]\nname = ["a", "b"]\n')
-    shown = printed(capsys, "alerts", "--profile", "two", "--broker", "b2")
+    shown = printed(capsys, "usage", "--profile", "two", "--broker", "b2")
     assert (shown["broker"]["value"], shown["name"]["value"]) == ("b2", ["a", "b"])
-    line = refusal(capsys, "alerts", "--profile", "two", "--broker", "b2")
+    line = refusal(capsys, "usage", "--profile", "two", "--broker", "b2")
     assert (
         line
-        == f"Error: {files.user}: [profile.two] name: alerts takes one fleet; choose one with --name: a, b"
+        == f"Error: {files.user}: [profile.two] name: usage takes one fleet; choose one with --name: a, b"
     )
     broker = f"127.0.0.1:{free_port()}"
-    assert run(["alerts", "--profile", "two", "--broker", broker, "--name", "a"]) == 1
+    assert run(["usage", "--profile", "two", "--broker", broker, "--name", "a"]) == 1
     assert capsys.readouterr().err.splitlines()[-1].endswith(f"mqtt://{broker}: connection refused")
     monkeypatch.setenv("TRNFLEET_BROKER", "b1 b2")
     assert refusal(capsys, "watch").startswith("Error: TRNFLEET_BROKER: watch takes one broker; choose one")

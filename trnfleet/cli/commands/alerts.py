@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from trnfleet.cli.options import (
     LONGEST_WAIT_S,
     CommandT,
+    all_fleets_option,
     broker_options,
     fleet_option,
+    fleets_option,
     json_option,
     log_options,
     setting,
@@ -22,7 +24,7 @@ from trnfleet.cli.streams import report
 from trnfleet.cli.tables import table_lines
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.domain.alerts.watches import receiver_error_text
-from trnfleet.domain.quantities import duration
+from trnfleet.domain.quantities import counted, duration
 from trnfleet.domain.severity import Severity
 from trnfleet.text import plain
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.alerts.status import AlertStatus
     from trnfleet.domain.alerts.watches import WatchPresence
+    from trnfleet.monitor.problems.problem import Problem
     from trnfleet.services.alerts_client import FleetAlerts
     from trnfleet.services.session import BrokerSession
     from trnfleet.wire.alerts import AlertMessage
@@ -41,30 +44,46 @@ UNHANDLED = 3
 """Exit status where a critical alert is neither acknowledged, silenced nor inhibited."""
 
 
+_wait_option = setting(
+    "--wait",
+    type=Duration(LONGEST_WAIT_S),
+    default="5s",
+    help="Longest wait for telemetry, which carries the time of a simulated fleet.",
+)
+
+
 def alerts_options(command: CommandT) -> CommandT:
-    """Add the options of every command about alerts; the command takes `session`, `name` and `wait`."""
-    for option in (
-        log_options,
-        setting(
-            "--wait",
-            type=Duration(LONGEST_WAIT_S),
-            default="5s",
-            help="Longest wait for telemetry, which carries the time of a simulated fleet.",
-        ),
-        fleet_option,
-        broker_options(required=True),
-    ):
+    """Add the options of every command about the alerts of one fleet; the command takes `session`, `name` and `wait`."""
+    for option in (log_options, _wait_option, fleet_option, broker_options(required=True)):
         command = option(command)
     return command
+
+
+class Listed(NamedTuple):
+    """An alert of a fleet."""
+
+    fleet: FleetAlerts
+    message: AlertMessage
+    status: AlertStatus
 
 
 @click.command("alerts")
 @click.option("--all", "everything", is_flag=True, help="Recently resolved alerts, too.")
 @json_option
-@alerts_options
+@broker_options(required=True, several=True)
+@fleets_option
+@all_fleets_option
+@_wait_option
+@log_options
 @click.pass_context
 def command(
-    ctx: click.Context, session: BrokerSession, name: str | None, wait: float, everything: bool, as_json: bool
+    ctx: click.Context,
+    sessions: tuple[BrokerSession, ...],
+    names: tuple[str, ...],
+    all_fleets: bool,
+    wait: float,
+    everything: bool,
+    as_json: bool,
 ) -> None:
     """List firing alerts as `trnfleet watch` publishes them, grouped by cause, with acknowledgements and silences.
 
@@ -72,54 +91,84 @@ def command(
     as last known. In --json, `watched` is false then. Stderr says which watch leads and when it was heard, and warns where watches
     contradict or the leader does not publish what another sees: `doubts` in --json, with exit status 1, too.
 
+    Several fleets, by --name more than once or --all-fleets, are one table with the fleet of each alert; in --json `alerts` is one list
+    with `fleet` in each, beside `fleets`. A fleet whose parts are on several brokers is one fleet.
+
     \b
     Examples:
       trnfleet alerts --broker mqtt://127.0.0.1:1883
+      trnfleet alerts --broker mqtt://b1.example:1883 --broker mqtt://b2.example:1883 --all-fleets
       trnfleet alerts --broker mqtt://127.0.0.1:1883 --json | jq -r '.alerts[].summary'
 
     \b
     Exit status: 0 no unhandled critical alert, 3 a critical alert fires that is neither acknowledged, silenced nor inhibited,
-    1 a failure explained in one line, also where no watch publishes alerts or the leader is in doubt, 2 wrong use.
+    1 a failure explained in one line, also where no watch publishes alerts, the leader is in doubt or a broker of several is away,
+    2 wrong use. Of several fleets the largest counts.
     """
-    from trnfleet.domain.alerts.status import AlertStatus
-    from trnfleet.monitor.problems.facts import problem_facts
-    from trnfleet.services.alerts_client import read_alerts, silence_facts
+    from trnfleet.services.alerts_client import read_alerts_of_fleets
 
-    fleet = asyncio.run(read_alerts(session, name, wait_s=wait))
+    fleets = asyncio.run(read_alerts_of_fleets(sessions, names, takes_all=all_fleets, wait_s=wait))
     found = [
-        (message, fleet.status(message))
+        Listed(fleet, message, fleet.status(message))
+        for fleet in fleets
         for message in fleet.alerts.values()
         if everything or message.state == "firing"
     ]
     found.sort(key=_order)
+    is_of_several = all_fleets or len(set(names)) > 1
     if as_json:
-        facts = {
-            "fleet": fleet.name,
-            "time": format_rfc3339(fleet.now_ns),
-            "watched": bool(fleet.watches),
-            "watches": list(fleet.watches),
-            "gone": list(fleet.gone),
-            "leader": None if fleet.word.leader is None else _watch_facts(fleet.word.leader),
-            "doubts": list(fleet.word.doubts),
-            "receiver_error_count": fleet.receiver_errors.total,
-            "receiver_errors": [each._asdict() for each in fleet.receiver_errors.first],
-            "problems": [problem_facts(each, fleet.now_ns) for each in fleet.problems.all],
-            "alerts": [_alert_facts(message, status, fleet) for message, status in found],
-            "silences": silence_facts(fleet),
-        }
-        click.echo(json.dumps(facts, indent=2))
-        report_word(fleet)
+        facts = [_fleet_facts(each) for each in fleets]
+        alerts = [_alert_facts(each) for each in found]
+        if is_of_several:
+            named = [{"fleet": each.fleet.name, **row} for each, row in zip(found, alerts, strict=True)]
+            click.echo(json.dumps({"fleets": facts, "alerts": named}, indent=2))
+        else:
+            click.echo(json.dumps({**facts[0], "alerts": alerts}, indent=2))
     else:
-        for line in text_lines(found, fleet):
+        rows = [(each.message, each.status) for each in found]
+        for line in lines_of_several(found, fleets) if is_of_several else text_lines(rows, fleets[0]):
             click.echo(line)
-        if fleet.watches:
-            report_word(fleet)
+    for fleet in fleets:
+        if as_json or is_of_several or fleet.watches:
+            report_word(fleet, f"{fleet.name}: " if is_of_several else "")
+    statuses = {exit_status(fleet, [each for each in found if each.fleet is fleet]) for fleet in fleets}
+    ctx.exit(max(statuses))
+
+
+def exit_status(fleet: FleetAlerts, found: Sequence[Listed]) -> int:
+    """Return the exit status for one fleet; of several the largest counts, so that what is unhandled goes before what is unknown."""
+    from trnfleet.domain.alerts.status import AlertStatus
+
     is_unhandled = any(
-        message.severity is Severity.CRITICAL and status is AlertStatus.FIRING for message, status in found
+        each.message.severity is Severity.CRITICAL and each.status is AlertStatus.FIRING for each in found
     )
-    if not fleet.watches or (fleet.word.doubts and not is_unhandled):
-        ctx.exit(UNKNOWN)
-    ctx.exit(UNHANDLED if is_unhandled else 0)
+    if not fleet.watches or ((fleet.word.doubts or fleet.away) and not is_unhandled):
+        return UNKNOWN
+    return UNHANDLED if is_unhandled else 0
+
+
+def lines_of_several(found: Sequence[Listed], fleets: Sequence[FleetAlerts]) -> list[str]:
+    """Return the alerts of several fleets as one table, below the problems of all; where no watch is, they are as last known."""
+    from trnfleet.monitor.problems.search import urgency
+
+    if not found:
+        is_known = all(each.watches and not each.word.doubts and not each.away for each in fleets)
+        return [
+            f"0 firing in {counted(len(fleets), 'fleet')}"
+            if is_known
+            else "no alert is published, which is in doubt"
+        ]
+    rows = []
+    for fleet, message, status in found:
+        fingerprint, severity, state, *rest = _row(message, status, fleet)
+        known = state if fleet.watches else f"{state} (last known)"
+        rows.append((fleet.name, fingerprint, severity, known, *rest))
+    lines = table_lines([("FLEET", "ALERT", "SEVERITY", "STATE", "FOR", "WHAT"), *rows])
+    causes = [(problem, fleet) for fleet in fleets if fleet.watches for problem in fleet.problems.all]
+    causes.sort(key=lambda cause: urgency(cause[0]))
+    return by_cause(
+        [(each.fleet.name, each.message.fingerprint) for each in found], lines, causes, names_fleet=True
+    )
 
 
 def text_lines(found: Sequence[tuple[AlertMessage, AlertStatus]], fleet: FleetAlerts) -> list[str]:
@@ -128,7 +177,9 @@ def text_lines(found: Sequence[tuple[AlertMessage, AlertStatus]], fleet: FleetAl
     if fleet.watches and not rows:
         return ["no alert is published, which is in doubt" if fleet.word.doubts else "0 firing"]
     if fleet.watches:
-        return _by_cause(found, table_lines([("ALERT", "SEVERITY", "STATE", "FOR", "WHAT"), *rows]), fleet)
+        lines = table_lines([("ALERT", "SEVERITY", "STATE", "FOR", "WHAT"), *rows])
+        keys = [(fleet.name, message.fingerprint) for message, _ in found]
+        return by_cause(keys, lines, [(each, fleet) for each in fleet.problems.all])
     if not rows:
         return [plain(fleet.unwatched_reason, 400)]
     known = [(row[0], row[1], f"{row[2]} (last known)", *row[3:]) for row in rows]
@@ -138,32 +189,71 @@ def text_lines(found: Sequence[tuple[AlertMessage, AlertStatus]], fleet: FleetAl
     ]
 
 
-def _by_cause(
-    found: Sequence[tuple[AlertMessage, AlertStatus]], lines: list[str], fleet: FleetAlerts
+def by_cause(
+    keys: Sequence[tuple[str, str]],
+    lines: list[str],
+    causes: Sequence[tuple[Problem, FleetAlerts]],
+    *,
+    names_fleet: bool = False,
 ) -> list[str]:
-    """Return a table's lines below the problem that each alert belongs to; what belongs to none stands at the end."""
+    """Return a table's lines below the problem that each alert belongs to; what belongs to none stands at the end.
+
+    Args:
+        keys: Fleet and fingerprint of each line but the first, which is the heading.
+        lines: The table.
+        causes: The problems with their fleets.
+        names_fleet: Whether the line of a problem has the fleet's name.
+    """
     from trnfleet.monitor.problems import texts
 
     head, *rest = lines
-    by_fingerprint = {message.fingerprint: line for (message, _), line in zip(found, rest, strict=True)}
+    left = dict(zip(keys, rest, strict=True))
     made = [head]
-    for problem in fleet.problems.all:
-        mine = [each.alert.fingerprint for each in problem.alerts]
-        below = [by_fingerprint.pop(each) for each in mine if each in by_fingerprint]
+    for problem, fleet in causes:
+        mine = [(fleet.name, each.alert.fingerprint) for each in problem.alerts]
+        below = [left.pop(each) for each in mine if each in left]
         if below:
-            made += [f"# {problem.severity.value}: {texts.line(problem, fleet.now_ns)}", *below]
-    return [*made, *(["# no problem"] if by_fingerprint and len(made) > 1 else []), *by_fingerprint.values()]
+            where = f"{plain(fleet.name, 64)}: " if names_fleet else ""
+            made += [f"# {problem.severity.value}: {where}{texts.line(problem, fleet.now_ns)}", *below]
+    return [*made, *(["# no problem"] if left and len(made) > 1 else []), *left.values()]
 
 
-def report_word(fleet: FleetAlerts) -> None:
-    """Report on stderr whose word the alerts are and what speaks against it, or that no watch keeps them up to date."""
+def report_word(fleet: FleetAlerts, before: str = "") -> None:
+    """Report on stderr whose word the alerts are and what speaks against it, or that no watch keeps them up to date.
+
+    Args:
+        fleet: The fleet.
+        before: Words before each line.
+    """
     errors = fleet.receiver_errors
     more = f" and {errors.total - len(errors.first):,} more" if errors.total > len(errors.first) else ""
     texts = [receiver_error_text(each, fleet.name_of(each.id)) for each in errors.first]
     not_taken = f"receivers do not take {errors.total:,}: {'; '.join(texts)}{more}" if texts else ""
-    for line in (fleet.unwatched_reason, *fleet.word.doubts, not_taken, fleet.word_text):
+    away = f"{', '.join(fleet.away)} away: what is there is not known" if fleet.away else ""
+    for line in (away, fleet.unwatched_reason, *fleet.word.doubts, not_taken, fleet.word_text):
         if line:
-            report(plain(line, 1_000))
+            report(plain(f"{before}{line}", 1_000))
+
+
+def _fleet_facts(fleet: FleetAlerts) -> dict[str, Any]:
+    """Return what is known of a fleet but for its alerts, as JSON values."""
+    from trnfleet.monitor.problems.facts import problem_facts
+    from trnfleet.services.alerts_client import silence_facts
+
+    return {
+        "fleet": fleet.name,
+        "time": format_rfc3339(fleet.now_ns),
+        "watched": bool(fleet.watches),
+        "watches": list(fleet.watches),
+        "gone": list(fleet.gone),
+        "away": list(fleet.away),
+        "leader": None if fleet.word.leader is None else _watch_facts(fleet.word.leader),
+        "doubts": list(fleet.word.doubts),
+        "receiver_error_count": fleet.receiver_errors.total,
+        "receiver_errors": [each._asdict() for each in fleet.receiver_errors.first],
+        "problems": [problem_facts(each, fleet.now_ns) for each in fleet.problems.all],
+        "silences": silence_facts(fleet),
+    }
 
 
 def _watch_facts(watch: WatchPresence) -> dict[str, Any]:
@@ -175,9 +265,9 @@ def _watch_facts(watch: WatchPresence) -> dict[str, Any]:
     }
 
 
-def _order(found: tuple[AlertMessage, AlertStatus]) -> tuple[bool, int, str, str]:
-    message, _ = found
-    return message.state != "firing", message.severity.rank, message.rule, message.target
+def _order(listed: Listed) -> tuple[bool, int, str, str, str]:
+    message = listed.message
+    return message.state != "firing", message.severity.rank, message.rule, message.target, listed.fleet.name
 
 
 def _row(message: AlertMessage, status: AlertStatus, fleet: FleetAlerts) -> tuple[str, ...]:
@@ -198,7 +288,8 @@ def _row(message: AlertMessage, status: AlertStatus, fleet: FleetAlerts) -> tupl
     )
 
 
-def _alert_facts(message: AlertMessage, status: AlertStatus, fleet: FleetAlerts) -> dict[str, Any]:
+def _alert_facts(listed: Listed) -> dict[str, Any]:
+    fleet, message, status = listed
     ack = fleet.ack_of(message)
     return {
         **message.model_dump(mode="json", exclude={"v"}),

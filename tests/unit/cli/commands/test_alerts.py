@@ -58,7 +58,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Any:
             known = {each.fingerprint: each for each in told}
             return FleetAlerts("demo", known, silences, BEGIN_NS, **{"watches": (), **seen})
 
+        async def read_several(*_: object, **__: object) -> list[FleetAlerts]:
+            return [await read()]
+
         monkeypatch.setattr("trnfleet.services.alerts_client.read_alerts", read)
+        monkeypatch.setattr("trnfleet.services.alerts_client.read_alerts_of_fleets", read_several)
         result = CliRunner().invoke(command, [*arguments, *BROKER])
         return result.exit_code, result.stdout, result.stderr
 
@@ -219,3 +223,55 @@ def test_what_receivers_do_not_take(asked: Any) -> None:
     assert facts["silences"][0]["refused"] == {"alertmanager": "HTTP 400 'bad\x1b[2J'"}
     out = asked(command=list_all, **seen)[1]
     assert "swap: refused by alertmanager (HTTP 400 'bad\\u001b[2J')" in out
+
+
+def several(monkeypatch: pytest.MonkeyPatch, *arguments: str, **changed: Any) -> tuple[int, str, str]:
+    """Run `alerts` against fleets alpha, which has a warning, and beta, which has a critical alert."""
+
+    async def read(*_: object, **__: object) -> list[FleetAlerts]:
+        made = []
+        for name, severity in (("alpha", "warning"), ("beta", "critical")):
+            message = alert(severity)
+            known = {} if changed.get("is_quiet") else {message.fingerprint: message}
+            seen = {"watches": ("w",), **changed.get(name, {})}
+            made.append(FleetAlerts(name, known, Silences(), BEGIN_NS, **seen))
+        return made
+
+    monkeypatch.setattr("trnfleet.services.alerts_client.read_alerts_of_fleets", read)
+    result = CliRunner().invoke(
+        alerts.command, ["--broker", "mqtt://127.0.0.1:1", "--all-fleets", *arguments]
+    )
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_several_fleets_are_one_list_with_the_fleet_in_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worst comes first, whichever fleet it is in; in --json each alert has its fleet, and each fleet what is known of it."""
+    status, out, _ = several(monkeypatch)
+    head, *rows = out.splitlines()
+    assert status == 3
+    assert head.split()[:4] == ["FLEET", "ALERT", "SEVERITY", "STATE"]
+    assert [row.split()[0] for row in rows] == ["beta", "alpha"]
+    assert [row.split()[2] for row in rows] == ["critical", "warning"]
+    status, out, _ = several(monkeypatch, "--json")
+    facts = json.loads(out)
+    assert status == 3
+    assert [(each["fleet"], each["severity"]) for each in facts["alerts"]] == [
+        ("beta", "critical"),
+        ("alpha", "warning"),
+    ]
+    assert [(each["fleet"], each["watched"], each["away"]) for each in facts["fleets"]] == [
+        ("alpha", True, []),
+        ("beta", True, []),
+    ]
+
+
+def test_of_several_fleets_what_is_unknown_is_named_with_its_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fleet without a watch, and one with a broker that is away, are never well; what both had is as last known."""
+    assert several(monkeypatch, is_quiet=True)[:2] == (0, "0 firing in 2 fleets\n")
+    status, out, told = several(monkeypatch, is_quiet=True, beta={"away": ("mqtt://b2:1883",)})
+    assert (status, out) == (1, "no alert is published, which is in doubt\n")
+    assert "beta: mqtt://b2:1883 away: what is there is not known" in told
+    status, out, told = several(monkeypatch, beta={"watches": ()})
+    assert status == 1
+    assert "firing (last known)" in out.splitlines()[1]
+    assert "beta: no watch publishes alerts of fleet beta; start `trnfleet watch`" in told
