@@ -5,6 +5,7 @@ They are plain thresholds over the store's present state, without memory. A dead
 
 from __future__ import annotations
 
+import functools
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +17,7 @@ from trnfleet.domain.layout import Node
 from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.slices import checkpoint, finish, require
-from trnfleet.monitor.store.per_instance import combine
+from trnfleet.monitor.store.per_instance import combine, sums
 from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ JOBS_DOWN = {
     "waiting": "job waiting for instances",
 }
 """States in which a job makes no progress until it gets help, with the text of the finding."""
-_INSTANCES_A_SLICE = 8_192
+_UNEVEN_A_SLICE = 4_096
 LIMIT = 200
 """Findings kept of each kind: more do not fit a screen, but their number is shown."""
 
@@ -115,7 +116,7 @@ def search(
         return NOTHING
     shown: list[Finding] = []
     total = 0
-    uneven = yield from _uneven_links(store)
+    uneven = yield from _uneven_links(store, rollups)
     finders: tuple[tuple[str, Callable[[Store, Rollups], _Found]], ...] = (
         ("silent", partial(_silent, unsettled)),
         ("job", partial(_jobs_down, jobs)),
@@ -283,29 +284,49 @@ def _throttled(store: Store, rollups: Rollups) -> _Found:
     )
 
 
-def _uneven_links(store: Store) -> Slices[NDArray[np.bool_]]:
+def _uneven_links(store: Store, rollups: Rollups) -> Slices[NDArray[np.bool_]]:
     """Return instances x directions, whether a link can be slow there."""
-    generation = store.generation
     layout, metric = store.layout, BY_NAME["link_tx_bytes_per_s"]
-    codes = store.columns[metric.name]
-    least = metric.code_of(SLOW_LINK_MIN_BYTES_PER_S)
-    instances, has_gaps = len(layout.instances), bool(layout.has_uneven_links.any())
-    uneven = np.zeros((instances, MOST_LANES), np.bool_)
-    for first in range(0, instances, _INSTANCES_A_SLICE):
-        last = min(instances, first + _INSTANCES_A_SLICE)
-        starts = layout.chip_start[first : last + 1]
-        part = codes[int(starts[0]) : int(starts[-1])]
-        if has_gaps:
-            part = np.where(part == metric.top, 0, part)
-        lowest, highest = (
-            combine(each, part, starts, layout.chips_per_instance) for each in (np.minimum, np.maximum)
-        )
-        # Only where the spread is that wide can a link be below its share of the mean.
-        uneven[first:last] = (
-            (highest >= least) & (highest != metric.top) & (lowest < SLOW_LINK_SHARE * highest)
-        )
-        yield from checkpoint(store, generation)
+    spread = rollups.spread(metric.name)
+    if spread is None:
+        return np.zeros((len(layout.instances), MOST_LANES), np.bool_)
+    lowest, highest = spread
+    # Only where the spread is that wide can a link be below its share of the mean.
+    uneven: NDArray[np.bool_] = lowest < np.float32(SLOW_LINK_SHARE) * highest
+    uneven &= highest >= metric.code_of(SLOW_LINK_MIN_BYTES_PER_S)
+    if not layout.has_uneven_links.any():
+        uneven &= highest != metric.top
+    else:
+        # The chips at a line's ends lack a link, so that the largest code tells nothing.
+        uneven |= (highest == metric.top) & (lowest != metric.top)
+    # Chips that carry as little on the other lanes of the same axis have less to do.
+    some = np.flatnonzero(sums(uneven.view(np.uint8), MOST_LANES, 1))
+    yield from checkpoint(store, rollups.generation)
+    for first in range(0, len(some), _UNEVEN_A_SLICE):
+        few = some[first : first + _UNEVEN_A_SLICE]
+        uneven[few] &= _apart(layout, store.columns[metric.name], metric.top, few)
+        yield from checkpoint(store, rollups.generation)
     return uneven
+
+
+def _apart(layout: Layout, codes: NDArray[Any], top: int, instances: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return instances x lanes, whether a chip carries less there than on the other lanes of the same axis, or there are none."""
+    apart = np.ones((len(instances), MOST_LANES), np.bool_)
+    types = layout.instance_type[instances]
+    for number, axes in enumerate(_lane_axes(layout).tolist()):
+        places = np.flatnonzero(types == number)
+        if not len(places):
+            continue
+        own = codes[layout.chip_rows(instances[places])]
+        own[own == top] = 0
+        for axis in set(axes) - {-1}:
+            lanes = [lane for lane, each in enumerate(axes) if each == axis]
+            busiest = functools.reduce(np.maximum, (own[:, lane] for lane in lanes))
+            limit = busiest * np.float32(SLOW_LINK_SHARE)
+            for lane in lanes if len(lanes) > 1 else ():
+                slow = (own[:, lane] < limit).view(np.uint8)
+                apart[places, lane] = sums(slow, len(slow) // len(places), 1) > 0
+    return apart
 
 
 def _links_slow(uneven: NDArray[np.bool_], store: Store, _rollups: Rollups) -> _Found:

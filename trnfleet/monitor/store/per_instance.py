@@ -6,7 +6,7 @@ the rows. Halves are put together instead: the results are the same, because all
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,8 @@ _EXACT = 2**53
 """Whole numbers up to here are exact as floats."""
 _SUMS = ((2**16, np.uint16), (2**32, np.uint32), (2**64, np.uint64))
 """Types of sums, the narrowest first, and where each ends."""
+_BLOCK = 1_024
+"""Instances whose codes stay in the processor's cache while they are compared."""
 _FEW = 16
 """Nodes of a group up to which one is added after the other."""
 
@@ -49,6 +51,46 @@ def combine(
         left //= 2
         codes = operation(codes[:, : left * width], codes[:, left * width :])
     return codes if left == 1 else operation.reduce(codes.reshape(-1, left, width), axis=1)
+
+
+class Spread(NamedTuple):
+    """The least and the largest code of each instance's chips, lane by lane; instances x lanes."""
+
+    lowest: NDArray[Any]
+    highest: NDArray[Any]
+
+
+def spread(codes: NDArray[Any], starts: NDArray[np.int64], chips_per_instance: int) -> Spread:
+    """Return the least and the largest codes of each instance's chips.
+
+    Args:
+        codes: The codes of the chips, shape (chips, width), without gaps.
+        starts: The first chip of each instance and the end of the last, from the first of `codes` on.
+        chips_per_instance: Of every instance, or 0 where they differ.
+    """
+    if chips_per_instance < 2 or chips_per_instance & (chips_per_instance - 1):
+        return Spread(
+            combine(np.minimum, codes, starts, chips_per_instance),
+            combine(np.maximum, codes, starts, chips_per_instance),
+        )
+    instances, width = len(starts) - 1, codes.shape[1]
+    flat, row = codes.reshape(-1), chips_per_instance * width
+    made = Spread(*(np.empty((instances, width), codes.dtype) for _ in range(2)))
+    spare = [np.empty(min(_BLOCK, instances) * row, codes.dtype) for _ in range(2)]
+    for first in range(0, instances, _BLOCK):
+        last = min(instances, first + _BLOCK)
+        part = flat[first * row : last * row]
+        for operation, found in ((np.minimum, made.lowest), (np.maximum, made.highest)):
+            # Each code is joined with the one half an instance behind it, also over the ends of instances, which takes no longer
+            # and is not read: in the end the first chip of each has what all of its chips make.
+            source, size, step = part, len(part), row // 2
+            while step >= width:
+                size -= step
+                operation(source[:size], source[step : size + step], out=spare[0][:size])
+                source, step = spare[0], step // 2
+                spare.reverse()
+            found[first:last] = source[: len(part)].reshape(-1, row)[:, :width]
+    return made
 
 
 def sums(codes: NDArray[Any], lanes: int, highest: int) -> NDArray[np.float64]:

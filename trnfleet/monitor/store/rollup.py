@@ -20,7 +20,8 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.layout import EMPTY_LAYOUT, Layout
 from trnfleet.domain.metrics import BY_NAME, METRICS, Aggregate, Metric, Scope
 from trnfleet.monitor.slices import checkpoint
-from trnfleet.monitor.store.per_instance import combine, fold, sums
+from trnfleet.monitor.store.instance_rollup import BITWISE, Included, count_flags, reduce_chips
+from trnfleet.monitor.store.per_instance import Spread, fold, spread
 from trnfleet.monitor.store.store import Freshness, Store
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ ALL = slice(None)
 """All nodes of a level."""
 LEVELS = (Level.FLEET, Level.CLUSTER, Level.ULTRASERVER, Level.INSTANCE)
 
-_BITWISE = {Aggregate.OR: np.bitwise_or, Aggregate.AND: np.bitwise_and}
 _UPWARDS: dict[Aggregate, tuple[np.ufunc, float]] = {
     Aggregate.SUM: (np.add, 0.0),
     Aggregate.MEAN: (np.add, 0.0),
@@ -47,10 +47,10 @@ _UPWARDS: dict[Aggregate, tuple[np.ufunc, float]] = {
     Aggregate.AND: (np.bitwise_and, 0),
 }
 """What puts the nodes of a level together, and what stands for one that does not count; of bits that is a code of the metric's."""
+COMPARED = ("link_tx_bytes_per_s",)
+"""Metrics of which findings and rules compare the chips of an instance with each other."""
 _SLICE_LANES = 4_000_000
 """Lanes (chips x width) that one slice of work takes: about a millisecond."""
-_CAREFUL_LANES = 50_000
-"""The same where each value is looked at, because some are not available or do not count."""
 
 
 class RollupReader(Protocol):
@@ -84,6 +84,7 @@ class Rollups:
         self._count: dict[tuple[str, Level], NDArray[np.float64]] = {}
         self._states: dict[Level, NDArray[np.int64]] = {}
         self._takes: dict[Level, NDArray[np.bool_]] = {}
+        self._spreads: dict[str, Spread] = {}
 
     def value(self, name: str, level: Level, pick: Pick = ALL) -> NDArray[np.float64]:
         """Return a metric's aggregate (sum, mean, maximum or bits, as its row says) for nodes of a level.
@@ -121,6 +122,10 @@ class Rollups:
         """Return nodes x 4: how many chips below each node are in each `Freshness`."""
         return self._states[level]
 
+    def spread(self, name: str) -> Spread | None:
+        """Return the least and the largest codes of the chips of each instance, silent ones among them, for `COMPARED` metrics."""
+        return self._spreads.get(name)
+
     @property
     def ready(self) -> bool:
         """Whether a pass has been finished."""
@@ -145,7 +150,7 @@ class Rollups:
         counts: dict[tuple[str, Level], NDArray[np.float64]] = {}
         states = _count_states(store)
         yield from checkpoint(store, generation)
-        included = _Included(store, states[Level.INSTANCE])
+        included = Included(store, states[Level.INSTANCE])
         takes = included.takes(layout)
         # Of most metrics every chip, or every instance, is known: what all of them cover is counted once.
         chips = np.diff(layout.chip_start).astype(np.float64)
@@ -157,7 +162,7 @@ class Rollups:
             covered = of_all
             if metric.scope is Scope.CHIP:
                 for part in _parts(layout, metric.width):
-                    total[part], known = yield from _reduce_chips(store, metric, part, chips[part], included)
+                    total[part], known = yield from reduce_chips(store, metric, part, chips[part], included)
                     if known is not None:
                         count = count.copy() if count is chips else count
                         count[part] = known
@@ -172,40 +177,30 @@ class Rollups:
                 covered = of_instances if is_all else _covered(steps, counts_in.astype(np.float64), takes)
                 total = values if is_all else np.where(counts_in, values, 0.0)
             _roll_up(steps, metric, total, covered, totals, counts)
+        yield from checkpoint(store, generation)
+        spreads = yield from _spreads(store)
         self._total, self._count, self._states = totals, counts, states
-        self._takes = takes
+        self._takes, self._spreads = takes, spreads
         self.layout, self.generation, self._of = layout, generation, revision
         self.revision += 1
 
 
-class _Included:
-    """Masks of the chips and nodes that go into the roll-up of the level above them."""
-
-    def __init__(self, store: Store, states: NDArray[np.int64]) -> None:
-        layout = store.layout
-        live = states[:, Freshness.LIVE]
-        self.instance_live: NDArray[np.bool_] = live > 0
-        self.partly: NDArray[np.bool_] = self.instance_live & (live < np.diff(layout.chip_start))
-        """Instances of which some chips count and others do not."""
-        self.all_chips = not self.partly.any()
-        self.ultraserver_live = _any(self.instance_live, layout.ultraserver_start)
-        self.cluster_live = _any(self.ultraserver_live, layout.cluster_start)
-
-    def chips(self, store: Store, rows: Rows) -> NDArray[np.bool_]:
-        """Return which of some chips count: the live ones, or all of an instance where none is."""
-        live: NDArray[np.bool_] = store.chip_state[rows] == Freshness.LIVE
-        return live | ~self.instance_live[store.layout.instance_of_chip[rows]]
-
-    def takes(self, layout: Layout) -> dict[Level, NDArray[np.bool_]]:
-        """Return which nodes go into what is above them: the live ones, or all where none is."""
-        return {
-            level: live | ~np.repeat(_any(live, starts), np.diff(starts))
-            for level, starts, live in (
-                (Level.ULTRASERVER, layout.ultraserver_start, self.instance_live),
-                (Level.CLUSTER, layout.cluster_start, self.ultraserver_live),
-                (Level.FLEET, np.array([0, len(layout.clusters)]), self.cluster_live),
-            )
-        }
+def _spreads(store: Store) -> Slices[dict[str, Spread]]:
+    """Return the spreads of the metrics whose chips are compared with each other."""
+    layout, generation = store.layout, store.generation
+    made: dict[str, Spread] = {}
+    for name in COMPARED:
+        metric = BY_NAME[name]
+        parts: list[Spread] = []
+        # Each code is read for the least and for the largest.
+        for part in _parts(layout, 3 * metric.width):
+            starts = layout.chip_start[part.start : part.stop + 1]
+            codes = store.columns[name][int(starts[0]) : int(starts[-1])]
+            parts.append(spread(codes, starts, layout.chips_per_instance))
+            yield from checkpoint(store, generation)
+        if parts:
+            made[name] = Spread(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+    return made
 
 
 def _parts(layout: Layout, width: int) -> Iterator[slice]:
@@ -216,115 +211,6 @@ def _parts(layout: Layout, width: int) -> Iterator[slice]:
     step = max(1, _SLICE_LANES * instances // max(1, layout.chips * width))
     for first in range(0, instances, step):
         yield slice(first, min(instances, first + step))
-
-
-def _reduce_chips(
-    store: Store, metric: Metric, part: slice, sizes: NDArray[np.float64], included: _Included
-) -> Slices[tuple[NDArray[np.float64], NDArray[np.float64] | None]]:
-    """Return (aggregate, count of chips) for a slice of instances, which have `sizes` chips; None for a count of all of them.
-
-    Codes are put together as they are, which is right where every chip counts and every value is there. The other instances are
-    looked at once more, value by value.
-    """
-    layout, generation = store.layout, store.generation
-    starts = layout.chip_start[part.start : part.stop + 1]
-    rows = slice(int(starts[0]), int(starts[-1]))
-    codes = store.columns[metric.name][rows]
-    highest = int(codes.max(initial=0))
-    if highest != metric.top and included.all_chips:
-        return _reduce_codes(metric, codes, starts, layout.chips_per_instance, highest), None
-    total, count, careful = np.zeros(len(sizes)), sizes.copy(), included.partly[part]
-    if highest == metric.top:
-        if int(codes.min(initial=metric.top)) == metric.top:
-            return total, np.zeros(len(sizes))
-        missing = _count(codes == metric.top, starts, layout.chips_per_instance)
-        nothing = missing == sizes * metric.width
-        careful = (careful | (missing > 0)) & ~nothing
-        count[nothing] = 0.0
-    some = np.flatnonzero(careful)
-    if len(some) < len(careful):
-        total = _reduce_codes(metric, codes, starts, layout.chips_per_instance, highest)
-        total[count == 0] = 0.0
-    step = max(1, _CAREFUL_LANES // max(1, layout.most_chips * metric.width))
-    for first in range(0, len(some), step):
-        if first:
-            yield from checkpoint(store, generation)
-        few = some[first : first + step]
-        total[few], count[few] = _reduce_values(store, metric, few + part.start, included)
-    return total, count
-
-
-def _reduce_codes(
-    metric: Metric, codes: NDArray[Any], starts: NDArray[np.int64], chips_per_instance: int, highest: int
-) -> NDArray[np.float64]:
-    """Return the aggregate of the codes of each instance as they are.
-
-    Args:
-        metric: Whose codes.
-        codes: The codes of the chips.
-        starts: The first chip of each instance and the end of the last, from the first of `codes` on.
-        chips_per_instance: Of every instance, or 0 where they differ.
-        highest: The largest of the codes.
-    """
-    if metric.aggregate in _BITWISE:
-        return combine(_BITWISE[metric.aggregate], codes, starts, chips_per_instance).astype(np.float64)
-    if metric.aggregate is Aggregate.MAX:
-        return metric.decode(combine(np.maximum, codes, starts, chips_per_instance))
-    if chips_per_instance:
-        total = sums(codes, chips_per_instance * metric.width, highest)
-    else:
-        # Sums of 64-bit counters may pass 64 bits, all others stay far below.
-        dtype = np.float64 if metric.wire == "u64" else np.uint64
-        offsets = (starts[:-1] - starts[0]).astype(np.intp) * metric.width
-        total = np.add.reduceat(codes.reshape(-1), offsets, dtype=dtype).astype(np.float64)
-    total *= metric.scale
-    if metric.is_vector and metric.lane_aggregate is Aggregate.MEAN:
-        total /= metric.width
-    return total
-
-
-def _reduce_values(
-    store: Store, metric: Metric, instances: NDArray[np.int64], included: _Included
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return (aggregate, count of chips) for some instances, of the chips that count and whose value is available."""
-    layout = store.layout
-    rows = layout.chip_rows(instances)
-    sizes = np.diff(layout.chip_start)[instances]
-    offsets = (np.cumsum(sizes) - sizes).astype(np.intp)
-    counts = included.chips(store, rows)
-    if metric.aggregate in _BITWISE:
-        return _reduce_bits(metric, store.columns[metric.name][rows], offsets, counts)
-    values = store.chip_values(metric, rows)
-    usable = counts & ~np.isnan(values)
-    count = np.add.reduceat(usable, offsets, dtype=np.float64)
-    if metric.aggregate is Aggregate.MAX:
-        most = np.maximum.reduceat(np.where(usable, values, -np.inf), offsets)
-        return np.where(count > 0, most, 0.0), count
-    return np.add.reduceat(np.where(usable, values, 0.0), offsets), count
-
-
-def _count(
-    flags: NDArray[np.bool_], starts: NDArray[np.int64], chips_per_instance: int
-) -> NDArray[np.float64]:
-    """Return how many flags of the chips of each instance are set, one or several a chip."""
-    width = flags.shape[1] if flags.ndim > 1 else 1
-    if chips_per_instance:
-        return sums(flags.view(np.uint8), chips_per_instance * width, 1)
-    offsets = (starts[:-1] - starts[0]).astype(np.intp) * width
-    found: NDArray[np.float64] = np.add.reduceat(flags.reshape(-1), offsets, dtype=np.float64)
-    return found
-
-
-def _reduce_bits(
-    metric: Metric, codes: NDArray[Any], offsets: NDArray[np.intp], included: NDArray[np.bool_]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    usable = included & (codes != metric.top)
-    count = np.add.reduceat(usable, offsets, dtype=np.float64)
-    if metric.aggregate is Aggregate.OR:
-        bits = np.bitwise_or.reduceat(np.where(usable, codes, 0), offsets)
-    else:
-        bits = np.bitwise_and.reduceat(np.where(usable, codes, metric.top), offsets)
-    return np.where(count > 0, bits, 0).astype(np.float64), count
 
 
 class _Covered(NamedTuple):
@@ -382,7 +268,7 @@ def _roll_up(
     name = metric.name
     operation, nothing = _UPWARDS[metric.aggregate]
     totals[name, Level.INSTANCE], counts[name, Level.INSTANCE] = total, covered[0].chips
-    if metric.aggregate in _BITWISE:
+    if metric.aggregate in BITWISE:
         total, nothing = total.astype(np.int64), metric.top if metric.aggregate is Aggregate.AND else 0
     for (level, starts, nodes_per_group), (_, usable), above in zip(
         steps, covered, covered[1:], strict=False
@@ -411,7 +297,7 @@ def _count_states(store: Store) -> dict[Level, NDArray[np.int64]]:
         counted[:, Freshness.LIVE] = np.diff(layout.chip_start)
     else:
         for state in Freshness:
-            counted[:, state] = _count(
+            counted[:, state] = count_flags(
                 store.chip_state == state, layout.chip_start, layout.chips_per_instance
             )
     ultraservers = np.add.reduceat(counted, layout.ultraserver_start[:-1].astype(np.intp), axis=0)
@@ -422,13 +308,6 @@ def _count_states(store: Store) -> dict[Level, NDArray[np.int64]]:
         Level.CLUSTER: clusters,
         Level.FLEET: clusters.sum(axis=0, keepdims=True),
     }
-
-
-def _any(flags: NDArray[np.bool_], starts: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return for each range of `flags` whether any is set."""
-    if not len(flags):
-        return np.zeros(len(starts) - 1, np.bool_)
-    return np.logical_or.reduceat(flags, starts[:-1].astype(np.intp))
 
 
 def _positive(count: NDArray[np.float64]) -> NDArray[np.float64]:

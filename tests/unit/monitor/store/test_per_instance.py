@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from trnfleet.monitor.store.per_instance import combine, fold, sums
+from trnfleet.monitor.store.per_instance import combine, fold, spread, sums
 
 OPERATIONS = (np.minimum, np.maximum, np.bitwise_or, np.bitwise_and)
 
@@ -74,3 +74,17 @@ def test_groups_of_one_size_have_what_reduceat_says(operation: np.ufunc, nodes: 
     assert fold(operation, values, starts, nodes) == pytest.approx(expected, rel=1e-12)
     assert fold(operation, values, starts, 0).tolist() == expected.tolist()
     assert np.array_equal(values, before)
+
+
+@pytest.mark.parametrize("chips", [1, 2, 3, 12, 16])
+@pytest.mark.parametrize("width", [1, 6])
+@pytest.mark.parametrize("instances", [1, 5, 1_030])
+def test_spreads_are_the_ends_of_each_lane(chips: int, width: int, instances: int) -> None:
+    """The least and the largest code of an instance's chips, lane by lane, of few instances and of more than are compared at once."""
+    given = codes("u2", instances * chips, width)
+    before, starts = given.copy(), np.arange(instances + 1) * chips + 32
+    found = spread(given, starts, chips)
+    table = given.reshape(instances, chips, width)
+    assert np.array_equal(found.lowest, table.min(axis=1))
+    assert np.array_equal(found.highest, table.max(axis=1))
+    assert np.array_equal(given, before)

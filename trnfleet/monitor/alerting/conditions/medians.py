@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import functools
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +15,7 @@ from trnfleet.monitor.alerting.conditions.compare import available, compare_code
 from trnfleet.monitor.alerting.conditions.row_condition import NO_ROWS, RowCondition, count_of
 from trnfleet.monitor.alerting.inputs import LEAST_PEERS
 from trnfleet.monitor.medians import sort_columns
-from trnfleet.monitor.store.per_instance import combine
+from trnfleet.monitor.store.per_instance import Spread, spread, sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,18 +34,10 @@ if TYPE_CHECKING:
 
 INSTANCES_A_SLICE = 8_192
 """Instances whose chips are compared with each other in one slice."""
+UNEVEN_A_SLICE = 1_024
+"""Uneven ones of them whose medians are computed in one slice."""
 _SLACK = 1e-5
 """Share by which a value in single precision may be wrong after a few operations, and more."""
-
-
-class Far(NamedTuple):
-    """Chips of instances that are uneven."""
-
-    chips: Rows
-    values: NDArray[Any]
-    """Wire codes, chips x lanes."""
-    far: Flags
-    """Which of them may be far from the median."""
 
 
 class MedianRows(RowCondition):
@@ -133,53 +126,74 @@ class InstanceShareRows(MedianShareRows):
             # Of a figure that is no column every target may be; so may any where the limit is none on one side.
             yield from readings.checkpoint()
             return np.arange(count_of(layout, self.scope))
-        rows: list[Rows] = []
-        for first in range(0, len(layout.instances), INSTANCES_A_SLICE):
-            rows.append(self._uneven(readings, found[0], first))
-            yield from readings.checkpoint()
-        return np.concatenate(rows) if rows else NO_ROWS
-
-    def _uneven(self, readings: Readings, metric: Metric, first: int) -> Rows:
-        layout, limit, is_below = readings.layout, self.limit, self.condition.below is not None
-        column = readings.store.columns[metric.name]
-        codes = column if column.ndim == 2 else column[:, None]
-        starts = layout.chip_start[first : first + INSTANCES_A_SLICE + 1]
-        part = codes[int(starts[0]) : int(starts[-1])]
-        lowest, highest = (
-            combine(each, part, starts, layout.chips_per_instance) for each in (np.minimum, np.maximum)
-        )
+        metric, limit, is_below = found[0], self.limit, self.condition.below is not None
+        lowest, highest = yield from self._spread(readings, metric)
         # The median lies between: only where the spread is wide enough can a value be that far from it.
         wide = lowest < limit * highest if is_below else highest > limit * lowest
-        some = np.flatnonzero(wide.any(axis=1))
-        if not len(some):
-            return NO_ROWS
-        edge = (highest if is_below else lowest)[some]
-        sizes = np.diff(starts)[some]
-        chips = layout.chip_rows(some + first)
-        values, edges = codes[chips], np.repeat(edge, sizes, axis=0)
-        far = (values < limit * edges if is_below else values > limit * edges) & (values != metric.top)
-        if is_below and codes.shape[1] > 1:
-            self._leave_out_idle(readings, metric, Far(chips, values, far))
-        places, lanes = np.nonzero(far)
-        rows: Rows = chips[places] * codes.shape[1] + lanes
-        return rows
+        some = np.flatnonzero(sums(wide.view(np.uint8), metric.width, 1))
+        rows: list[Rows] = []
+        edge = highest if is_below else lowest
+        for first in range(0, len(some), UNEVEN_A_SLICE):
+            yield from readings.checkpoint()
+            few = some[first : first + UNEVEN_A_SLICE]
+            if is_below and metric.width > 1:
+                rows.append(self._busy(readings, metric, few))
+            else:
+                rows.append(self._far(readings, metric, few, edge[few]))
+        return np.concatenate(rows) if rows else NO_ROWS
 
-    def _leave_out_idle(self, readings: Readings, metric: Metric, found: Far) -> None:
-        """Leave out lanes that carry as large a share of their median as the busiest of their chip: then it is less busy as a whole."""
-        some = np.flatnonzero(found.far.any(axis=1))
-        if not len(some):
-            return
-        owners = readings.layout.instance_of_chip[found.chips[some]]
-        instances, place = _numbered(owners, len(readings.layout.instances))
+    def _spread(self, readings: Readings, metric: Metric) -> Slices[Spread]:
+        """Return the least and the largest codes of each instance: those of the roll-ups, or made in slices."""
+        known = readings.rollups.spread(metric.name)
+        if known is not None:
+            return known
+        layout = readings.layout
+        made: list[Spread] = []
+        for first in range(0, len(layout.instances), INSTANCES_A_SLICE):
+            starts = layout.chip_start[first : first + INSTANCES_A_SLICE + 1]
+            codes = readings.store.columns[metric.name][int(starts[0]) : int(starts[-1])]
+            made.append(spread(codes.reshape(len(codes), -1), starts, layout.chips_per_instance))
+            yield from readings.checkpoint()
+        nothing = np.zeros((0, metric.width), metric.dtype)
+        return Spread(*(np.concatenate(each) for each in zip(Spread(nothing, nothing), *made, strict=True)))
+
+    def _far(self, readings: Readings, metric: Metric, instances: Rows, edge: NDArray[Any]) -> Rows:
+        """Return the rows of some instances that are far from what the median is at most, or at least."""
+        layout = readings.layout
+        chips = layout.chip_rows(instances)
+        values = readings.store.columns[metric.name][chips].reshape(len(chips), -1)
+        edges = self.limit * np.repeat(edge, np.diff(layout.chip_start)[instances], axis=0)
+        far = (values < edges if self.condition.below is not None else values > edges) & (
+            values != metric.top
+        )
+        return _rows(chips, far)
+
+    def _busy(self, readings: Readings, metric: Metric, instances: Rows) -> Rows:
+        """Return the rows of lanes that carry less of their median than the busiest lane of their chip: others are less busy as a whole."""
+        layout = readings.layout
         medians = peer_medians(readings, metric.name, metric.width, instances).medians.astype(np.float32)
-        own = found.values[some].astype(np.float32)
-        own[found.values[some] == metric.top] = 0.0
-        shares = own / np.where(medians > 0, medians, np.inf)[place]
-        busy = shares[:, 0]
-        for lane in range(1, shares.shape[1]):
-            busy = np.maximum(busy, shares[:, lane])
+        chips = layout.chip_rows(instances)
+        values = readings.store.columns[metric.name][chips]
+        sizes = np.diff(layout.chip_start)[instances]
+        # Of lanes without a median, or one of 0, there is no share.
+        has_share = medians > 0
+        steps = np.where(has_share, 1 / np.where(has_share, medians, 1), 0).astype(np.float32)
+        shares = values * np.repeat(steps, sizes, axis=0)
+        missing = values == metric.top if int(values.max(initial=0)) == metric.top else None
+        if missing is not None:
+            shares[missing] = 0.0
+        busy = functools.reduce(np.maximum, shares.T)
         # Values decide in the end: what single precision rounds away stays in.
-        found.far[some] &= shares < self.limit * (1 + _SLACK) * np.minimum(busy, 1.0)[:, None]
+        far = shares < (np.float32(self.limit * (1 + _SLACK)) * np.minimum(busy, 1))[:, None]
+        far &= np.repeat(has_share, sizes, axis=0)
+        return _rows(chips, far if missing is None else far & ~missing)
+
+
+def _rows(chips: Rows, flags: Flags) -> Rows:
+    """Return the rows of the lanes of some chips that have their flag set."""
+    places, lanes = np.nonzero(flags)
+    rows: Rows = chips[places] * flags.shape[1] + lanes
+    return rows
 
 
 def _job_medians(readings: Readings, scope: Scope, figure: str, rows: Rows) -> Values:  # noqa: ARG001  as all medians
@@ -245,7 +259,8 @@ def peer_medians(readings: Readings, figure: str, width: int, instances: Rows) -
     if not usable.all():
         table = np.where(usable[:, :, None], table, table.dtype.type(top))
     table = table.reshape(len(place), len(instances) * width)
-    count = (table != top).sum(axis=0)
+    is_whole = bool(table.max(initial=0) != top)
+    count = np.full(table.shape[1], len(place)) if is_whole else (table != top).sum(axis=0)
     table = sort_columns(table)
     low, high = (
         np.take_along_axis(table, np.maximum(middle, 0)[None], axis=0)[0]

@@ -1,0 +1,173 @@
+"""Chips' values put together for each instance: the lowest of the roll-ups, where the million values are.
+
+Codes are put together as they are, which is right where every chip counts and every value is there. The other instances are
+looked at once more, value by value.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trnfleet.domain.address import Level
+from trnfleet.domain.metrics import Aggregate
+from trnfleet.monitor.slices import checkpoint
+from trnfleet.monitor.store.per_instance import combine, sums
+from trnfleet.monitor.store.store import Freshness
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.layout import Layout
+    from trnfleet.domain.metrics import Metric
+    from trnfleet.monitor.slices import Slices
+    from trnfleet.monitor.store.store import Store
+
+    Rows = NDArray[np.int64] | slice
+
+BITWISE = {Aggregate.OR: np.bitwise_or, Aggregate.AND: np.bitwise_and}
+_CAREFUL_LANES = 50_000
+"""The same where each value is looked at, because some are not available or do not count."""
+
+
+class Included:
+    """Masks of the chips and nodes that go into the roll-up of the level above them."""
+
+    def __init__(self, store: Store, states: NDArray[np.int64]) -> None:
+        layout = store.layout
+        live = states[:, Freshness.LIVE]
+        self.instance_live: NDArray[np.bool_] = live > 0
+        self.partly: NDArray[np.bool_] = self.instance_live & (live < np.diff(layout.chip_start))
+        """Instances of which some chips count and others do not."""
+        self.all_chips = not self.partly.any()
+        self.ultraserver_live = _any(self.instance_live, layout.ultraserver_start)
+        self.cluster_live = _any(self.ultraserver_live, layout.cluster_start)
+
+    def chips(self, store: Store, rows: Rows) -> NDArray[np.bool_]:
+        """Return which of some chips count: the live ones, or all of an instance where none is."""
+        live: NDArray[np.bool_] = store.chip_state[rows] == Freshness.LIVE
+        return live | ~self.instance_live[store.layout.instance_of_chip[rows]]
+
+    def takes(self, layout: Layout) -> dict[Level, NDArray[np.bool_]]:
+        """Return which nodes go into what is above them: the live ones, or all where none is."""
+        return {
+            level: live | ~np.repeat(_any(live, starts), np.diff(starts))
+            for level, starts, live in (
+                (Level.ULTRASERVER, layout.ultraserver_start, self.instance_live),
+                (Level.CLUSTER, layout.cluster_start, self.ultraserver_live),
+                (Level.FLEET, np.array([0, len(layout.clusters)]), self.cluster_live),
+            )
+        }
+
+
+def reduce_chips(
+    store: Store, metric: Metric, part: slice, sizes: NDArray[np.float64], included: Included
+) -> Slices[tuple[NDArray[np.float64], NDArray[np.float64] | None]]:
+    """Return (aggregate, count of chips) for a slice of instances, which have `sizes` chips; None for a count of all of them."""
+    layout, generation = store.layout, store.generation
+    starts = layout.chip_start[part.start : part.stop + 1]
+    rows = slice(int(starts[0]), int(starts[-1]))
+    codes = store.columns[metric.name][rows]
+    highest = int(codes.max(initial=0))
+    if highest != metric.top and included.all_chips:
+        return _reduce_codes(metric, codes, starts, layout.chips_per_instance, highest), None
+    total, count, careful = np.zeros(len(sizes)), sizes.copy(), included.partly[part]
+    if highest == metric.top:
+        if int(codes.min(initial=metric.top)) == metric.top:
+            return total, np.zeros(len(sizes))
+        missing = count_flags(codes == metric.top, starts, layout.chips_per_instance)
+        nothing = missing == sizes * metric.width
+        careful = (careful | (missing > 0)) & ~nothing
+        count[nothing] = 0.0
+    some = np.flatnonzero(careful)
+    if len(some) < len(careful):
+        total = _reduce_codes(metric, codes, starts, layout.chips_per_instance, highest)
+        total[count == 0] = 0.0
+    step = max(1, _CAREFUL_LANES // max(1, layout.most_chips * metric.width))
+    for first in range(0, len(some), step):
+        if first:
+            yield from checkpoint(store, generation)
+        few = some[first : first + step]
+        total[few], count[few] = _reduce_values(store, metric, few + part.start, included)
+    return total, count
+
+
+def _reduce_codes(
+    metric: Metric, codes: NDArray[Any], starts: NDArray[np.int64], chips_per_instance: int, highest: int
+) -> NDArray[np.float64]:
+    """Return the aggregate of the codes of each instance as they are.
+
+    Args:
+        metric: Whose codes.
+        codes: The codes of the chips.
+        starts: The first chip of each instance and the end of the last, from the first of `codes` on.
+        chips_per_instance: Of every instance, or 0 where they differ.
+        highest: The largest of the codes.
+    """
+    if metric.aggregate in BITWISE:
+        return combine(BITWISE[metric.aggregate], codes, starts, chips_per_instance).astype(np.float64)
+    if metric.aggregate is Aggregate.MAX:
+        return metric.decode(combine(np.maximum, codes, starts, chips_per_instance))
+    if chips_per_instance:
+        total = sums(codes, chips_per_instance * metric.width, highest)
+    else:
+        # Sums of 64-bit counters may pass 64 bits, all others stay far below.
+        dtype = np.float64 if metric.wire == "u64" else np.uint64
+        offsets = (starts[:-1] - starts[0]).astype(np.intp) * metric.width
+        total = np.add.reduceat(codes.reshape(-1), offsets, dtype=dtype).astype(np.float64)
+    total *= metric.scale
+    if metric.is_vector and metric.lane_aggregate is Aggregate.MEAN:
+        total /= metric.width
+    return total
+
+
+def _reduce_values(
+    store: Store, metric: Metric, instances: NDArray[np.int64], included: Included
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return (aggregate, count of chips) for some instances, of the chips that count and whose value is available."""
+    layout = store.layout
+    rows = layout.chip_rows(instances)
+    sizes = np.diff(layout.chip_start)[instances]
+    offsets = (np.cumsum(sizes) - sizes).astype(np.intp)
+    counts = included.chips(store, rows)
+    if metric.aggregate in BITWISE:
+        return _reduce_bits(metric, store.columns[metric.name][rows], offsets, counts)
+    values = store.chip_values(metric, rows)
+    usable = counts & ~np.isnan(values)
+    count = np.add.reduceat(usable, offsets, dtype=np.float64)
+    if metric.aggregate is Aggregate.MAX:
+        most = np.maximum.reduceat(np.where(usable, values, -np.inf), offsets)
+        return np.where(count > 0, most, 0.0), count
+    return np.add.reduceat(np.where(usable, values, 0.0), offsets), count
+
+
+def count_flags(
+    flags: NDArray[np.bool_], starts: NDArray[np.int64], chips_per_instance: int
+) -> NDArray[np.float64]:
+    """Return how many flags of the chips of each instance are set, one or several a chip."""
+    width = flags.shape[1] if flags.ndim > 1 else 1
+    if chips_per_instance:
+        return sums(flags.view(np.uint8), chips_per_instance * width, 1)
+    offsets = (starts[:-1] - starts[0]).astype(np.intp) * width
+    found: NDArray[np.float64] = np.add.reduceat(flags.reshape(-1), offsets, dtype=np.float64)
+    return found
+
+
+def _reduce_bits(
+    metric: Metric, codes: NDArray[Any], offsets: NDArray[np.intp], included: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    usable = included & (codes != metric.top)
+    count = np.add.reduceat(usable, offsets, dtype=np.float64)
+    if metric.aggregate is Aggregate.OR:
+        bits = np.bitwise_or.reduceat(np.where(usable, codes, 0), offsets)
+    else:
+        bits = np.bitwise_and.reduceat(np.where(usable, codes, metric.top), offsets)
+    return np.where(count > 0, bits, 0).astype(np.float64), count
+
+
+def _any(flags: NDArray[np.bool_], starts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return for each range of `flags` whether any is set."""
+    if not len(flags):
+        return np.zeros(len(starts) - 1, np.bool_)
+    return np.logical_or.reduceat(flags, starts[:-1].astype(np.intp))
