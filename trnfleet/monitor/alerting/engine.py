@@ -232,6 +232,7 @@ class Alerts:
             self._take_layout(readings.layout)
             self._generation = generation
         before, self.instant = self._note_step(readings.instant), readings.instant
+        yield from readings.checkpoint()
         self._counters.update(readings)
         yield from readings.checkpoint()
         is_small = readings.layout.chips <= FEW_CHIPS

@@ -168,6 +168,16 @@ class Readings:
         uniform = self.layout.uniform_links_mask
         return self.layout.chip_links_mask if uniform is None else np.uint8(uniform)
 
+    @cached_property
+    def all_links_up(self) -> bool:
+        """Whether the roll-ups have every link up of every chip that goes into them, as far as these say."""
+        layout = self.layout
+        if self.expected_links is layout.chip_links_mask or not len(layout.instances):
+            return False
+        total, count = self.rollups.parts("links_up", Level.INSTANCE)
+        wanted = layout.links_mask
+        return bool((((total.astype(np.uint8) & wanted) == wanted) | (count == 0)).all())
+
     def is_known(self, scope: Scope, rows: Rows) -> NDArray[np.bool_]:
         """Return of which targets anything live is known."""
         level = LEVEL_OF[scope]
@@ -313,6 +323,8 @@ class Readings:
         return np.asarray(mean * chips / whole, np.float64)
 
     def _links_down(self, level: Level, *, only_z: bool) -> NDArray[np.float64]:
+        if self.all_links_up:
+            return np.zeros(self.layout.count(level))
         codes, expected = self.store.columns["links_up"], self.expected_links
         wanted = expected & self.layout.between_mask if only_z else expected
         missing = np.where(self.live & (codes != BY_NAME["links_up"].top), wanted & ~codes, 0)

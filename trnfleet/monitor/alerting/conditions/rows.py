@@ -14,7 +14,7 @@ import numpy as np
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.signals import FIGURES, LANES, LINKS_UP, Scope
-from trnfleet.domain.metrics import BY_NAME
+from trnfleet.domain.metrics import BY_NAME, Aggregate
 from trnfleet.monitor.alerting.conditions.compare import compare, compare_codes
 from trnfleet.monitor.alerting.conditions.medians import (
     InstanceShareRows,
@@ -23,6 +23,7 @@ from trnfleet.monitor.alerting.conditions.medians import (
 )
 from trnfleet.monitor.alerting.conditions.row_condition import (
     MANY,
+    NO_ROWS,
     NOTHING,
     MatchingRows,
     RowCondition,
@@ -93,11 +94,22 @@ class LinkUpRows(FigureRows):
         """Return True: few chips lack a link."""
         return True
 
+    @property
+    def _is_down(self) -> bool:
+        """Whether links that are down fulfil it, and others do not."""
+        condition = self.condition
+        return condition.equals == 0.0 or (condition.below is not None and 0 < condition.below <= 1)
+
+    def candidates(self, readings: Readings) -> Slices[Rows]:
+        """Return none where the roll-ups have all links up."""
+        if self._is_down and readings.all_links_up:
+            return NO_ROWS
+        return (yield from super().candidates(readings))
+
     def mask(self, readings: Readings, part: slice) -> Flags:
         """Return the missing bits, or compare everywhere where links that are up fulfil it."""
         condition = self.condition
-        is_down = condition.equals == 0.0 or (condition.below is not None and 0 < condition.below <= 1)
-        if not is_down:
+        if not self._is_down:
             return compare(condition, readings.values(self.scope, self.figure, part))
         codes, expected = readings.store.columns[LINKS_UP], readings.expected_links
         width = len(LANES[Scope.LINK])
@@ -111,6 +123,14 @@ class LinkUpRows(FigureRows):
 
 class BitRows(RowCondition):
     """Bits of a bit mask, any of which will do."""
+
+    def candidates(self, readings: Readings) -> Slices[Rows]:
+        """Return none where the roll-ups have none of the bits at any instance."""
+        if self.level is Level.CHIP and BY_NAME[self.figure].aggregate is Aggregate.OR:
+            bits, _ = readings.rollups.parts(self.figure, Level.INSTANCE)
+            if not (bits.astype(np.int64) & self._wanted).any():
+                return NO_ROWS
+        return (yield from super().candidates(readings))
 
     def mask(self, readings: Readings, part: slice) -> Flags:
         return self._any(readings, part)
@@ -127,16 +147,26 @@ class BitRows(RowCondition):
         if self.figure == LINKS_UP:
             flags = codes & readings.lane_bits(self.scope, has, rows) != 0
         else:
-            names = FIGURES[self.scope][self.figure].values
-            wanted = sum(1 << names.index(name) for name in has)
-            flags = codes & np.array(wanted, codes.dtype) != 0
+            flags = codes & np.array(self._wanted, codes.dtype) != 0
         return flags
+
+    @property
+    def _wanted(self) -> int:
+        """The bits of its names."""
+        names = FIGURES[self.scope][self.figure].values
+        return sum(1 << names.index(name) for name in self.condition.has)
 
 
 class SilentRows(RowCondition):
     """Targets from which nothing live comes; the value is for how many seconds."""
 
     needs_known = False
+
+    def candidates(self, readings: Readings) -> Slices[Rows]:
+        """Return none where all chips are live."""
+        if readings.all_live:
+            return NO_ROWS
+        return (yield from super().candidates(readings))
 
     def mask(self, readings: Readings, part: slice) -> Flags:
         """Return which are silent, by no trouble of ours: of what holds chips, where none lives and any is stale or offline."""
@@ -174,6 +204,14 @@ class CounterRows(RowCondition):
         self._counters = counters
         self._follow()
 
+    def candidates(self, readings: Readings) -> Slices[Rows]:
+        """Look only at chips that have an increase, where all others cannot fulfil it."""
+        condition = self.condition
+        is_some = condition.comparison.key == "above" and self.limit >= 0
+        if self.level is not Level.CHIP or condition.rate_over or not is_some:
+            return (yield from super().candidates(readings))
+        return self._counters.above(self.figure, self.window_s, self.limit)
+
     def mask(self, readings: Readings, part: slice) -> Flags:
         """Compare the window's totals."""
         return compare(self.condition, self._amounts(readings)[part])
@@ -198,6 +236,10 @@ class EventRows(CounterRows):
     """The number of events of some names over a window, or their rate."""
 
     has_telling_mask = False
+
+    def candidates(self, readings: Readings) -> Slices[Rows]:
+        """Return those that have that many events."""
+        return (yield from RowCondition.candidates(self, readings))
 
     def __init__(self, scope: Scope, condition: Condition, counters: Counters) -> None:
         super().__init__(scope, condition, counters)

@@ -114,6 +114,13 @@ class CounterWindow:
         while self.kept > MOST_KEPT and len(entries) > 2:
             self._coarsen()
 
+    def above(self, limit: float) -> Rows:
+        """Return the chips whose increase is above a limit of 0 or more, ascending: among those with changes that are kept."""
+        if self.kept * 4 > len(self.totals):
+            return np.flatnonzero(self.totals > limit)
+        found = [rows[self.totals[rows] > limit] for _, rows, _ in self._entries]
+        return np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)
+
     def move(self, to: Rows, source: Rows, chips: int) -> None:
         """Take on a new layout."""
         places = np.full(len(self.totals), -1, np.int64)
@@ -172,6 +179,10 @@ class Counters:
             if window is None:
                 window = self._windows[figure, window_s] = CounterWindow(window_s, readings.layout.chips)
             window.add(readings.instant.flow_ns, increases[figure])
+
+    def above(self, figure: str, window_s: float, limit: float) -> Rows:
+        """Return the chips whose counter has increased by more than a limit of 0 or more within the window, ascending."""
+        return self._windows[figure, window_s].above(limit)
 
     def totals(self, figure: str, window_s: float) -> NDArray[np.int64]:
         """Return the increase of every chip's counter within the window."""

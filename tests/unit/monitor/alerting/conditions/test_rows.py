@@ -278,3 +278,18 @@ def test_every_window_and_reference_is_evaluated(scope: Scope) -> None:
     for given in keys:
         condition = Condition.model_validate({"figure": "any", "above": 1.0, **given})
         assert evaluation_of(scope, condition, Counters()).figure == "any"
+
+
+@pytest.mark.parametrize(("figure", "code"), [("health", 1), ("links_up", 0b111101)])
+def test_one_chip_of_a_healthy_fleet_is_found(figure: str, code: int) -> None:
+    """What roll-ups say of instances leads to the chip, and says nothing of one that is not heard."""
+    rules = {
+        "health": rule_of(figure="health", has=["hbm"], above=None),
+        "links_up": rule_of(scope="link", figure="link_up", above=None, equals=0.0),
+    }
+    bench = AlertBench(ultraservers(2), ())
+    assert not found(bench, rules[figure])
+    bench.store.columns[figure][37] = code
+    assert list(found(bench, rules[figure])) == [37 if figure == "health" else 37 * 6 + 1]
+    bench.silence([37])
+    assert not found(bench, rules[figure])

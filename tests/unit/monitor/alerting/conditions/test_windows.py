@@ -210,3 +210,16 @@ def test_the_past_begins_again_when_time_goes_back() -> None:
     past.add(0, 3.0)
 
     assert past.usual() is None
+
+
+@pytest.mark.parametrize("most", [3, 100])
+@pytest.mark.parametrize("limit", [0, 2.5, 60])
+def test_the_chips_above_a_limit_are_those_of_the_totals(most: int, limit: float) -> None:
+    """Found among the changes that are kept, be they few or many, also of chips that changed more than once."""
+    random, window = np.random.default_rng(most), CounterWindow(100.0, 400)
+    for second in range(40):
+        rows = np.unique(random.integers(0, 400, random.integers(1, most)))
+        window.add(second * 3 * S, Increase(rows, random.integers(1, 9, len(rows))))
+        assert np.array_equal(window.above(limit), np.flatnonzero(window.totals > limit))
+    window.add(1_000 * S, NO_INCREASE)
+    assert not len(window.above(0))
