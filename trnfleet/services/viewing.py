@@ -104,6 +104,7 @@ def view_fleet(
     if may_write:
         operator, publisher = connect_operator(session, fleet, owner=owner)
         running["operator"] = publisher.run()
+        live.source.status.pair(publisher.status)
         if isinstance(publisher, FanOutPublisher):
             publisher.chosen = lambda: live.monitor.store.links_heard
     else:

@@ -143,6 +143,8 @@ class LinkStatus:
     """What the broker says of itself, by the part of the topic after `$SYS/broker/`; empty where it does not, or not to us."""
     is_unverified: bool = False
     """Whether TLS goes on without a look at who the broker is."""
+    writer: LinkStatus | None = None
+    """The connection beside it that writes; None where nothing is written."""
     parts: tuple[LinkStatus, ...] = ()
     """The connections that it is the sum of, each to a broker of its own; empty for a connection itself."""
 
@@ -150,6 +152,20 @@ class LinkStatus:
         """Return the parts with a bit in `mask`; all where none has, and the connection itself where it has no parts."""
         chosen = tuple(part for number, part in enumerate(self.parts) if mask >> number & 1)
         return chosen or self.parts or (self,)
+
+    @property
+    def cannot_write(self) -> str:
+        """Why nothing can be written beside it, in one line; empty where it can, or is not wanted."""
+        writer = self.writer
+        return "" if writer is None or writer.connected or writer.last_error == STOPPED else writer.last_error
+
+    def pair(self, writer: LinkStatus) -> None:
+        """Note the connection beside it that writes, or of several those beside its parts, in the same order."""
+        if self.parts:
+            for part, beside in zip(self.parts, writer.parts, strict=True):
+                part.pair(beside)
+        else:
+            self.writer = writer
 
     @property
     def changes(self) -> tuple[bool, int]:

@@ -84,6 +84,8 @@ class BrokerHealth:
     reconnects: int
     last_error: str
     """Why the connection ended last, or could not be made."""
+    cannot_write: str
+    """Why acknowledgements and silences cannot be written, over a connection of their own; empty where they can, or are not wanted."""
     received: int
     waiting: int
     """Messages that have come and wait to be taken."""
@@ -120,6 +122,7 @@ class BrokerHealth:
             is_secure=link.broker.startswith(_SECURE),
             reconnects=max(0, link.connects - 1),
             last_error=link.last_error,
+            cannot_write=link.cannot_write,
             received=link.received,
             waiting=link.waiting,
             waiting_bytes=link.waiting_bytes,

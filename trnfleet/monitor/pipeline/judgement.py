@@ -48,6 +48,11 @@ def _connections(health: PipelineHealth) -> Iterator[PipelineProblem]:
             because = f": {broker.last_error}" if broker.last_error else ""
             text = f"no connection to {broker.address or 'the broker'} for {duration(broker.for_s)}{because}"
             yield PipelineProblem(name, severity, text, "", f"broker {broker.address}{because}")
+        elif broker.cannot_write:
+            because = f": {broker.cannot_write}"
+            text = f"acknowledgements and silences do not get through to {broker.address}{because}"
+            where = f"broker {broker.address}{because}"
+            yield PipelineProblem("cannot-write", Severity.WARNING, text, "cannot write", where)
     if health.unheard_s and all(broker.connected for broker in health.brokers):
         text = f"nothing has been heard of the fleet for {duration(health.unheard_s)}"
         yield PipelineProblem(name, severity, text, f"nothing heard for {duration(health.unheard_s)}")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 ADVICE = {
     "connection-lost": "No connection to the broker, or to one of several, or nothing of the fleet comes over it. Is the broker up, the way to it, and the fleet's only publisher? Sources are not at fault before they have been heard again.",
+    "cannot-write": "What is read comes over a connection of its own and goes on. May this user write, and connect twice? A second program with the same client id is another reason.",
     "publisher-offline": "Its last will or its goodbye says so. Is the process up, and its way to the broker?",
     "publisher-silent": "It is connected and publishes nothing. Is its process stopped, or its source of figures?",
     "monitor-overloaded": 'Publish in blocks (format = "cbor", granularity = "block"), less often or fewer metrics, or divide the fleet among brokers; or this machine, or the way to it, is too slow.',

@@ -240,6 +240,8 @@ def broker_facts(broker: BrokerHealth) -> list[Fact]:
     ]  # fmt: skip  # sentences
     if broker.last_error:
         facts.append(Fact("last error", plain(broker.last_error, _LONGEST)))
+    if broker.cannot_write:
+        facts.append(Fact("cannot write", plain(broker.cannot_write, _LONGEST)))
     figures = broker.figures
     if figures is None:
         return [

@@ -9,7 +9,7 @@ from support.monitor.hosts import Hosts, line_of
 
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.pipeline.publishers import State
-from trnfleet.wire.ports import STOPPED
+from trnfleet.wire.ports import STOPPED, LinkStatus
 
 
 async def test_each_publisher_has_its_chips_rates_and_losses() -> None:
@@ -70,6 +70,32 @@ async def test_nobody_is_silent_while_nothing_can_be_heard() -> None:
     first = health.problems[0]
     assert (first.name, first.severity) == ("connection-lost", Severity.CRITICAL)
     assert first.text == "no connection to mqtt://127.0.0.1:1883 for 8 s: connection refused"
+
+
+async def test_a_connection_that_only_reads_is_a_problem_of_its_own() -> None:
+    """While nothing can be written the figures go on, and the problem says of which broker and why; it ends with its cause."""
+    hosts = Hosts(1)
+    link = hosts.feed.monitor.link
+    link.pair(LinkStatus(last_error="not authorised"))
+    await hosts.tick()
+    health = hosts.health()
+    (problem,) = health.problems
+    assert (problem.name, problem.severity) == ("cannot-write", Severity.WARNING)
+    assert problem.text.endswith("do not get through to mqtt://127.0.0.1:1883: not authorised")
+    assert health.brokers[0].connected
+    assert link.writer is not None
+    link.writer.connected = True
+    await hosts.tick()
+    assert not hosts.health().problems
+
+
+def test_each_of_several_brokers_is_written_to_beside_it() -> None:
+    """The connections that write to several brokers belong to those that read from them, in their order."""
+    parts = LinkStatus("a"), LinkStatus("b")
+    LinkStatus(parts=parts).pair(LinkStatus(parts=(LinkStatus(connected=True), LinkStatus(last_error="x"))))
+    assert [each.cannot_write for each in parts] == ["", "x"]
+    parts[0].pair(LinkStatus(last_error=STOPPED))
+    assert parts[0].cannot_write == ""
 
 
 async def test_a_clock_is_compared_with_the_median_of_all() -> None:
