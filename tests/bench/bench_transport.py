@@ -1,7 +1,8 @@
 """What a million chips' worth of frames costs in the transport: `python tests/bench/bench_transport.py`.
 
 Publisher, Mosquitto and subscriber are three processes; what is printed is each one's share of a core, what was lost, and
-the time from publishing to taking. Timings are told, never asserted.
+the time from publishing to taking. `--hosts` has rows of hosts that publish a frame each second, read with either client; their
+messages are encoded beforehand and written to one socket, so that the publisher's share is small. Timings are told, never asserted.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import contextlib
 import json
 import os
 import platform
+import socket
 import struct
 import subprocess
 import sys
@@ -20,6 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import mqtt5
 import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -32,6 +35,8 @@ from trnfleet.transport.mqtt import MqttPublisher, MqttSource
 from trnfleet.transport.url import parse_url
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR, Envelope
 
+SILENT_S = 3.0
+"""Time without a message after which a run is over."""
 SLICES_PER_S = 50
 TAKES_PER_S = 20
 
@@ -63,14 +68,52 @@ async def publish(url: str, rate: int, size_bytes: int, seconds: float, qos: int
     return {"cpu": cpu_s / wall_s, "sent": status.sent - 1, "dropped": status.dropped, "wall_s": wall_s}
 
 
-async def subscribe(url: str, protocol: Any) -> dict[str, Any]:
+def publish_hosts(url: str, hosts: int, size_bytes: int, seconds: float) -> dict[str, Any]:
+    """Publish a frame of every host a second, in slices of 20 ms, without a client's work for each."""
+    broker = parse_url(url)
+    body = os.urandom(size_bytes - 16)
+    topics = [
+        f"trnfleet/v1/bench/telemetry/uc1/us-{n // 4:05d}/trn2u-{n // 4:05d}-{n % 4}" for n in range(hosts)
+    ]
+    packets = [_publish(topic, struct.pack("<QQ", 0, 0) + body) for topic in topics]
+    stamped = [packet.index(body) - 8 for packet in packets]
+    with socket.create_connection((broker.host, broker.port)) as connection:
+        connection.sendall(mqtt5.ConnectPacket("bench-hosts").write())
+        connection.recv(100)
+        cpu_s, began_s = time.process_time(), time.perf_counter()
+        for tick in range(int(seconds * SLICES_PER_S)):
+            time.sleep(max(0.0, began_s + tick / SLICES_PER_S - time.perf_counter()))
+            part = tick % SLICES_PER_S
+            stamp = struct.pack("<Q", time.time_ns())
+            slice_ = bytearray()
+            for n in range(part * hosts // SLICES_PER_S, (part + 1) * hosts // SLICES_PER_S):
+                slice_ += packets[n][: stamped[n]] + stamp + packets[n][stamped[n] + 8 :]
+            connection.sendall(slice_)
+        wall_s, cpu_s = time.perf_counter() - began_s, time.process_time() - cpu_s
+        connection.sendall(_publish("trnfleet/v1/bench/event/end", b"end"))
+        connection.sendall(mqtt5.DisconnectPacket().write())
+    return {"cpu": cpu_s / wall_s, "sent": int(seconds) * hosts, "dropped": 0, "wall_s": wall_s}
+
+
+def _publish(topic: str, payload: bytes) -> bytes:
+    return mqtt5.PublishPacket(topic, payload, content_type=CONTENT_TYPE_CBOR).write()
+
+
+async def subscribe(url: str, protocol: Any, client: Any) -> dict[str, Any]:
     """Take at 20 Hz until the end is told; measure from the first message on."""
-    source = MqttSource(parse_url(url), [("trnfleet/v1/bench/#", 1)], protocol=protocol, limits=InboxLimits())
+    source = MqttSource(
+        parse_url(url),
+        [("trnfleet/v1/bench/#", 1)],
+        protocol=protocol,
+        limits=InboxLimits(messages=65_536, newest_of="trnfleet/v1/bench/telemetry/"),
+        client=client,
+    )
     running = asyncio.create_task(source.run())
     await source.wait_connected(5)
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     delays: list[float] = []
+    silent_s = 0.0
     batch = await source.take()
     cpu_s, began_s, frames = time.process_time(), time.perf_counter(), 0
     while True:
@@ -82,18 +125,24 @@ async def subscribe(url: str, protocol: Any) -> dict[str, Any]:
         if batch[-1].payload == b"end":
             break
         await asyncio.sleep(1 / TAKES_PER_S)
-        batch = await source.take()
-    wall_s, cpu_s = time.perf_counter() - began_s, time.process_time() - cpu_s
+        try:
+            batch = await asyncio.wait_for(source.take(), SILENT_S)
+        except TimeoutError:
+            # The broker has dropped the end, too.
+            silent_s = SILENT_S
+            break
+    wall_s, cpu_s = time.perf_counter() - began_s - silent_s, time.process_time() - cpu_s
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     delays.sort()
     status = source.status
     return {
         "cpu": cpu_s / wall_s,
+        "us": cpu_s / max(1, frames) * 1e6,
         "frames": frames,
         "p50_ms": delays[len(delays) // 2],
         "p99_ms": delays[len(delays) * 99 // 100],
-        "dropped": status.dropped,
+        "dropped": status.dropped + status.shed,
         "queue_peak": status.queue_peak,
         "rss_mb": psutil.Process().memory_info().rss / 1e6,
         "protocol": status.protocol,
@@ -110,25 +159,36 @@ def _last(process: subprocess.Popen[str]) -> dict[str, Any]:
     return result
 
 
-def compare(rate: int, size_bytes: int, seconds: float, qos: int, protocol: str) -> None:
+def compare(
+    rate: int,
+    size_bytes: int,
+    seconds: float,
+    qos: int,
+    protocol: str,
+    *,
+    client: str = "mqtt5",
+    by_host: bool = False,
+) -> None:
     """Run the three processes once and print one line."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         broker = MosquittoProcess(Path(folder), "max_queued_messages 4000")
         broker.start()
         stack.callback(broker.stop)
-        subscriber = _child("subscribe", str(broker.url), protocol)
+        subscriber = _child("subscribe", str(broker.url), protocol, client)
         assert subscriber.stdout is not None
         while subscriber.stdout.readline() != "ready\n":
             pass
         before = psutil.Process(broker.pid).cpu_times()
-        publisher = _child("publish", str(broker.url), str(rate), str(size_bytes), str(seconds), str(qos))
+        role = "hosts" if by_host else "publish"
+        publisher = _child(role, str(broker.url), str(rate), str(size_bytes), str(seconds), str(qos))
         sent, received = _last(publisher), _last(subscriber)
         after = psutil.Process(broker.pid).cpu_times()
         broker_cpu = (after.user + after.system - before.user - before.system) / sent["wall_s"]
     sys.stdout.write(
-        f"{rate:6d} x {size_bytes:6d} B, QoS {qos}, MQTT {received['protocol']:>5}: "
+        f"{rate:6d} x {size_bytes:6d} B, QoS {qos}, MQTT {received['protocol']:>5}, {client:>7}: "
         f"{sent['sent'] / sent['wall_s']:7.0f}/s {sent['sent'] * size_bytes / sent['wall_s'] / 1e6:5.0f} MB/s | "
-        f"publisher {sent['cpu']:4.0%} broker {broker_cpu:4.0%} subscriber {received['cpu']:4.0%} | "
+        f"publisher {sent['cpu']:4.0%} broker {broker_cpu:4.0%} subscriber {received['cpu']:4.0%}, "
+        f"{received['us']:.1f} us a message | "
         f"p50 {received['p50_ms']:.1f} ms p99 {received['p99_ms']:.1f} ms | "
         f"lost {sent['sent'] - received['frames']} (dropped {sent['dropped']}+{received['dropped']}) | "
         f"queue peak {received['queue_peak']} | {received['rss_mb']:.0f} MB\n"
@@ -147,15 +207,28 @@ def main(arguments: list[str]) -> None:
         return
     if arguments[:1] == ["subscribe"]:
         protocol = None if arguments[2] == "auto" else arguments[2]
-        sys.stdout.write(f"{json.dumps(asyncio.run(subscribe(arguments[1], protocol)))}\n")
+        sys.stdout.write(f"{json.dumps(asyncio.run(subscribe(arguments[1], protocol, arguments[3])))}\n")
+        return
+    if arguments[:1] == ["hosts"]:
+        url, *numbers = arguments[1:]
+        result = publish_hosts(url, int(numbers[0]), int(numbers[1]), float(numbers[2]))
+        sys.stdout.write(f"{json.dumps(result)}\n")
         return
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=6.0)
+    parser.add_argument(
+        "--hosts", action="store_true", help="only the rows of hosts that publish a frame each"
+    )
     options = parser.parse_args(arguments)
     cores = os.cpu_count()
     sys.stdout.write(
         f"{platform.machine()}, {cores} cores, Python {platform.python_version()}; CPU as a share of one core\n"
     )
+    if options.hosts:
+        for hosts in (5_000, 10_000, 20_000, 40_000):
+            for client in ("aiomqtt", "mqtt5"):
+                compare(hosts, 2_055, options.seconds, 0, "auto", client=client, by_host=True)
+        return
     for rate, size, qos, protocol in (
         (2000, 67_000, 0, "auto"),
         (2000, 67_000, 0, "3.1.1"),

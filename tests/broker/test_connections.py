@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.brokers.readers import READERS
 from support.processes.waiting import eventually, running, take_until
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
@@ -28,20 +29,28 @@ if TYPE_CHECKING:
     from support.processes.certificates import Certificates
     from support.processes.mosquitto import MosquittoProcess
 
+    from trnfleet.transport.connection import ClientName
+
     Start = Callable[..., MosquittoProcess]
 
 pytestmark = pytest.mark.broker
 
 
 async def why_not(url: BrokerUrl, tls: TlsSettings = VERIFIED, password: Any = None) -> str:
-    """Return why a broker cannot be connected to; empty where it can."""
-    source = MqttSource(url, [("#", 0)], tls=tls, password=password)
-    async with running(source.run()):
-        try:
-            await source.wait_connected(10)
-        except BrokerError as error:
-            return str(error).partition(f"{url}: ")[2]
-    return ""
+    """Return why a broker cannot be connected to, which both readers must say in the same words; empty where it can."""
+
+    async def why_not_with(client: ClientName) -> str:
+        source = MqttSource(url, [("#", 0)], tls=tls, password=password, client=client)
+        async with running(source.run()):
+            try:
+                await source.wait_connected(10)
+            except BrokerError as error:
+                return str(error).partition(f"{url}: ")[2]
+        return ""
+
+    said = await asyncio.gather(*(why_not_with(client) for client in READERS))
+    assert len(set(said)) == 1, said
+    return said[0]
 
 
 def trusting(certificates: Certificates, **settings: Any) -> TlsSettings:
@@ -60,16 +69,18 @@ async def test_a_burst_comes_through_every_kind_of_connection(
     broker = mosquitto_with(*certificates.listener(), "max_queued_messages 0", scheme=scheme)
     tls = trusting(certificates)
     publisher = MqttPublisher(broker.url, client_id="p", tls=tls)
-    source = MqttSource(broker.url, [("t/#", 0)], tls=tls)
+    sources = [MqttSource(broker.url, [("t/#", 0)], tls=tls, client=client) for client in READERS]
     sent = [b"%d" % number + bytes(100_000 if number % 1_000 == 0 else 100) for number in range(2_000)]
-    async with running(publisher.run(), source.run()):
+    async with running(publisher.run(), *(source.run() for source in sources)):
         await publisher.wait_connected(5)
-        await source.wait_connected(5)
+        for source in sources:
+            await source.wait_connected(5)
         result = await publisher.publish(Envelope("t/a", payload) for payload in sent)
         assert result.sent == len(sent)
-        taken = await take_until(source, lambda all_: len(all_) >= len(sent), 30)
-        assert [each.payload for each in taken] == sent
-        assert (source.status.dropped, source.status.connects) == (0, 1)
+        for source in sources:
+            taken = await take_until(source, lambda all_: len(all_) >= len(sent), 30)
+            assert [each.payload for each in taken] == sent
+            assert (source.status.dropped, source.status.connects) == (0, 1)
 
 
 async def test_a_packet_over_the_limit_is_skipped_in_tls(
@@ -136,14 +147,22 @@ async def test_a_connection_that_says_nothing_any_more_ends(
     mosquitto_with: Start, certificates: Certificates
 ) -> None:
     """A half-open connection is found by the keepalive over TLS and websockets, too, and made again."""
-    broker = mosquitto_with(*certificates.listener(), scheme="wss")
-    source = MqttSource(broker.url, [("#", 0)], tls=trusting(certificates), keepalive_s=1)
-    async with running(source.run()):
-        await source.wait_connected(5)
-        broker.pause()
-        await eventually(lambda: not source.status.connected, 8)
-        broker.resume()
-        await eventually(lambda: source.status.connects == 2, 8)
+    brokers = [mosquitto_with(*certificates.listener(), scheme=scheme) for scheme in ("wss", "mqtts")]
+    tls = trusting(certificates)
+    sources = [
+        MqttSource(broker.url, [("#", 0)], tls=tls, keepalive_s=1, client=client)
+        for broker in brokers
+        for client in READERS
+    ]
+    async with running(*(source.run() for source in sources)):
+        for source in sources:
+            await source.wait_connected(5)
+        for broker in brokers:
+            broker.pause()
+        await eventually(lambda: not any(source.status.connected for source in sources), 8)
+        for broker in brokers:
+            broker.resume()
+        await eventually(lambda: all(source.status.connects == 2 for source in sources), 8)
 
 
 async def test_a_port_that_speaks_another_protocol_is_named(
@@ -220,7 +239,9 @@ async def test_no_password_goes_to_a_port_that_may_be_another(certificates: Cert
         user = replace(url, user="ops")
         line = await why_not(user, password=Password("s3cret"))
         assert line == "the broker ends the connection instead of an answer to CONNECT"
-        assert [b"s3cret" in each for each in heard].count(True) == 2, "one for each version of MQTT"
+        assert [b"s3cret" in each for each in heard].count(True) == 4, (
+            "one for each reader and version of MQTT"
+        )
         heard.clear()
         assert await why_not(user.spoken("mqtts"), trusting(certificates), Password("s3cret"))
         assert not any(b"s3cret" in each for each in heard)
@@ -260,7 +281,7 @@ async def test_an_unknown_authority_is_refused_unless_nothing_is_verified(
     assert MqttSource(broker.url, [("#", 0)], tls=insecure).status.is_unverified
     for _ in range(2):
         assert await why_not(broker.url, insecure) == ""
-    assert warned == ["broker_not_verified"] * 2
+    assert warned == ["broker_not_verified"] * 4
 
 
 @pytest.mark.parametrize("version", ["tlsv1.2", "tlsv1.3"])

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from support.brokers.readers import READERS
 from support.processes.waiting import eventually, running, take_until
 
 from trnfleet.errors import BrokerError
@@ -22,11 +23,16 @@ if TYPE_CHECKING:
 
     from support.processes.mosquitto import MosquittoProcess
 
-    from trnfleet.transport.connection import ProtocolName
+    from trnfleet.transport.connection import ClientName, ProtocolName
 
 pytestmark = pytest.mark.broker
 
 WILL = Envelope("publisher/p", b"offline", 1, retain=True, content_type=CONTENT_TYPE_JSON)
+
+SPOKEN: tuple[tuple[ProtocolName, ClientName], ...] = (
+    *(("5", client) for client in READERS),
+    ("3.1.1", "mqtt5"),
+)
 
 
 def rng() -> random.Random:
@@ -44,13 +50,17 @@ def topics(envelopes: list[Envelope]) -> list[str]:
     return [envelope.topic for envelope in envelopes]
 
 
-@pytest.mark.parametrize(("protocol", "kept"), [("5", CONTENT_TYPE_CBOR), ("3.1.1", None)])
+@pytest.mark.parametrize(
+    ("protocol", "client", "kept"),
+    [*(("5", client, CONTENT_TYPE_CBOR) for client in READERS), ("3.1.1", "mqtt5", None)],
+)
 async def test_messages_come_through(
-    mosquitto: MosquittoProcess, protocol: ProtocolName, kept: str | None
+    mosquitto: MosquittoProcess, protocol: ProtocolName, client: ClientName, kept: str | None
 ) -> None:
     """Topic, payload, QoS, order and, in MQTT 5, content type arrive as they were sent; topics are shared strings."""
     publisher = MqttPublisher(mosquitto.url, client_id="p", protocol=protocol)
-    source = MqttSource(mosquitto.url, [("telemetry/#", 0), ("event/#", 1)], protocol=protocol)
+    topic_filters = [("telemetry/#", 0), ("event/#", 1)]
+    source = MqttSource(mosquitto.url, topic_filters, protocol=protocol, client=client)
     sent = [
         Envelope("telemetry/a", bytes([number]), content_type=CONTENT_TYPE_CBOR) for number in range(20)
     ] + [Envelope("event/a", b"", 1, content_type=CONTENT_TYPE_CBOR)]
@@ -88,12 +98,13 @@ async def test_announcements_are_retained_for_the_late(mosquitto: MosquittoProce
     async with running(publisher.run()):
         await publisher.wait_connected(5)
         await publisher.publish([Envelope("node/b", b"", 1, retain=True)])
-        source = MqttSource(mosquitto.url, [("#", 1)])
-        async with running(source.run()):
-            taken = await take_until(source, bool)
-    assert [(each.topic, each.payload, each.retain, each.qos) for each in taken] == [
-        ("node/a", b"d", True, 1)
-    ]
+        for client in READERS:
+            source = MqttSource(mosquitto.url, [("#", 1)], client=client)
+            async with running(source.run()):
+                taken = await take_until(source, bool)
+            assert [(each.topic, each.payload, each.retain, each.qos) for each in taken] == [
+                ("node/a", b"d", True, 1)
+            ]
 
 
 async def test_orderly_stop_leaves_the_will_unsent(mosquitto: MosquittoProcess) -> None:
@@ -143,40 +154,47 @@ async def test_broker_killed_and_restarted(mosquitto: MosquittoProcess) -> None:
     """After a broker's kill -9 and restart both sides come back by themselves, subscribed and announced again."""
     publisher = MqttPublisher(mosquitto.url, client_id="p", rng=rng())
     publisher.on_connect(lambda: [Envelope("node/a", b"descriptor", 1, retain=True)])
-    source = MqttSource(mosquitto.url, [("node/#", 1), ("telemetry/#", 0)], rng=rng())
-    async with running(publisher.run(), source.run()):
-        await publisher.wait_connected(5)
-        await source.wait_connected(5)
-        await take_until(source, bool)
+    sources = [
+        MqttSource(mosquitto.url, [("node/#", 1), ("telemetry/#", 0)], rng=rng(), client=client)
+        for client in READERS
+    ]
+    links: list[MqttPublisher | MqttSource] = [publisher, *sources]
+    async with running(*(each.run() for each in links)):
+        for each in links:
+            await each.wait_connected(5)
+        for source in sources:
+            await take_until(source, bool)
         mosquitto.kill()
-        await eventually(lambda: not publisher.status.connected and not source.status.connected, 2)
-        assert source.status.last_error
+        await eventually(lambda: not any(each.status.connected for each in links), 2)
+        assert all(source.status.last_error for source in sources)
         await publisher.publish([Envelope("telemetry/a", b""), Envelope("node/b", b"", 1, retain=True)])
         assert (publisher.status.dropped, publisher.status.sent) == (1, 1)
         await asyncio.sleep(1.5)
-        assert publisher.status.last_error == "connection refused"
+        assert {each.status.last_error for each in links} == {"connection refused"}
         mosquitto.start()
-        await eventually(lambda: publisher.status.connected and source.status.connected)
+        await eventually(lambda: all(each.status.connected for each in links))
         await publisher.publish([Envelope("telemetry/a", b"again")])
-        taken = await take_until(source, lambda taken: "telemetry/a" in topics(taken))
-    assert topics(taken)[-1] == "telemetry/a"
-    assert set(topics(taken)[:-1]) == {"node/a"}
-    assert (publisher.status.connects, source.status.connects) == (2, 2)
+        for source in sources:
+            taken = await take_until(source, lambda taken: "telemetry/a" in topics(taken))
+            assert topics(taken)[-1] == "telemetry/a"
+            assert set(topics(taken)[:-1]) == {"node/a"}
+    assert [each.status.connects for each in links] == [2, 2, 2]
 
 
 async def test_broker_that_holds_still_is_noticed(mosquitto: MosquittoProcess) -> None:
     """A half-open connection is noticed within about twice the keepalive, also by a publisher in the middle of it."""
     publisher = MqttPublisher(mosquitto.url, client_id="p", keepalive_s=1)
-    source = MqttSource(mosquitto.url, [("#", 0)], keepalive_s=1)
-    async with running(publisher.run(), source.run()):
-        await publisher.wait_connected(5)
-        await source.wait_connected(5)
+    sources = [MqttSource(mosquitto.url, [("#", 0)], keepalive_s=1, client=client) for client in READERS]
+    links: list[MqttPublisher | MqttSource] = [publisher, *sources]
+    async with running(*(each.run() for each in links)):
+        for each in links:
+            await each.wait_connected(5)
         mosquitto.pause()
         # More than the socket's buffers hold: it waits for room until the connection counts as lost.
         batch = [Envelope("telemetry/a", b"x" * 131_072)] * 200
         publishing = asyncio.create_task(publisher.publish(batch))
-        await eventually(lambda: not publisher.status.connected and not source.status.connected, 2 + 2)
-        assert source.status.last_error == "no answer within twice the keepalive"
+        await eventually(lambda: not any(each.status.connected for each in links), 2 + 2)
+        assert {each.status.last_error for each in sources} == {"no answer within twice the keepalive"}
         await asyncio.wait_for(publishing, 1)
         assert publisher.status.sent + publisher.status.dropped == 200
         assert publisher.status.dropped > 100
@@ -210,13 +228,15 @@ async def test_retained_state_of_a_large_fleet_arrives(mosquitto: MosquittoProce
 async def test_oversize_is_counted_and_not_taken(mosquitto: MosquittoProcess) -> None:
     """A payload above the limit is counted as oversize; the connection goes on and the next message comes."""
     publisher = MqttPublisher(mosquitto.url, client_id="p", max_payload_bytes=1_000_000)
-    source = MqttSource(mosquitto.url, [("#", 1)])
-    async with running(publisher.run(), source.run()):
-        await source.wait_connected(5)
+    sources = [MqttSource(mosquitto.url, [("#", 1)], client=client) for client in READERS]
+    async with running(publisher.run(), *(source.run() for source in sources)):
         await publisher.wait_connected(5)
+        for source in sources:
+            await source.wait_connected(5)
         await publisher.publish([Envelope("big", b"x" * 1_000_000, 1), Envelope("full", b"x" * 131_072, 1)])
-        assert topics(await take_until(source, bool)) == ["full"]
-    assert (source.status.oversize, source.status.received, source.status.connects) == (1, 2, 1)
+        for source in sources:
+            assert topics(await take_until(source, bool)) == ["full"]
+            assert (source.status.oversize, source.status.received, source.status.connects) == (1, 2, 1)
 
 
 async def test_stalled_consumer_loses_telemetry_by_the_count(mosquitto: MosquittoProcess) -> None:
@@ -287,8 +307,8 @@ async def test_user_and_password(mosquitto_with: Callable[..., MosquittoProcess]
         ),
         (BrokerUrl("127.0.0.1", broker.port), None, "not authorised: the broker asks for a user"),
     ):
-        for protocol in ("5", "3.1.1"):
-            source = MqttSource(url, [("#", 0)], password=password, protocol=protocol)
+        for protocol, client in SPOKEN:
+            source = MqttSource(url, [("#", 0)], password=password, protocol=protocol, client=client)
             async with running(source.run()):
                 with pytest.raises(BrokerError) as error:
                     await source.wait_connected(5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from support.brokers.readers import READERS
 from support.processes.waiting import running, take_until
 
 from trnfleet.record.format.metadata import About
@@ -30,7 +31,7 @@ ALL = MessageProperties((("site", "fra"), ("site", "\u00fc")), "a/reply", b"\x00
 async def test_properties_come_through_in_mqtt_5(mosquitto: MosquittoProcess) -> None:
     """Messages with properties arrive with them and in order, at QoS 0, too; those over the limit are counted; 3.1.1 has none."""
     publisher = MqttPublisher(mosquitto.url, client_id="p")
-    source = MqttSource(mosquitto.url, [("a/#", 1)])
+    sources = [MqttSource(mosquitto.url, [("a/#", 1)], client=client) for client in READERS]
     older = MqttSource(mosquitto.url, [("a/#", 1)], protocol="3.1.1")
     large = MessageProperties((("a", "b" * MOST_PROPERTIES_BYTES),))
     given = [None, ALL, None, MessageProperties((("n", "1"),)), large, None]
@@ -39,16 +40,18 @@ async def test_properties_come_through_in_mqtt_5(mosquitto: MosquittoProcess) ->
         for qos in (0, 1)
         for number, properties in enumerate(given)
     ]
-    async with running(publisher.run(), source.run(), older.run()):
-        for each in (publisher, source, older):
+    async with running(publisher.run(), *(source.run() for source in sources), older.run()):
+        await publisher.wait_connected(5)
+        for each in (*sources, older):
             await each.wait_connected(5)
         assert (await publisher.publish(batch)).sent == len(batch)
-        taken = await take_until(source, lambda all_: len(all_) >= 10)
-        assert [(each.payload, each.properties) for each in taken] == [
-            (each.payload, each.properties) for each in batch if each.properties is not large
-        ]
-        assert {each.content_type for each in taken} == {CONTENT_TYPE_JSON}
-        assert source.status.oversize == 2
+        for source in sources:
+            taken = await take_until(source, lambda all_: len(all_) >= 10)
+            assert [(each.payload, each.properties) for each in taken] == [
+                (each.payload, each.properties) for each in batch if each.properties is not large
+            ]
+            assert {each.content_type for each in taken} == {CONTENT_TYPE_JSON}
+            assert source.status.oversize == 2
         plain = await take_until(older, lambda all_: len(all_) >= 12)
         assert {each.properties for each in plain} == {None}
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from support.brokers.readers import READERS
 from support.processes.waiting import eventually, running, take_until
 
 from trnfleet.clock import SystemClock
@@ -18,8 +19,11 @@ from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from trnfleet.transport.connection import ClientName
+
 SECRET = "hunter2"  # noqa: S105  a test's own
 ACCEPTED_4 = b"\x20\x02\x00\x00"
+ACCEPTED_5 = b"\x20\x03\x00\x00\x00"
 
 pytestmark = pytest.mark.broker
 
@@ -30,8 +34,10 @@ async def stub_broker(
 ) -> AsyncIterator[tuple[BrokerUrl, list[int]]]:
     """Answer CONNECT by its version's bytes (None: silence) and SUBSCRIBE by `granted`; tell the versions asked for, negative with a password."""
     asked: list[int] = []
+    serving: list[asyncio.Task[None] | None] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving.append(asyncio.current_task())
         while packet := await reader.read(4096):
             if packet[0] == 0x10:
                 level = packet[packet.index(b"MQTT") + 4]
@@ -48,6 +54,7 @@ async def stub_broker(
     finally:
         server.close()
         await server.wait_closed()
+        await asyncio.gather(*(each for each in serving if each), return_exceptions=True)
 
 
 @pytest.mark.parametrize("refusal", [b"\x20\x02\x00\x01", b"\x20\x03\x00\x84\x00"])
@@ -87,14 +94,38 @@ async def test_refused_subscription_is_told() -> None:
                 await source.wait_connected(5)
 
 
+@pytest.mark.parametrize("client", READERS)
+async def test_refused_subscription_is_told_in_mqtt_5(client: ClientName) -> None:
+    """Each reason code is heeded: a part that is refused is named, and all of it is a reason to try again later."""
+    topics = [("open/#", 0), ("closed/#", 1)]
+    async with stub_broker(ACCEPTED_5, None, granted=b"\x00\x00\x87") as (url, _):
+        source = MqttSource(url, topics, client=client)
+        async with running(source.run()):
+            await source.wait_connected(5)
+            refused = "not authorised: the broker refuses the subscription to closed/#"
+            assert (source.status.last_error, source.status.protocol) == (refused, "5")
+    async with stub_broker(ACCEPTED_5, None, granted=b"\x00\x97\x80") as (url, _):
+        source = MqttSource(url, topics, client=client)
+        async with running(source.run()):
+            with pytest.raises(BrokerError, match="refuses the subscription to open/#, closed/#"):
+                await source.wait_connected(5)
+    async with stub_broker(ACCEPTED_5, None, granted=b"\x00\x00") as (url, _):
+        source = MqttSource(url, topics, client=client)
+        async with running(source.run()):
+            with pytest.raises(BrokerError, match="the broker answers 1 of 2 subscriptions"):
+                await source.wait_connected(5)
+
+
 async def test_reason_of_the_broker_is_told() -> None:
     """When an MQTT 5 broker says why it ends the connection, that is passed on in plain words."""
     taken_over = b"\xe0\x02\x8e\x00"
     async with stub_broker(b"\x20\x03\x00\x00\x00" + taken_over, None) as (url, _):
-        publisher = MqttPublisher(url, client_id="p")
-        async with running(publisher.run()):
-            await eventually(lambda: publisher.status.last_error)
-            assert publisher.status.last_error == "another client took over the same client id, p"
+        links: list[MqttPublisher | MqttSource] = [MqttPublisher(url, client_id="p")]
+        links += [MqttSource(url, [("#", 0)], client_id="p", client=client) for client in READERS]
+        async with running(*(each.run() for each in links)):
+            await eventually(lambda: all(each.status.last_error for each in links))
+            said = {each.status.last_error for each in links}
+            assert said == {"another client took over the same client id, p"}
 
 
 async def test_nats_is_found_to_speak_the_older_version() -> None:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from trnfleet.transport.connection import LinkDown, Unsent
+from trnfleet.transport.connection import Unsent
 from trnfleet.transport.link import Link
+from trnfleet.transport.reasons import LinkDown
 from trnfleet.transport.security.login import Login
 from trnfleet.transport.url import BrokerUrl
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from trnfleet.clock import ManualClock
-    from trnfleet.transport.connection import Connection
+    from trnfleet.transport.link import AnyConnection
     from trnfleet.transport.mqtt import MqttPublisher
     from trnfleet.wire.ports import Envelope
 
@@ -96,7 +97,7 @@ class FakeConnection:
         self._end.set_result(why)
 
 
-async def _ready(_connection: Connection) -> None:
+async def _ready(_connection: AnyConnection) -> None:
     """Be ready at once."""
 
 

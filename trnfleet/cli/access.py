@@ -28,7 +28,7 @@ _INSTEAD = (_PASSWORDS, ("ca", "insecure"))
 
 
 class AccessOptions(NamedTuple):
-    """Credentials and TLS for a broker; the fields are the options' names."""
+    """Credentials, TLS and the client for a broker; the fields are the options' names."""
 
     user: str | None = None
     password_file: str | None = None
@@ -39,6 +39,7 @@ class AccessOptions(NamedTuple):
     key: str | None = None
     alpn: str | None = None
     insecure: bool = False
+    client: str = "mqtt5"
 
     def fitting(self, url: BrokerUrl, given: Collection[str], urls: Sequence[BrokerUrl]) -> AccessOptions:
         """Return the options without those that a URL has no use for.

@@ -238,6 +238,12 @@ def _access_rows(prefix: str) -> tuple[Callable[[Any], Any], ...]:
             is_flag=True,
             help=f"{prefix}Verify neither certificate nor host name of a TLS broker: anybody may read and write along.",
         ),
+        setting(
+            "--client",
+            type=click.Choice(["mqtt5", "aiomqtt"]),
+            default="mqtt5",
+            help=f"{prefix}What reads in MQTT 5 over TCP and TLS: the quicker one, or the one that writes and reads all else.",
+        ),
     )
 
 
@@ -267,7 +273,7 @@ def make_session(
     password = find_password(url, access)
     from trnfleet.services.session import BrokerSession  # noqa: PLC0415  it loads the MQTT client
 
-    return BrokerSession(url, root, password, protocol, tls=tls)
+    return BrokerSession(url, root, password, protocol, tls=tls, client=access.client)  # type: ignore[arg-type]  # click knows the choices
 
 
 def broker_arguments(session: BrokerSession | None, root: str) -> list[str]:
@@ -293,6 +299,8 @@ def broker_arguments(session: BrokerSession | None, root: str) -> list[str]:
     for option, value in named.items():
         if value:
             arguments += [option, value]
+    if session.client != "mqtt5":
+        arguments += ["--client", session.client]
     return [*arguments, "--insecure"] if tls.insecure else arguments
 
 

@@ -14,7 +14,7 @@ from trnfleet import logs
 from trnfleet.errors import BrokerError
 from trnfleet.monitor.pipeline.brokers import SYS_PREFIX, SYS_TOPICS
 from trnfleet.tasks import background, preserve_cancellation
-from trnfleet.transport.mqtt import MqttSource
+from trnfleet.transport.mqtt import READER_SUFFIX, MqttSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,11 +43,12 @@ class FiguresSource(MqttSource):
             return MqttSource(
                 login.url,
                 [(topic, 0) for topic in SYS_TOPICS],
-                client_id=f"{login.client_id}-s",
+                client_id=f"{login.client_id.removesuffix(READER_SUFFIX)}-s",
                 password=login.password,
                 tls=login.tls,
                 clock=clock,
                 protocol="3.1.1" if self.status.protocol == "3.1.1" else None,
+                client=self.client,
                 is_needed=False,
             )
 

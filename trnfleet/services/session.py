@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet.clock import SystemClock
 from trnfleet.services.broker_figures import FiguresSource
-from trnfleet.transport.mqtt import MqttPublisher, MqttSource
+from trnfleet.transport.mqtt import READER_SUFFIX, MqttPublisher, MqttSource
 from trnfleet.transport.security.tls import VERIFIED
 from trnfleet.wire.topics import DEFAULT_ROOT
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from trnfleet.clock import Clock
-    from trnfleet.transport.connection import ProtocolName
+    from trnfleet.transport.connection import ClientName, ProtocolName
     from trnfleet.transport.inbox import InboxLimits
     from trnfleet.transport.security.secrets import TokenFile
     from trnfleet.transport.security.tls import TlsSettings
@@ -45,6 +45,8 @@ class BrokerSession:
     """Only version of MQTT to use; None for 5, and 3.1.1 where the broker refuses it."""
     clock: Clock = field(default_factory=SystemClock)
     tls: TlsSettings = VERIFIED
+    client: ClientName = "mqtt5"
+    """What reads in MQTT 5 over TCP and TLS."""
 
     @property
     def urls(self) -> tuple[BrokerUrl, ...]:
@@ -57,6 +59,7 @@ class BrokerSession:
         *,
         limits: InboxLimits | None = None,
         reads_figures: bool = False,
+        beside: str = "",
     ) -> MqttSource:
         """Return a subscription to topic filters, each with its QoS; the caller runs it.
 
@@ -64,16 +67,19 @@ class BrokerSession:
             filters: The topic filters.
             limits: How much may wait to be taken.
             reads_figures: Whether its status is to have what the broker says of itself, where that can be read.
+            beside: Client id of the publisher to which it belongs; its own has `-r` behind it. Empty for a random one.
         """
         kind = FiguresSource if reads_figures else MqttSource
         return kind(
             self.url,
             list(filters),
+            client_id=f"{beside}{READER_SUFFIX}" if beside else None,
             password=self.password,
             tls=self.tls,
             clock=self.clock,
             protocol=self.protocol,
             limits=limits,
+            client=self.client,
         )
 
     def publisher(self, client_id: str, *, will: Envelope | None = None) -> MqttPublisher:

@@ -20,6 +20,7 @@ from trnfleet.tasks import in_thread
 from trnfleet.transport.backlog import Backlog
 from trnfleet.transport.broker_limits import BrokerLimits
 from trnfleet.transport.packets.properties import content_type_of, kept_properties
+from trnfleet.transport.sockets.looking import look_at
 
 if TYPE_CHECKING:
     import socket
@@ -384,12 +385,6 @@ def _ignore() -> None:
 def _refuse_qos_2(_mid: int) -> MQTTErrorCode:
     # paho keeps such messages until the broker releases them, without a bound.
     raise ForbiddenPacketError("the broker sent a message with QoS 2, which nobody subscribed to")
-
-
-def look_at(future: asyncio.Future[Any]) -> None:
-    """Retrieve a future's exception, so that asyncio does not log it as never retrieved."""
-    if future.done() and not future.cancelled():
-        future.exception()
 
 
 def delivering_queue(

@@ -15,7 +15,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from trnfleet import logs
 from trnfleet.errors import ConfigError
-from trnfleet.tasks import GOODBYE_S, in_thread, preserve_cancellation
+from trnfleet.tasks import GOODBYE_S, preserve_cancellation
 from trnfleet.transport.client import (
     MAX_PACKET_BYTES,
     PAHO_LOG,
@@ -25,7 +25,6 @@ from trnfleet.transport.client import (
     ForbiddenPacketError,
     NoAnswerError,
     delivering_queue,
-    look_at,
 )
 from trnfleet.transport.inbox import Delivery
 from trnfleet.transport.packets.properties import (
@@ -39,12 +38,13 @@ from trnfleet.transport.reasons import (
     NOT_AUTHORISED,
     QOS_REFUSED,
     VERSION_REFUSED,
+    LinkDown,
     connection_words,
     refusal_words,
 )
 from trnfleet.transport.sockets.dialing import TCP_CONNECT_S, dial
 from trnfleet.transport.sockets.errors import DialError, WebSocketLimitError
-from trnfleet.transport.sockets.identify import foreign_words, within_tls_words
+from trnfleet.transport.sockets.looking import connect_and_look, look_at, what_it_speaks
 from trnfleet.transport.sockets.tls_alerts import tls_words
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 log = logs.get_logger(__name__)
 
 ProtocolName = Literal["5", "3.1.1"]
+ClientName = Literal["mqtt5", "aiomqtt"]
+"""What reads in MQTT 5; aiomqtt does all else."""
 Answer = TypeVar("Answer")
 
 PENDING_PUBLISHES = 8
@@ -68,8 +70,6 @@ PENDING_ANNOUNCEMENTS = 64
 each round of acknowledgements, and a large fleet announces thousands."""
 CONNACK_S: dict[ProtocolName, float] = {"5": 2.0, "3.1.1": 3.0}
 """Longest wait for the answer to CONNECT; a broker that does not know MQTT 5 may just keep silent."""
-SLOW_ANSWER_S = 1.0
-"""Wait for the answer to CONNECT after which it is looked whether the port speaks something else; brokers answer within milliseconds."""
 SUBSCRIBE_S = 10.0
 SUBSCRIBED_AT_ONCE = 8
 """Filters of a SUBSCRIBE that every broker takes: AWS IoT Core ends a connection over more (published)."""
@@ -80,35 +80,6 @@ UNACKNOWLEDGED = f"the broker acknowledges nothing: no PUBACK within {ACKNOWLEDG
 """Why it is given up."""
 
 _VERSIONS = {"5": aiomqtt.ProtocolVersion.V5, "3.1.1": aiomqtt.ProtocolVersion.V311}
-
-
-class LinkDown(Exception):  # noqa: N818  it is an event in a connection's life more than an error
-    """A connection that could not be made, or has ended; its text says why in plain words."""
-
-    def __init__(
-        self,
-        why: str,
-        *,
-        wrong_version: bool = False,
-        silent: bool = False,
-        ended_early: bool = False,
-        foreign: bool = False,
-        wrong_qos: bool = False,
-        answered: bool = False,
-    ) -> None:
-        super().__init__(why)
-        self.wrong_version = wrong_version
-        """Whether the broker says that it does not support this version of MQTT."""
-        self.silent = silent
-        """Whether TCP connected, and nothing came in answer to CONNECT."""
-        self.ended_early = ended_early
-        """Whether it ended instead of an answer to CONNECT, as brokers of MQTT 3.1.1 alone do."""
-        self.foreign = foreign
-        """Whether the port was found to speak something else."""
-        self.wrong_qos = wrong_qos
-        """Whether the broker does not support the QoS of the last will."""
-        self.answered = answered
-        """Whether a broker refused CONNECT by an answer."""
 
 
 class Unsent(NamedTuple):
@@ -146,7 +117,7 @@ class Connection:
             login.url.port,
             identifier=login.client_id,
             username=login.url.user,
-            password=_revealed(login),
+            password=revealed(login),
             open_socket=functools.partial(dial, login.url, login.tls),
             protocol=_VERSIONS[protocol],
             will=make_will(login.will, version5=version5) if login.will else None,
@@ -172,7 +143,7 @@ class Connection:
             LinkDown: it cannot be done; nothing is left behind.
         """
         try:
-            await self._connect()
+            await connect_and_look(self._client.connect(), self._look_if_silent)
         except DialError as error:
             self._client.drop()
             looks = error.is_foreign and not self._login.is_known
@@ -192,10 +163,7 @@ class Connection:
             self._client.drop()
             code = self._client.end_code
             raise LinkDown("connection lost" if code is None else connection_words(code))
-        if self._client.limits.qos < 1:
-            log.warning("qos_lowered", broker=str(self._login.url), highest=self._client.limits.qos)
-        if self._login.is_unverified:
-            log.warning("broker_not_verified", broker=str(self._login.url), reason="--insecure")
+        warn_of(self._login, self._client.limits.qos)
         self.ended = asyncio.create_task(self._watch(), name=f"mqtt-watch-{self._login.client_id}")
 
     async def subscribe(
@@ -272,30 +240,14 @@ class Connection:
         finally:
             self._client.drop()
 
-    async def _connect(self) -> None:
-        """Connect, and look what the port speaks while the answer is slow to come."""
-        connecting = asyncio.create_task(self._client.connect(), name="mqtt-connect")
-        tasks: list[asyncio.Task[Any]] = [connecting]
-        try:
-            await asyncio.wait(tasks, timeout=SLOW_ANSWER_S)
-            if not connecting.done() and self._client.tcp_stood and not self._login.is_known:
-                looking = asyncio.create_task(self._look(has_tls=self._login.url.is_tls), name="mqtt-look")
-                tasks.append(looking)
-                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                if not connecting.done() and looking.result():
-                    raise LinkDown(looking.result(), foreign=True)
-            await connecting
-        finally:
-            for task in tasks:
-                task.add_done_callback(look_at)
-                task.cancel()
-
     async def _look(self, *, has_tls: bool) -> str:
-        """Return what a port speaks that does not answer as it should; empty where that is not found."""
-        url, tls = self._login.url, self._login.tls
-        if has_tls:
-            return await in_thread(functools.partial(within_tls_words, url, tls))
-        return await in_thread(functools.partial(foreign_words, url, self._client.heard))
+        return await what_it_speaks(self._login.url, self._login.tls, self._client.heard, has_tls=has_tls)
+
+    async def _look_if_silent(self) -> str:
+        """Return what the port speaks where TCP connected and nothing has come; nothing where a broker was there before."""
+        if not self._client.tcp_stood or self._login.is_known:
+            return ""
+        return await self._look(has_tls=self._login.url.is_tls)
 
     async def _explained(self, error: aiomqtt.MqttError) -> LinkDown:
         """Return why CONNECT failed, after a look at what the port speaks where only that may explain it."""
@@ -394,18 +346,30 @@ class Connection:
         if self._client.tcp_stood:
             return LinkDown(f"no answer to CONNECT within {self._client.timeout:g} s", silent=True)
         # aiomqtt keeps only the text of the system's error, but Python keeps the error.
-        return LinkDown(_why_unreachable(error.__context__) or str(error).lower() or "connection failed")
+        return LinkDown(why_unreachable(error.__context__) or str(error).lower() or "connection failed")
 
 
-def _revealed(login: Login) -> str | None:
-    """Return the password to send, read where it is a file."""
+def revealed(login: Login) -> str | None:
+    """Return the password to send, read where it is a file.
+
+    Raises:
+        LinkDown: it cannot be read.
+    """
     try:
         return login.reveal()
     except ConfigError as error:
         raise LinkDown(str(error)) from None
 
 
-def _why_unreachable(error: BaseException | None) -> str | None:
+def warn_of(login: Login, highest_qos: int) -> None:
+    """Log what a connection that has been made lacks."""
+    if highest_qos < 1:
+        log.warning("qos_lowered", broker=str(login.url), highest=highest_qos)
+    if login.is_unverified:
+        log.warning("broker_not_verified", broker=str(login.url), reason="--insecure")
+
+
+def why_unreachable(error: BaseException | None) -> str | None:
     """Return plain words for a TCP connection that could not be made, and None for an error of another kind."""
     if isinstance(error, socket.gaierror):
         return "name not found"

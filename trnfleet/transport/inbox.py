@@ -16,7 +16,7 @@ from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from trnfleet.clock import Clock
     from trnfleet.wire.ports import LinkStatus, MessageProperties
@@ -36,6 +36,8 @@ SHED_FROM_S = 1.0
 a consumer that keeps up never loses a message to this."""
 TAKEN_AT_ONCE = 1_024
 """Messages that are taken at once while others wait to be replaced: a tenth of a second of work, so that what is applied is new."""
+FULL_FROM = 0.875
+"""Part of a limit from which on there is no room for a turn of the reader: 1,024 small messages, or 6 MiB."""
 MOST_OWED = 65_536
 """Topics of which is known how many messages were left out for want of room."""
 MAX_CACHED_TOPICS = 65_536
@@ -45,8 +47,8 @@ _CONTENT_TYPES = {name: name for name in (CONTENT_TYPE_JSON, CONTENT_TYPE_CBOR)}
 class Reception(NamedTuple):
     """The destination of a connection's messages."""
 
-    deliver: Callable[[Envelope], None] | None
-    """Takes what was subscribed to; None where nothing was."""
+    deliver: Callable[[Sequence[Envelope]], None] | None
+    """Takes what was subscribed to, in order; None where nothing was."""
     filters: re.Pattern[str]
     """The topics that were subscribed to. Brokers send others, too: amqtt greets every client with the retained messages
     of all subscriptions of all clients."""
@@ -56,6 +58,8 @@ class Reception(NamedTuple):
     """Beginning of the topics of which only the newest message counts for a reader that is behind; empty for none."""
     owed: dict[str, int] | None = None
     """Messages that were left out since the last of their topic."""
+    is_full: Callable[[], bool] | None = None
+    """Returns whether what comes next pushes out something that counts; None where there is always room."""
 
     def note_shed(self, topic: str) -> None:
         """Count a message that was left out before it was handled, for a newer one of its topic."""
@@ -86,6 +90,11 @@ class Delivery:
         """Return a topic that was subscribed to and of which a message has come; None for any other."""
         return self._by_bytes.get(encoded)
 
+    @property
+    def by_bytes(self) -> dict[bytes, str]:
+        """The topics that were subscribed to and of which a message has come, by their encoded form; it is emptied now and then."""
+        return self._by_bytes
+
     def put(
         self,
         name: str,
@@ -97,6 +106,26 @@ class Delivery:
         kept: MessageProperties | None = None,
     ) -> None:
         """Hand a message over; one that nobody subscribed to is counted."""
+        envelope = self.envelope(name, payload, qos, content_type, retain=retain, kept=kept)
+        if envelope is not None:
+            self.put_all((envelope,))
+
+    def put_all(self, batch: Sequence[Envelope]) -> None:
+        """Hand messages over, in order, which `envelope` has returned, or which are like one."""
+        if self._reception.deliver is not None:
+            self._reception.deliver(batch)
+
+    def envelope(
+        self,
+        name: str,
+        payload: bytes,
+        qos: int,
+        content_type: str | None,
+        *,
+        retain: bool,
+        kept: MessageProperties | None = None,
+    ) -> Envelope | None:
+        """Return a message as it is handed over; of one that nobody subscribed to None, and it is counted."""
         reception, topics = self._reception, self._topics
         topic = topics.get(name)
         if topic is None:
@@ -108,13 +137,13 @@ class Delivery:
                 self._by_bytes[name.encode()] = topic
         if reception.deliver is None or not topic:
             reception.status.unsolicited += 1
-            return
+            return None
         if content_type is not None:
             content_type = _CONTENT_TYPES.get(content_type, content_type)
         owed = reception.owed
         shed = owed.pop(topic, 0) if owed else 0
         now_s = self._clock.monotonic_s()
-        reception.deliver(Envelope(topic, payload, qos, retain, content_type, now_s, shed, 0, kept))
+        return Envelope(topic, payload, qos, retain, content_type, now_s, shed, 0, kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +195,35 @@ class Inbox:
     def size_bytes(self) -> int:
         """Bytes of the payloads and properties of all that waits."""
         return self._size_bytes
+
+    @property
+    def is_full(self) -> bool:
+        """Whether what comes next may push out what no newer message replaces."""
+        limits = self._limits
+        return not self._newest and (
+            len(self) >= FULL_FROM * limits.messages or self._size_bytes >= FULL_FROM * limits.size_bytes
+        )
+
+    def put_all(self, batch: Sequence[Envelope]) -> None:
+        """Take in envelopes that came at the same time, in order."""
+        limits, recent = self._limits, self._recent
+        sizes = [len(envelope.payload) for envelope in batch]
+        size_bytes, waiting = sum(sizes) + self._size_bytes, len(batch) + len(recent) + len(self._kept)
+        has_room = waiting <= limits.messages and size_bytes <= limits.size_bytes
+        if not batch or self._newest or not has_room or max(sizes) > limits.payload_bytes:
+            for envelope in batch:
+                self.put(envelope)
+            return
+        recent.extend(batch)
+        self._size_bytes = size_bytes
+        if limits.newest_of and batch[-1].received_s - recent[0].received_s >= SHED_FROM_S:
+            self._keep_newest()
+            waiting = len(self)
+        status = self._status
+        status.received += len(batch)
+        status.waiting, status.waiting_bytes = waiting, self._size_bytes
+        status.queue_peak = max(status.queue_peak, waiting)
+        self._filled.set()
 
     def put(self, envelope: Envelope) -> None:
         """Take in one envelope; it never waits and never raises, because it runs inside the client's own callback."""

@@ -8,15 +8,16 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from trnfleet import logs
 from trnfleet.errors import BrokerError
 from trnfleet.transport.backoff import LONGEST_WAIT_S, STABLE_S, backoff_s
-from trnfleet.transport.connection import UNACKNOWLEDGED, Connection, LinkDown, ProtocolName
+from trnfleet.transport.connection import UNACKNOWLEDGED, Connection, ProtocolName
 from trnfleet.transport.filters import topic_pattern
 from trnfleet.transport.inbox import Reception
-from trnfleet.transport.reasons import TAKEN_OVER
+from trnfleet.transport.reading.connection import ReadingConnection
+from trnfleet.transport.reasons import TAKEN_OVER, LinkDown
 from trnfleet.wire.ports import STOPPED, LinkStatus
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope
 
 log = logs.get_logger(__name__)
+
+AnyConnection: TypeAlias = Connection | ReadingConnection
 
 PROBE_AFTER_S = 10.0
 """Age at which a connection in MQTT 3.1.1, made because the broker kept silent at MQTT 5, first asks it again."""
@@ -46,11 +49,13 @@ class Link:
         *,
         clock: Clock,
         rng: Random,
-        prepare: Callable[[Connection], Awaitable[None]],
-        deliver: Callable[[Envelope], None] | None = None,
+        prepare: Callable[[AnyConnection], Awaitable[None]],
+        deliver: Callable[[Sequence[Envelope]], None] | None = None,
+        is_full: Callable[[], bool] | None = None,
         filters: Sequence[str] = (),
         newest_of: str = "",
         protocol: ProtocolName | None = None,
+        only_reads: bool = False,
         is_needed: bool = True,
     ) -> None:
         """Describe the link; nothing is connected yet.
@@ -62,9 +67,11 @@ class Link:
             prepare: makes a fresh connection useful (announce, subscribe) before the link counts as connected; may
                 raise `LinkDown`.
             deliver: takes what comes in, inside the client's callback.
+            is_full: returns whether what comes next pushes out something that counts.
             filters: what `prepare` subscribes to; messages on other topics are counted and go nowhere.
             newest_of: beginning of the topics of which only the newest message counts once this reader is behind.
             protocol: the only version to speak; None finds out.
+            only_reads: whether a connection that cannot publish, and is quicker for it, is taken in MQTT 5.
             is_needed: whether it is worth a warning where it cannot be had.
         """
         self._warn = log.warning if is_needed else log.debug
@@ -75,8 +82,9 @@ class Link:
         self._clock = clock
         self._rng = rng
         self._prepare = prepare
-        self._reception = Reception(deliver, topic_pattern(*filters), self.status, newest_of, {})
+        self._reception = Reception(deliver, topic_pattern(*filters), self.status, newest_of, {}, is_full)
         self._protocol = protocol
+        self._only_reads = only_reads
         self._spoke_5 = False
         self._is_guess = False
         """Whether 3.1.1 is spoken because the broker kept silent: it may have been stopped or slow."""
@@ -86,7 +94,7 @@ class Link:
         self._short = 0
         """Connections in a row that did not hold."""
         self._tried = asyncio.Event()
-        self._connection: Connection | None = None
+        self._connection: AnyConnection | None = None
         self._away_until_s = -math.inf
 
     async def run(self) -> None:
@@ -153,7 +161,7 @@ class Link:
             await connection.close()
         return self._clock.monotonic_s() - since_s
 
-    async def _stay(self, connection: Connection) -> None:
+    async def _stay(self, connection: AnyConnection) -> None:
         """Wait for the end, or until the broker turns out to speak MQTT 5 after all."""
         # A wait that is cancelled leaves the watcher alone; it ends with the connection.
         if not self._is_guess:
@@ -209,7 +217,7 @@ class Link:
         self._warn("client_id_taken_over", broker=self.status.broker, client_id=client)
         return f"{TAKEN_OVER}, {client}"
 
-    async def _open(self) -> Connection:
+    async def _open(self) -> AnyConnection:
         if self._protocol is not None:
             return await self._open_as(self._protocol)
         try:
@@ -229,10 +237,14 @@ class Link:
             self._spoke_5, self._is_guess = True, False
         return connection
 
-    async def _open_as(self, protocol: ProtocolName) -> Connection:
+    async def _open_as(self, protocol: ProtocolName) -> AnyConnection:
         if self._is_doubtful:
             await self._await_answer(protocol)
-        connection = Connection(self._login, protocol, self._clock, self._reception)
+        connection: AnyConnection
+        if self._only_reads and protocol == "5":
+            connection = ReadingConnection(self._login, self._clock, self._reception)
+        else:
+            connection = Connection(self._login, protocol, self._clock, self._reception)
         try:
             await connection.open()
         except LinkDown as down:

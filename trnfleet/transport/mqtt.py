@@ -11,7 +11,7 @@ import itertools
 import random
 import re
 import secrets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from trnfleet import logs
 from trnfleet.clock import SystemClock
@@ -21,14 +21,15 @@ from trnfleet.transport.broker_limits import BrokerLimits
 from trnfleet.transport.connection import (
     PENDING_ANNOUNCEMENTS,
     PENDING_PUBLISHES,
+    ClientName,
     Connection,
-    LinkDown,
     ProtocolName,
     Unsent,
 )
 from trnfleet.transport.filters import topic_pattern
 from trnfleet.transport.inbox import MAX_PAYLOAD_BYTES, Inbox, InboxLimits
-from trnfleet.transport.link import Link
+from trnfleet.transport.link import AnyConnection, Link
+from trnfleet.transport.reasons import LinkDown
 from trnfleet.transport.retained_requests import RetainedRequests
 from trnfleet.transport.security.login import KEEPALIVE_S, Login
 from trnfleet.transport.security.tls import VERIFIED
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope, LinkStatus
 
 log = logs.get_logger(__name__)
+
+READER_SUFFIX = "-r"
+"""End of a source's client id: a process that reads and writes has two connections, and with one id they would end each other."""
 
 
 class MqttPublisher:
@@ -133,11 +137,12 @@ class MqttPublisher:
         async with self._turn:
             return await self._send_all(batch)
 
-    async def _announce(self, connection: Connection) -> None:
+    async def _announce(self, connection: AnyConnection) -> None:
         # A caller that publishes from here on waits for its turn, so a change of state made while the state is announced
         # goes out after it, not before it or nowhere.
         async with self._turn:
-            self._connection = connection
+            # A link that does not only read makes no other connections.
+            self._connection = cast("Connection", connection)
             for announce in self._announcements:
                 await self._send_all(announce())
 
@@ -223,6 +228,7 @@ class MqttSource:
         protocol: ProtocolName | None = None,
         limits: InboxLimits | None = None,
         keepalive_s: int = KEEPALIVE_S,
+        client: ClientName = "mqtt5",
         is_needed: bool = True,
     ) -> None:
         """Describe a source; it connects and subscribes when `run` starts.
@@ -230,7 +236,7 @@ class MqttSource:
         Args:
             url: where from.
             topics: pairs of topic filter and QoS; 0 for telemetry, 1 for what must not be lost.
-            client_id: unique at the broker; a random one if none is given.
+            client_id: unique at the broker, and another than that of a publisher beside it; a random one if none is given.
             password: sent where the URL names a user.
             tls: for a URL with TLS; by default with the system's authorities.
             clock: the machine's, if none is given.
@@ -238,15 +244,17 @@ class MqttSource:
             protocol: the only MQTT version to speak; None tries 5 and falls back to 3.1.1.
             limits: how much may wait to be taken.
             keepalive_s: a half-open connection is found after at most twice as much.
+            client: what reads in MQTT 5 over TCP and TLS; in 3.1.1 and over websockets it is aiomqtt in any case.
             is_needed: whether a refusal or an outage is worth a warning in the log.
         """
         if not topics:
             raise ValueError("a source needs at least one topic filter")
         self._topics = tuple(topics)
+        self.client: ClientName = client
         self.clock = clock or SystemClock()
         self.login = Login(
             url,
-            client_id or f"trnfleet-{secrets.token_hex(6)}",
+            client_id or f"trnfleet-{secrets.token_hex(6)}{READER_SUFFIX}",
             password,
             keepalive_s=keepalive_s,
             tls=tls,
@@ -257,9 +265,11 @@ class MqttSource:
             rng=rng or random.Random(),  # noqa: S311  it spreads attempts, nothing secret
             prepare=self._subscribe,
             deliver=self._take_in,
+            is_full=lambda: self._inbox.is_full,
             filters=[topic_filter for topic_filter, _ in topics],
             newest_of=limits.newest_of if limits else "",
             protocol=protocol,
+            only_reads=client == "mqtt5" and not url.is_websocket,
             is_needed=is_needed,
         )
         self._warn = log.warning if is_needed else log.debug
@@ -298,12 +308,14 @@ class MqttSource:
         """Ask the broker for what it retains on exact topics, as far as the subscriptions cover them, at a pace."""
         self._requests.add(each for each in topics if self._filters.fullmatch(each))
 
-    def _take_in(self, envelope: Envelope) -> None:
-        if envelope.retain or self._requests.is_asking:
-            self._requests.note(envelope)
-        self._inbox.put(envelope)
+    def _take_in(self, batch: Sequence[Envelope]) -> None:
+        is_asking = self._requests.is_asking
+        for envelope in batch:
+            if envelope.retain or is_asking:
+                self._requests.note(envelope)
+        self._inbox.put_all(batch)
 
-    async def _subscribe(self, connection: Connection) -> None:
+    async def _subscribe(self, connection: AnyConnection) -> None:
         refused = await connection.subscribe(self._topics)
         if refused:
             why = f"not authorised: the broker refuses the subscription to {', '.join(refused)}"

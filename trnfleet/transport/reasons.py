@@ -1,4 +1,4 @@
-"""Reason codes of MQTT in plain words: of connections that end, and of messages that a broker refuses."""
+"""Reasons of MQTT in plain words: of connections that end or cannot be made, and of messages that a broker refuses."""
 
 from __future__ import annotations
 
@@ -41,6 +41,35 @@ _OF_MESSAGES = {
     151: "the broker's quota is used up",
     153: "the broker finds the payload format invalid",
 }
+
+
+class LinkDown(Exception):  # noqa: N818  it is an event in a connection's life more than an error
+    """A connection that could not be made, or has ended; its text says why in plain words."""
+
+    def __init__(
+        self,
+        why: str,
+        *,
+        wrong_version: bool = False,
+        silent: bool = False,
+        ended_early: bool = False,
+        foreign: bool = False,
+        wrong_qos: bool = False,
+        answered: bool = False,
+    ) -> None:
+        super().__init__(why)
+        self.wrong_version = wrong_version
+        """Whether the broker says that it does not support this version of MQTT."""
+        self.silent = silent
+        """Whether TCP connected, and nothing came in answer to CONNECT."""
+        self.ended_early = ended_early
+        """Whether it ended instead of an answer to CONNECT, as brokers of MQTT 3.1.1 alone do."""
+        self.foreign = foreign
+        """Whether the port was found to speak something else."""
+        self.wrong_qos = wrong_qos
+        """Whether the broker does not support the QoS of the last will."""
+        self.answered = answered
+        """Whether a broker refused CONNECT by an answer."""
 
 
 def connection_words(code: ReasonCode) -> str:

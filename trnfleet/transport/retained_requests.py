@@ -11,13 +11,14 @@ import itertools
 from typing import TYPE_CHECKING
 
 from trnfleet import logs
-from trnfleet.transport.connection import SUBSCRIBED_AT_ONCE, LinkDown
+from trnfleet.transport.connection import SUBSCRIBED_AT_ONCE
+from trnfleet.transport.reasons import LinkDown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from trnfleet.clock import Clock
-    from trnfleet.transport.connection import Connection
+    from trnfleet.transport.link import AnyConnection
     from trnfleet.wire.ports import Envelope, LinkStatus
 
 log = logs.get_logger(__name__)
@@ -52,7 +53,7 @@ class RetainedRequests:
         self._waiting = waiting
         self._pending: dict[str, None] = {}
         self._asked: set[str] = set()
-        self._connection: Connection | None = None
+        self._connection: AnyConnection | None = None
         self._wake = asyncio.Event()
         self._answered = asyncio.Event()
         self._at_once, self._most = SUBSCRIBED_AT_ONCE, MOST_AT_ONCE
@@ -62,7 +63,7 @@ class RetainedRequests:
         self._pending.update(dict.fromkeys(topics))
         self._wake.set()
 
-    def use(self, connection: Connection) -> None:
+    def use(self, connection: AnyConnection) -> None:
         """Ask on a new connection from now on, beginning with what the former one did not answer."""
         self._connection = connection
         self._pending = dict.fromkeys(itertools.chain(self._asked, self._pending))
@@ -109,7 +110,7 @@ class RetainedRequests:
                 return
             await self._clock.sleep(LOOK_S)
 
-    async def _ask(self, connection: Connection) -> int:
+    async def _ask(self, connection: AnyConnection) -> int:
         """Subscribe to a batch, wait for its messages, unsubscribe, and return how many came.
 
         Raises:
@@ -143,7 +144,7 @@ class RetainedRequests:
         await connection.unsubscribe(batch, self._most)
         return len(batch) - len(refused) - missing
 
-    def _give_up(self, connection: Connection, why: str) -> None:
+    def _give_up(self, connection: AnyConnection, why: str) -> None:
         """Keep what was asked for until the next connection, and ask for less at once: that may have been the reason."""
         if self._connection is connection:
             self._connection = None

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 PARTS = {
     "numbers": ("numpy", "pydantic"),
-    "broker": ("aiomqtt", "paho", "cbor2"),
+    "broker": ("aiomqtt", "paho", "mqtt5", "cbor2"),
     "recordings": ("mcap", "zstandard", "lz4"),
     "receivers": ("httpx", "httpcore"),
     "the app": ("textual",),

@@ -18,4 +18,7 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Network:
         "Connection",
         lambda login, protocol, _clock, _deliver: FakeConnection(network, protocol, login),
     )
+    monkeypatch.setattr(
+        link_module, "ReadingConnection", lambda login, *_: FakeConnection(network, "5", login)
+    )
     return network

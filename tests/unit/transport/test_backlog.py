@@ -60,7 +60,7 @@ def connected(
 ) -> tuple[Backlog, Delivery, list[Envelope]]:
     """Return a backlog, what it hands over to, and what has been handed over."""
     delivered: list[Envelope] = []
-    reception = Reception(delivered.append, topic_pattern("t/#"), LinkStatus())
+    reception = Reception(delivered.extend, topic_pattern("t/#"), LinkStatus())
     delivery = Delivery(reception, ManualClock())
     backlog = Backlog(
         PREFIX.encode(),

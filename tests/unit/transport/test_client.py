@@ -23,7 +23,7 @@ def queue_of(
 ) -> tuple[asyncio.Queue[aiomqtt.Message], list[Envelope], LinkStatus]:
     """Return the queue of a client that subscribed to `filters`, with what it delivers and what it counts."""
     status, delivered = LinkStatus(), list[Envelope]()
-    reception = Reception(delivered.append if delivers else None, topic_pattern(*filters), status)
+    reception = Reception(delivered.extend if delivers else None, topic_pattern(*filters), status)
     return delivering_queue(Delivery(reception, ManualClock(monotonic_s=3.0)))(), delivered, status
 
 

@@ -233,3 +233,48 @@ def test_what_is_shed_adds_up(sent: list[tuple[int, int, bool]], messages: int) 
                 assert int(each.payload.rstrip(b".")) == told
 
     asyncio.run(play())
+
+
+@given(
+    st.lists(
+        st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.integers(0, 130)), max_size=6), max_size=12
+    ),
+    st.booleans(),
+)
+def test_a_batch_is_what_its_messages_are_one_by_one(
+    batches: list[list[tuple[int, bool, int]]], newest: bool
+) -> None:
+    """What is kept, left out and counted does not depend on how many came at once."""
+    limits = InboxLimits(8, 400, 100, "telemetry/" if newest else "")
+    statuses = LinkStatus(), LinkStatus()
+    at_once, one_by_one = (Inbox(limits, status) for status in statuses)
+    for number, batch in enumerate(batches):
+        envelopes = [
+            (telemetry if is_telemetry else transition)(topic, size)._replace(received_s=0.3 * number)
+            for topic, is_telemetry, size in batch
+        ]
+        at_once.put_all(envelopes)
+        fill(one_by_one, *envelopes)
+    assert statuses[0] == statuses[1]
+    assert at_once.is_full == one_by_one.is_full
+    if len(at_once):
+        taken = asyncio.run(at_once.take()), asyncio.run(one_by_one.take())
+        assert taken[0] == taken[1]
+
+
+async def test_an_inbox_is_full_before_anything_is_pushed_out() -> None:
+    """It is by messages and by bytes, with room for what has been read already, and not while newer messages replace older ones."""
+    inbox, _ = make(messages=8)
+    found: list[bool] = []
+    for number in range(7):
+        found.append(inbox.is_full)
+        fill(inbox, transition(number))
+    found.append(inbox.is_full)
+    await inbox.take()
+    assert [*found, inbox.is_full] == [*[False] * 7, True, False]
+    inbox, _ = make(messages=100, size_bytes=800)
+    fill(inbox, *(transition(number, 100) for number in range(7)))
+    assert inbox.is_full
+    shedding = Inbox(InboxLimits(2, newest_of="telemetry/"), LinkStatus())
+    fill(shedding, telemetry(0), telemetry(1)._replace(received_s=2.0))
+    assert not shedding.is_full

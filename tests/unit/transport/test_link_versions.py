@@ -23,7 +23,7 @@ from trnfleet.transport.security.tls import TlsSettings
 from trnfleet.transport.url import BrokerUrl, Password
 
 if TYPE_CHECKING:
-    from trnfleet.transport.connection import LinkDown
+    from trnfleet.transport.reasons import LinkDown
 
 
 IN_CLEAR = Login(BrokerUrl("broker.example", user="ops"), "client", Password("hunter2"))

@@ -5,7 +5,8 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from trnfleet.clock import ManualClock
-from trnfleet.transport.connection import SUBSCRIBED_AT_ONCE, LinkDown
+from trnfleet.transport.connection import SUBSCRIBED_AT_ONCE
+from trnfleet.transport.reasons import LinkDown
 from trnfleet.transport.retained_requests import ANSWER_S, MOST_AT_ONCE, RetainedRequests
 from trnfleet.wire.ports import Envelope, LinkStatus
 

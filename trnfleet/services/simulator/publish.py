@@ -87,7 +87,7 @@ async def publish(
         # Of a simulation's shards the one with the fleet's first instance answers for all.
         answers=engine.own.start == 0,
     )
-    requests = session.source(commands.filters())
+    requests = session.source(commands.filters(), beside=client)
     check = StateCheck(session, mqtt, report)
     beside: dict[str, Coroutine[Any, Any, None]] = {}
     if options.lead_in_to is not None and engine.lead_in:

@@ -13,6 +13,8 @@ from paho.mqtt.properties import Properties
 from trnfleet.wire.ports import MessageProperties
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trnfleet.wire.ports import Envelope
 
 
@@ -50,16 +52,44 @@ def kept_properties(properties: Properties | None) -> MessageProperties | None:
     given = {} if properties is None else vars(properties)
     if not any(name in given for name in _KEPT):
         return None
-    kept = MessageProperties(
-        tuple((str(name), str(value)) for name, value in given.get("UserProperty", ())),
+    return keep_properties(
+        [(str(name), str(value)) for name, value in given.get("UserProperty", ())],
         given.get("ResponseTopic"),
         given.get("CorrelationData"),
         given.get("MessageExpiryInterval"),
     )
-    size = sum(len(name) + len(value) for name, value in kept.user)
-    if size + len(kept.response_topic or "") + len(kept.correlation or b"") > MOST_PROPERTIES_BYTES:
+
+
+def keep_properties(
+    user: Sequence[tuple[str, str]],
+    response_topic: str | None,
+    correlation: bytes | None,
+    expiry_s: int | None,
+) -> MessageProperties | None:
+    """Return what a message has besides its content type; None where it has nothing.
+
+    Raises:
+        ValueError: it is more than `MOST_PROPERTIES_BYTES`.
+    """
+    if not user and response_topic is None and correlation is None and expiry_s is None:
+        return None
+    size = sum(len(name) + len(value) for name, value in user)
+    if size + len(response_topic or "") + len(correlation or b"") > MOST_PROPERTIES_BYTES:
         raise ValueError(f"properties over {MOST_PROPERTIES_BYTES:,} bytes")
-    return kept
+    return MessageProperties(tuple(user), response_topic, correlation, expiry_s)
+
+
+def check_properties(packet_type: int, properties: bytes) -> None:
+    """Raise where the properties at the beginning of some bytes, with their length before them, are not well-formed.
+
+    Args:
+        packet_type: MQTT's number of the packet's kind.
+        properties: They begin here.
+
+    Raises:
+        Exception: they are not, in one of many ways; among them texts that are not UTF-8.
+    """
+    _empty(packet_type).unpack(properties)  # type: ignore[no-untyped-call]  # paho's properties have no types
 
 
 class _PackedProperties(Properties):

@@ -1,0 +1,225 @@
+"""The connection that reads, with a test in the broker's place at the other end of its socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from typing import TYPE_CHECKING, Any
+
+import mqtt5
+import pytest
+
+from trnfleet.clock import ManualClock
+from trnfleet.transport.filters import topic_pattern
+from trnfleet.transport.inbox import Inbox, InboxLimits, Reception
+from trnfleet.transport.reading import connection as connection_module
+from trnfleet.transport.reading.connection import PAUSE_S, ReadingConnection
+from trnfleet.transport.reasons import LinkDown
+from trnfleet.transport.security.login import Login
+from trnfleet.transport.url import BrokerUrl, Password
+from trnfleet.wire.ports import LinkStatus
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+CONNACK = mqtt5.ConnAckPacket()
+
+
+class Peer:
+    """The broker's end of the socket, and the inbox behind the connection."""
+
+    def __init__(self, own: socket.socket, limits: InboxLimits) -> None:
+        self.socket = own
+        self.clock = ManualClock()
+        self.status = LinkStatus()
+        self.inbox = Inbox(limits, self.status)
+        self._received = b""
+
+    async def receive(self) -> Any:
+        """Return the next packet of the connection; None at its end."""
+        while True:
+            with contextlib.suppress(IndexError):
+                packet, size = mqtt5.read(memoryview(self._received))
+                self._received = self._received[size:]
+                return packet
+            data = await asyncio.get_running_loop().sock_recv(self.socket, 65_536)
+            if not data:
+                return None
+            self._received += data
+
+    async def send(self, *packets: Any) -> None:
+        """Send packets."""
+        data = b"".join(packet.write() for packet in packets)
+        await asyncio.get_running_loop().sock_sendall(self.socket, data)
+
+
+@contextlib.asynccontextmanager
+async def connected(
+    monkeypatch: pytest.MonkeyPatch, limits: InboxLimits | None = None, connack: Any = CONNACK
+) -> AsyncIterator[tuple[ReadingConnection, Peer]]:
+    """Open a connection to a peer that answers CONNECT; close both at the end."""
+    near, far = socket.socketpair()
+    far.setblocking(False)
+    monkeypatch.setattr(connection_module, "dial", lambda *_: near)
+    peer = Peer(far, limits or InboxLimits())
+    reception = Reception(
+        peer.inbox.put_all, topic_pattern("t/#"), peer.status, is_full=lambda: peer.inbox.is_full
+    )
+    login = Login(BrokerUrl("h", user="ops"), "c-r", Password("hunter2"), keepalive_s=10, is_known=True)
+    connection = ReadingConnection(login, peer.clock, reception)
+    opening = asyncio.create_task(connection.open())
+    try:
+        connect = await peer.receive()
+        assert (connect.client_id, connect.username, connect.password) == ("c-r", "ops", b"hunter2")
+        assert (connect.keep_alive, connect.clean_start, connect.topic_alias_max) == (10, True, 0)
+        await peer.send(connack)
+        await opening
+        yield connection, peer
+        await connection.close()
+    finally:
+        opening.cancel()
+        far.close()
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Give the loop its turns until something is so."""
+    async with asyncio.timeout(5):
+        while not is_so():  # noqa: ASYNC110  what is waited for is no event
+            await asyncio.sleep(0)
+
+
+def message(number: int) -> Any:
+    return mqtt5.PublishPacket(f"t/{number}", b"x", qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=number + 1)
+
+
+async def test_who_leaves_says_goodbye(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that is closed sends DISCONNECT, and one that is cut sends nothing; both close the socket."""
+    async with connected(monkeypatch) as (connection, peer):
+        await connection.close()
+        assert isinstance(await peer.receive(), mqtt5.DisconnectPacket)
+        assert await peer.receive() is None
+    async with connected(monkeypatch) as (connection, peer):
+        connection.cut("enough")
+        assert connection.ended.result() == "enough"
+        assert await peer.receive() is None
+
+
+async def test_an_answer_finds_its_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reason codes belong to the subscription of their number; retained messages are marked, later ones not."""
+    async with connected(monkeypatch) as (connection, peer):
+        subscribing = asyncio.create_task(connection.subscribe([("t/#", 1), ("u/#", 0)]))
+        asked = await peer.receive()
+        assert [(each.pattern, int(each.max_qos)) for each in asked.topic_filters] == [("t/#", 1), ("u/#", 0)]
+        assert not any(each.retain_as_published or each.no_local for each in asked.topic_filters)
+        codes = mqtt5.SubAckReasonCode
+        await peer.send(mqtt5.SubAckPacket(asked.packet_id + 1, [codes.NOT_AUTHORIZED] * 2))
+        await peer.send(
+            mqtt5.SubAckPacket(asked.packet_id, [codes.GRANTED_QOS_AT_LEAST_ONCE, codes.NOT_AUTHORIZED])
+        )
+        assert await subscribing == ["u/#"]
+        leaving = asyncio.create_task(connection.unsubscribe(["t/#"]))
+        asked = await peer.receive()
+        assert asked.patterns == ["t/#"]
+        await peer.send(mqtt5.UnsubAckPacket(asked.packet_id, [mqtt5.UnsubAckReasonCode.SUCCESS]))
+        await leaving
+
+
+async def test_who_waits_for_an_answer_hears_of_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that the broker ends ends what waits, in the broker's words, and the next request at once."""
+    async with connected(monkeypatch) as (connection, peer):
+        subscribing = asyncio.create_task(connection.subscribe([("t/#", 1)]))
+        await peer.receive()
+        await peer.send(mqtt5.DisconnectPacket(reason_code=mqtt5.DisconnectReasonCode.SERVER_SHUTTING_DOWN))
+        with pytest.raises(LinkDown, match="the broker is shutting down"):
+            await subscribing
+        with pytest.raises(LinkDown, match="the broker is shutting down"):
+            await connection.unsubscribe(["t/#"])
+
+
+async def test_a_refusal_is_told_in_plain_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason code of CONNACK decides, and the password is in none of it."""
+    refused = mqtt5.ConnAckReasonCode
+    for code, words in (
+        (refused.NOT_AUTHORIZED, "not authorised: the broker refused user 'ops' or the password"),
+        (refused.SERVER_BUSY, "the broker is busy"),
+        (refused.UNSUPPORTED_PROTOCOL_VERSION, "the broker does not support this MQTT version"),
+    ):
+        with pytest.raises(LinkDown) as error:
+            async with connected(monkeypatch, connack=mqtt5.ConnAckPacket(reason_code=code)):
+                pass
+        assert str(error.value) == words
+        assert error.value.wrong_version == (code == refused.UNSUPPORTED_PROTOCOL_VERSION)
+
+
+async def test_a_broker_without_a_sign_of_life_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked once a keepalive; anything that comes is an answer, and nothing until the next time the end."""
+    async with connected(monkeypatch) as (connection, peer):
+        await peer.clock.advance(10)
+        assert isinstance(await peer.receive(), mqtt5.PingReqPacket)
+        await peer.send(message(0))
+        assert isinstance(await peer.receive(), mqtt5.PubAckPacket)
+        await peer.clock.advance(10)
+        assert not connection.ended.done()
+        await peer.clock.advance(10)
+        assert connection.ended.result() == "no answer within twice the keepalive"
+
+
+async def test_the_keepalive_is_the_one_that_the_broker_wants(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that states another keepalive in CONNACK is asked as often as that says."""
+    async with connected(monkeypatch, connack=mqtt5.ConnAckPacket(server_keep_alive=3)) as (_, peer):
+        await peer.clock.advance(3)
+        assert isinstance(await peer.receive(), mqtt5.PingReqPacket)
+
+
+async def test_a_full_inbox_pauses_reading_until_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes while the consumer is behind waits in the socket, is not lost, and is read once it takes again."""
+    limits = InboxLimits(messages=8)
+    async with connected(monkeypatch, limits) as (connection, peer):
+        await peer.send(*(message(number) for number in range(7)))
+        await until(lambda: peer.status.received == 7)
+        await peer.send(*(message(number) for number in range(7, 14)))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert peer.status.received == 7
+        assert len(await peer.inbox.take()) == 7
+        await until(lambda: peer.status.received == 14)
+        assert (peer.status.dropped, connection.ended.done()) == (0, False)
+
+
+async def test_a_pause_ends_by_itself_and_does_not_begin_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind a consumer that takes nothing for long, reading goes on after a second, and what has no room is counted."""
+    limits = InboxLimits(messages=8)
+    async with connected(monkeypatch, limits) as (_, peer):
+        await peer.send(*(message(number) for number in range(7)))
+        await until(lambda: peer.status.received == 7)
+        await peer.send(message(7), message(8))
+        await peer.clock.advance(PAUSE_S)
+        await until(lambda: peer.status.received == 9)
+        await peer.send(message(9))
+        await until(lambda: peer.status.received == 10)
+        assert peer.status.dropped == 2
+
+
+async def test_who_gives_up_while_a_thread_dials_leaves_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A socket that a thread opens after its connection was given up is closed by that thread."""
+    near, far = socket.socketpair()
+    may_go = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def dial(*_: Any) -> socket.socket:
+        asyncio.run_coroutine_threadsafe(may_go.wait(), loop).result()
+        return near
+
+    monkeypatch.setattr(connection_module, "dial", dial)
+    reception = Reception(None, topic_pattern("t/#"), LinkStatus())
+    connection = ReadingConnection(Login(BrokerUrl("h"), "c"), ManualClock(), reception)
+    opening = asyncio.create_task(connection.open())
+    await asyncio.sleep(0)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    may_go.set()
+    far.setblocking(False)
+    assert await loop.sock_recv(far, 1) == b""
+    far.close()

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import mqtt5
+import pytest
+
+from trnfleet.clock import ManualClock
+from trnfleet.transport.client import MAX_PACKET_BYTES, ForbiddenPacketError
+from trnfleet.transport.filters import topic_pattern
+from trnfleet.transport.inbox import Delivery, Reception
+from trnfleet.transport.packets.properties import MOST_PROPERTIES_BYTES
+from trnfleet.transport.reading.packets import MalformedPacketError, OlderVersionError, PacketReader
+from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope, LinkStatus, MessageProperties
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Connected:
+    """A reader that subscribed to `t/#`, with what it hands over and counts."""
+
+    def __init__(self) -> None:
+        self.taken: list[Envelope] = []
+        self.batches: list[int] = []
+        self.handled: list[Any] = []
+        self.status = LinkStatus()
+        self.reception = Reception(self.take, topic_pattern("t/#"), self.status, owed={})
+        self.delivery = Delivery(self.reception, ManualClock(monotonic_s=7.0))
+        self.reader = PacketReader(self.reception, self.delivery, self.handled.append)
+
+    def take(self, batch: Sequence[Envelope]) -> None:
+        self.batches.append(len(batch))
+        self.taken.extend(batch)
+
+    def feed(self, *packets: bytes) -> list[Envelope]:
+        """Feed packets in one read, and return the messages that were taken for them."""
+        before = len(self.taken)
+        self.reader.feed(b"".join(packets), 7.0)
+        return self.taken[before:]
+
+
+def publish(topic: str, payload: bytes = b"x", qos: int = 0, **options: Any) -> bytes:
+    number = 300 if qos else None
+    return mqtt5.PublishPacket(topic, payload, qos=mqtt5.QoS(qos), packet_id=number, **options).write()
+
+
+def raw(kind: int, body: bytes) -> bytes:
+    assert len(body) < 128
+    return bytes([kind, len(body)]) + body
+
+
+STREAM = [
+    *(publish("t/a", bytes([number]) * 300, content_type=CONTENT_TYPE_CBOR) for number in range(3)),
+    publish("t/a", b"", content_type=CONTENT_TYPE_JSON),
+    publish("t/\u00fc", b"q", qos=1, retain=True, user_properties=[("site", "fra"), ("site", "\u00fc")]),
+    publish("t/a", b"plain"),
+    publish("t/a", b"plain"),
+    publish("other", b"nobody asked"),
+    publish("t/a", b"y" * 20_000, content_type=CONTENT_TYPE_CBOR),
+    mqtt5.PingRespPacket().write(),
+    publish("t/a", b"r", response_topic="t/r", correlation_data=b"\x00", message_expiry_interval=9),
+    publish("t/a", b"last", content_type=CONTENT_TYPE_CBOR),
+]
+EXPECTED = [
+    *(Envelope("t/a", bytes([number]) * 300, 0, False, CONTENT_TYPE_CBOR, 7.0) for number in range(3)),
+    Envelope("t/a", b"", 0, False, CONTENT_TYPE_JSON, 7.0),
+    Envelope("t/\u00fc", b"q", 1, True, None, 7.0, 0, 0, MessageProperties((("site", "fra"), ("site", "\u00fc")))),
+    Envelope("t/a", b"plain", 0, False, None, 7.0),
+    Envelope("t/a", b"plain", 0, False, None, 7.0),
+    Envelope("t/a", b"y" * 20_000, 0, False, CONTENT_TYPE_CBOR, 7.0),
+    Envelope("t/a", b"r", 0, False, None, 7.0, 0, 0, MessageProperties((), "t/r", b"\x00", 9)),
+    Envelope("t/a", b"last", 0, False, CONTENT_TYPE_CBOR, 7.0),
+]  # fmt: skip  # a table reads as rows
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 64, 299, 1_000, 100_000])
+def test_messages_are_the_same_however_they_are_cut(size: int) -> None:
+    """Whatever a read of the socket brings, messages come in order and whole, and the second time as the first."""
+    connected = Connected()
+    stream = b"".join(STREAM)
+    for _ in range(2):
+        connected.taken.clear()
+        for begin in range(0, len(stream), size):
+            connected.feed(stream[begin : begin + size])
+        assert connected.taken == EXPECTED
+    assert connected.status.unsolicited == 2
+    assert len(connected.handled) == 2
+    assert bytes(connected.reader.acknowledgements) == b"\x40\x02\x01\x2c" * 2
+    assert {type(each.qos) for each in connected.taken} == {int}
+
+
+def test_a_read_is_handed_over_as_one_batch() -> None:
+    """What came at once is one call to the consumer, and topics and content types are shared."""
+    connected = Connected()
+    taken = connected.feed(*STREAM[:4])
+    assert connected.batches == [4]
+    assert len({id(each.topic) for each in taken}) == 1
+    assert taken[0].content_type is taken[2].content_type
+
+
+MALFORMED = {
+    "a topic that is not UTF-8": b"\x30\x05\x00\x01\xff\x00x",
+    "a property that is not UTF-8": raw(0x30, b"\x00\x03t/a\x04\x03\x00\x01\xffx"),
+    "a reason that is not UTF-8": raw(0xE0, b"\x8e\x04\x1f\x00\x01\xff"),
+    "a CONNACK's text that is not UTF-8": raw(0x20, b"\x00\x00\x04\x12\x00\x01\xff"),
+    "properties beyond the packet": raw(0x30, b"\x00\x03t/a\x7fx"),
+    "a topic beyond the packet": raw(0x30, b"\x00\x7ft/a"),
+    "an empty message": raw(0x30, b""),
+    "a QoS that is none": raw(0x36, b"\x00\x03t/a\x00\x01\x00"),
+    "a topic alias": raw(0x30, b"\x00\x00\x03\x23\x00\x01x"),
+    "a length that is none": b"\x30\xff\xff\xff\xff\x01",
+    "a kind that is none": raw(0x00, b""),
+    "a CONNECT": mqtt5.ConnectPacket("c").write(),
+    "a PUBACK of nothing": mqtt5.PubAckPacket(1).write(),
+    "a reason code that is none": raw(0xE0, b"\x77\x00"),
+    "another protocol": b"HTTP/1.1 404 Not Found\r\n\r\n" + b"x" * 200,
+}
+
+
+@pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED.keys())
+def test_what_is_no_packet_ends_the_connection(data: bytes, capfd: pytest.CaptureFixture[str]) -> None:
+    """Damage raises one error, prints nothing on the terminal, and what came before it is handed over."""
+    connected = Connected()
+    with pytest.raises(MalformedPacketError):
+        connected.feed(publish("t/a", b"before"), data)
+    assert [each.payload for each in connected.taken] == [b"before"]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_known_properties_that_go_beyond_their_packet_are_not_taken_for_them() -> None:
+    """A message whose length is a lie is looked at as any other new one, though its bytes have come before."""
+    whole = publish("t/a", b"x", content_type=CONTENT_TYPE_CBOR)
+    connected = Connected()
+    connected.feed(whole)
+    short = bytes([0x30, 8]) + whole[2:10]
+    with pytest.raises(MalformedPacketError):
+        connected.feed(short + whole[10:])
+
+
+def test_an_answer_in_the_older_version_is_told_apart() -> None:
+    """A CONNACK of two bytes is of MQTT 3.1.1, whatever it says."""
+    with pytest.raises(OlderVersionError):
+        Connected().feed(b"\x20\x02\x00\x01")
+
+
+@pytest.mark.parametrize(
+    ("packet", "reason"),
+    [
+        (publish("t/a", qos=2), "a message with QoS 2"),
+        (b"\x90\xff\xff\xff\x7f", "a packet over the limit that is no message"),
+        (b"\x34\xff\xff\xff\x7f", "a message with QoS 2"),
+    ],
+    ids=["QoS 2", "large SUBACK", "large with QoS 2"],
+)
+def test_what_could_take_memory_without_a_bound_is_forbidden(packet: bytes, reason: str) -> None:
+    """Packets that nobody asked for, or whose size is beyond all limits, end the connection with a reason."""
+    with pytest.raises(ForbiddenPacketError, match=reason):
+        Connected().feed(packet)
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+@pytest.mark.parametrize("size", [3, 100_000])
+def test_a_message_over_the_limit_is_left_out(qos: int, size: int) -> None:
+    """It is counted and acknowledged, none of it is kept, and what follows it comes."""
+    connected = Connected()
+    large = publish("t/a", bytes(MAX_PACKET_BYTES), qos)
+    begin, rest = large[: 10 * size], large[10 * size :]
+    for at in range(0, len(begin), size):
+        connected.feed(begin[at : at + size])
+    connected.feed(rest, publish("t/a", b"after"))
+    assert [each.payload for each in connected.taken] == [b"after"]
+    assert (connected.status.oversize, connected.status.received) == (1, 1)
+    assert bytes(connected.reader.acknowledgements) == b"\x40\x02\x01\x2c" * qos
+
+
+def test_properties_over_the_limit_are_counted() -> None:
+    """A message with more properties than are kept is counted as too large, and acknowledged."""
+    connected = Connected()
+    packet = publish("t/a", qos=1, user_properties=[("a", "b" * MOST_PROPERTIES_BYTES)])
+    assert not connected.feed(packet)
+    assert connected.status.oversize == 1
+    assert connected.reader.acknowledgements
+
+
+def test_what_was_left_out_before_a_topic_is_told_by_its_next_message() -> None:
+    """After a connection with the other reader, which leaves messages out, the first one of each topic says how many."""
+    connected = Connected()
+    connected.feed(publish("t/a"), publish("t/b"))
+    connected.reception.note_shed("t/a")
+    assert [each.shed for each in connected.feed(publish("t/b"), publish("t/a"), publish("t/a"))] == [0, 1, 0]

@@ -1,0 +1,435 @@
+"""One connection that reads in MQTT 5, from CONNECT to its end, with every failure in plain words.
+
+It has what `trnfleet.transport.connection.Connection` has for who subscribes, and cannot publish. A message costs a quarter or less
+of what it costs there (measured), because nothing is made of it but its envelope. It does not reconnect; `link` does.
+
+The socket is read in the event loop itself, not through asyncio's transports: those take none on which TLS has begun, and why TLS
+failed is known to `dialing` alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from typing import TYPE_CHECKING, Any
+
+import mqtt5
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.reasoncodes import ReasonCode
+
+from trnfleet.tasks import in_thread
+from trnfleet.transport.client import (
+    DIAL_S,
+    FIRST_BYTES,
+    MAX_PACKET_BYTES,
+    RECEIVE_MAXIMUM,
+    ForbiddenPacketError,
+)
+from trnfleet.transport.connection import (
+    CONNACK_S,
+    SUBSCRIBE_S,
+    SUBSCRIBED_AT_ONCE,
+    ProtocolName,
+    revealed,
+    warn_of,
+    why_unreachable,
+)
+from trnfleet.transport.inbox import Delivery
+from trnfleet.transport.reading.packets import MalformedPacketError, OlderVersionError, PacketReader
+from trnfleet.transport.reasons import (
+    FIRST_FAILURE,
+    NOT_AUTHORISED,
+    VERSION_REFUSED,
+    LinkDown,
+    connection_words,
+)
+from trnfleet.transport.sockets.dialing import dial
+from trnfleet.transport.sockets.errors import DialError
+from trnfleet.transport.sockets.looking import connect_and_look, look_at, what_it_speaks
+from trnfleet.transport.sockets.tls_alerts import tls_words
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Sequence
+
+    from trnfleet.clock import Clock
+    from trnfleet.transport.inbox import Reception
+    from trnfleet.transport.security.login import Login
+
+READ_BYTES = 128 * 1024
+"""Read at once: a frame of the largest size, or some thousand of the smallest messages."""
+TURN_BYTES = 128 * 1024
+"""Read in one turn of the event loop, after which the rest of it has its turn: 2 ms of work on small messages."""
+PAUSE_S = 1.0
+"""Longest pause of reading for a consumer whose inbox is full: what comes meanwhile waits in the system's and the broker's buffers. A
+longer one would have the broker drop what nobody counts; after it the inbox drops and counts."""
+LOOK_FOR_ROOM_S = 0.02
+MOST_UNSENT_BYTES = 1024 * 1024
+"""Acknowledgements that a broker does not take, beyond which it is given up."""
+SILENT = "no answer within twice the keepalive"
+LOST = "connection lost"
+_NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class _EndedEarlyError(Exception):
+    """A connection that ended before CONNECT was answered; its text says why, and is empty where that is not known."""
+
+
+class ReadingConnection:
+    """One connection; use it once: `open`, then `subscribe`, watch `ended`, and `close` in any case."""
+
+    ended: asyncio.Future[str]
+    """Done when the connection has ended; its result says why."""
+
+    def __init__(self, login: Login, clock: Clock, reception: Reception) -> None:
+        """Describe a connection; nothing is connected yet.
+
+        Raises:
+            LinkDown: the token cannot be read.
+        """
+        self.protocol: ProtocolName = "5"
+        self._login = login
+        self._clock = clock
+        self._is_full = reception.is_full
+        self._password = revealed(login)
+        self._packets = PacketReader(reception, Delivery(reception, clock), self._handle)
+        self._socket: Any = None
+        self._is_given_up = False
+        self._is_registered = False
+        self._heard = b""
+        """The first bytes that came."""
+        self._has_heard = False
+        """Whether anything has come since the last ping, or could not because reading was paused."""
+        self._outgoing = bytearray()
+        self._is_writing = False
+        self._is_reading_on = False
+        self._paused_since_s: float | None = None
+        self._may_pause = True
+        self._number = 0
+        self._answers: dict[int, asyncio.Future[list[int]]] = {}
+        self._timers: list[asyncio.Task[None]] = []
+
+    async def open(self) -> None:
+        """Connect.
+
+        Raises:
+            LinkDown: it cannot be done; nothing is left behind.
+        """
+        self._loop = asyncio.get_running_loop()
+        self.ended = self._loop.create_future()
+        self._connack: asyncio.Future[Any] = self._loop.create_future()
+        try:
+            await connect_and_look(self._connect(), self._look_if_silent)
+        except DialError as error:
+            self._drop()
+            looks = error.is_foreign and not self._login.is_known
+            foreign = await self._look(has_tls=error.has_tls) if looks else ""
+            raise LinkDown(foreign or str(error)) from error
+        except UnicodeError as error:
+            self._drop()
+            raise LinkDown("name not found") from error
+        except OSError as error:
+            self._drop()
+            words = why_unreachable(error) or str(error).lower() or "connection failed"
+            raise LinkDown(words) from error
+        except _EndedEarlyError as error:
+            self._drop()
+            raise await self._explained(str(error)) from error
+        except BaseException:
+            self._drop()
+            raise
+        connack = self._connack.result()
+        warn_of(self._login, int(connack.max_qos))
+        keepalive_s = connack.server_keep_alive
+        if keepalive_s is None:
+            keepalive_s = self._login.keepalive_s
+        if keepalive_s:
+            ping = self._ping(float(keepalive_s))
+            self._timers.append(asyncio.create_task(ping, name=f"mqtt-ping-{self._login.client_id}"))
+
+    async def subscribe(
+        self, topics: Sequence[tuple[str, int]], at_once: int = SUBSCRIBED_AT_ONCE
+    ) -> list[str]:
+        """Subscribe to (filter, QoS) pairs, `at_once` in a packet; return the filters that the broker refused.
+
+        Raises:
+            LinkDown: the connection ended meanwhile, or the broker did not answer.
+        """
+        refused: list[str] = []
+        for begin in range(0, len(topics), at_once):
+            chunk = topics[begin : begin + at_once]
+            filters = [
+                # As in 3.1.1: what is published to who has subscribed already is not marked as retained.
+                mqtt5.TopicFilter(topic, max_qos=mqtt5.QoS(qos), retain_as_published=False)
+                for topic, qos in chunk
+            ]
+            number = self._next_number()
+            codes = await self._answer_to(number, mqtt5.SubscribePacket(number, filters).write())
+            if len(codes) != len(chunk):
+                raise LinkDown(f"the broker answers {len(codes)} of {len(chunk)} subscriptions")
+            refused += [topic for (topic, _), code in zip(chunk, codes, strict=True) if code >= FIRST_FAILURE]
+        return refused
+
+    async def unsubscribe(self, topics: Sequence[str], at_once: int = SUBSCRIBED_AT_ONCE) -> None:
+        """Unsubscribe from filters, `at_once` in a packet.
+
+        Raises:
+            LinkDown: the connection ended meanwhile, or the broker did not answer.
+        """
+        for begin in range(0, len(topics), at_once):
+            number = self._next_number()
+            packet = mqtt5.UnsubscribePacket(number, list(topics[begin : begin + at_once]))
+            await self._answer_to(number, packet.write())
+
+    def cut(self, why: str = "") -> None:
+        """End without a goodbye, for a reason of our own if one is given."""
+        self._end(why or LOST)
+        self._drop()
+
+    async def close(self) -> None:
+        """Send DISCONNECT, as far as the socket takes it, and close; at once if it has ended."""
+        if not self.ended.done():
+            self._outgoing += mqtt5.DisconnectPacket().write()
+            self._flush()
+            self.ended.cancel()
+        self._drop()
+        await asyncio.gather(*self._timers, return_exceptions=True)
+
+    async def _connect(self) -> None:
+        async with asyncio.timeout(DIAL_S):
+            await in_thread(self._dial)
+        login = self._login
+        self._socket.setblocking(False)
+        self._loop.add_reader(self._socket.fileno(), self._read)
+        self._is_registered = True
+        self._outgoing += mqtt5.ConnectPacket(
+            login.client_id,
+            username=login.url.user,
+            password=None if self._password is None else self._password.encode(),
+            clean_start=True,
+            keep_alive=login.keepalive_s,
+            receive_max=RECEIVE_MAXIMUM,
+            max_packet_size=MAX_PACKET_BYTES,
+        ).write()
+        self._flush()
+        limit_s = CONNACK_S["5"]
+        try:
+            async with asyncio.timeout(limit_s):
+                # Shielded, because its result is looked at once more.
+                connack = await asyncio.shield(self._connack)
+        except TimeoutError:
+            raise LinkDown(f"no answer to CONNECT within {limit_s:g} s", silent=True) from None
+        code = int(connack.reason_code)
+        if code in NOT_AUTHORISED:
+            raise LinkDown(f"not authorised: {login.why_not_authorised()}", answered=True)
+        if code >= FIRST_FAILURE:
+            words = connection_words(ReasonCode(PacketTypes.CONNACK, identifier=code))
+            raise LinkDown(words, answered=True, wrong_version=code == VERSION_REFUSED)
+
+    def _dial(self) -> None:
+        # Runs in a thread, which is left alone where nobody waits any more.
+        connection = dial(self._login.url, self._login.tls)
+        self._socket = connection
+        if self._is_given_up:
+            connection.close()
+
+    async def _look(self, *, has_tls: bool) -> str:
+        return await what_it_speaks(self._login.url, self._login.tls, self._heard, has_tls=has_tls)
+
+    async def _look_if_silent(self) -> str:
+        """Return what the port speaks where TCP connected and no answer has come; nothing where a broker was there before."""
+        if self._socket is None or self._login.is_known:
+            return ""
+        return await self._look(has_tls=self._login.url.is_tls)
+
+    async def _explained(self, words: str) -> LinkDown:
+        """Return why there was no answer to CONNECT, after a look at what the port speaks where only that may explain it."""
+        if words:
+            return LinkDown(words)
+        has_tls = self._login.url.is_tls
+        found = await self._look(has_tls=has_tls) if has_tls or not self._login.is_known else ""
+        if found:
+            return LinkDown(found, foreign=True)
+        return LinkDown("the broker ends the connection instead of an answer to CONNECT", ended_early=True)
+
+    def _next_number(self) -> int:
+        self._number = self._number % 65_535 + 1
+        return self._number
+
+    async def _answer_to(self, number: int, packet: bytes) -> list[int]:
+        """Send a request and return the reason codes of its answer.
+
+        Raises:
+            LinkDown: the connection ended meanwhile, or the broker did not answer.
+        """
+        if self.ended.done():
+            raise LinkDown(self.ended.result())
+        answer: asyncio.Future[list[int]] = self._loop.create_future()
+        answer.add_done_callback(look_at)
+        self._answers[number] = answer
+        try:
+            self._outgoing += packet
+            self._flush()
+            async with asyncio.timeout(SUBSCRIBE_S):
+                return await answer
+        except TimeoutError:
+            raise LinkDown("the broker did not answer the subscription") from None
+        finally:
+            self._answers.pop(number, None)
+
+    def _read(self) -> None:
+        """Handle what has come, after which the rest of the loop has its turn."""
+        left = TURN_BYTES
+        is_tls = self._login.url.is_tls
+        try:
+            while left > 0 and not self.ended.done():
+                try:
+                    data = self._socket.recv(READ_BYTES)
+                except _NOT_NOW:
+                    break
+                if not data:
+                    self._end("")
+                    return
+                self._has_heard = True
+                if not self._heard:
+                    self._heard = data[:FIRST_BYTES]
+                self._packets.feed(data, self._clock.monotonic_s())
+                left -= len(data)
+                if not is_tls and len(data) < READ_BYTES:
+                    break
+        except OSError as error:
+            self._end(tls_words(error, self._login.tls) or "")
+        except OlderVersionError:
+            down = LinkDown("the broker answers in MQTT 3.1.1", answered=True, wrong_version=True)
+            self._refuse(down)
+        except (ForbiddenPacketError, MalformedPacketError) as error:
+            # What is no packet at all before the first one is another protocol's.
+            self._end(str(error) if self._connack.done() else "")
+        self._acknowledge()
+        if self._may_pause and self._is_full is not None and self._is_full():
+            self._pause()
+        elif is_tls and not self.ended.done() and not self._is_reading_on and self._socket.pending():
+            # The system wakes nobody for what TLS has decrypted already.
+            self._is_reading_on = True
+            self._loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        self._is_reading_on = False
+        if self._is_registered and self._paused_since_s is None and not self.ended.done():
+            self._read()
+
+    def _handle(self, packet: Any) -> None:
+        """Handle a packet that is no message."""
+        if isinstance(packet, mqtt5.ConnAckPacket):
+            if not self._connack.done():
+                self._connack.set_result(packet)
+        elif isinstance(packet, mqtt5.SubAckPacket | mqtt5.UnsubAckPacket):
+            answer = self._answers.get(packet.packet_id)
+            if answer is not None and not answer.done():
+                answer.set_result([int(code) for code in packet.reason_codes])
+        elif isinstance(packet, mqtt5.DisconnectPacket):
+            code = ReasonCode(PacketTypes.DISCONNECT, identifier=int(packet.reason_code))
+            self._end(connection_words(code))
+
+    def _acknowledge(self) -> None:
+        owed = self._packets.acknowledgements
+        if owed and not self.ended.done():
+            self._outgoing += owed
+            owed.clear()
+            self._flush()
+
+    def _flush(self) -> None:
+        """Send what waits to be sent, as much of it as the socket takes; the rest when it takes more."""
+        try:
+            while self._outgoing:
+                sent = self._socket.send(self._outgoing)
+                del self._outgoing[:sent]
+        except _NOT_NOW:
+            if len(self._outgoing) > MOST_UNSENT_BYTES:
+                self._end("the broker takes nothing")
+            elif not self._is_writing and self._is_registered:
+                self._is_writing = True
+                self._loop.add_writer(self._socket.fileno(), self._flush)
+            return
+        except OSError as error:
+            self._end(tls_words(error, self._login.tls) or "")
+            return
+        self._stop_writing()
+
+    def _stop_writing(self) -> None:
+        if self._is_writing:
+            self._is_writing = False
+            self._loop.remove_writer(self._socket.fileno())
+
+    def _pause(self) -> None:
+        """Leave what comes with the system and the broker until the consumer has made room, for a while at most."""
+        if self.ended.done() or not self._is_registered:
+            return
+        self._may_pause = False
+        self._paused_since_s = self._clock.monotonic_s()
+        self._loop.remove_reader(self._socket.fileno())
+        self._loop.call_later(LOOK_FOR_ROOM_S, self._look_for_room)
+
+    def _look_for_room(self) -> None:
+        if self.ended.done() or not self._is_registered:
+            return
+        is_full = self._is_full is not None and self._is_full()
+        since_s = self._paused_since_s
+        if since_s is not None:
+            self._has_heard = True
+            if not is_full or self._clock.monotonic_s() - since_s >= PAUSE_S:
+                self._paused_since_s = None
+                self._loop.add_reader(self._socket.fileno(), self._read)
+                self._read_on()
+        if not is_full:
+            self._may_pause = True
+        else:
+            self._loop.call_later(LOOK_FOR_ROOM_S, self._look_for_room)
+
+    async def _ping(self, keepalive_s: float) -> None:
+        """Ask the broker for a sign of life again and again; a connection on which none comes has ended."""
+        is_asked = False
+        while not self.ended.done():
+            await self._clock.sleep(keepalive_s)
+            if is_asked and not self._has_heard:
+                self._end(SILENT)
+                return
+            is_asked, self._has_heard = True, False
+            self._outgoing += mqtt5.PingReqPacket().write()
+            self._flush()
+
+    def _refuse(self, down: LinkDown) -> None:
+        if not self._connack.done():
+            self._connack.set_exception(down)
+            look_at(self._connack)
+        self._end(str(down))
+
+    def _end(self, why: str) -> None:
+        """Note that the connection has ended, and stop reading and writing; empty where the reason is not known."""
+        if not self._connack.done():
+            self._connack.set_exception(_EndedEarlyError(why))
+            look_at(self._connack)
+        if not self.ended.done():
+            self.ended.set_result(why or LOST)
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(LinkDown(why or LOST))
+        self._unregister()
+
+    def _unregister(self) -> None:
+        if self._is_registered:
+            self._is_registered = False
+            self._loop.remove_reader(self._socket.fileno())
+            self._stop_writing()
+
+    def _drop(self) -> None:
+        """Close the socket, also one that a thread has yet to open."""
+        self._is_given_up = True
+        self._unregister()
+        for timer in self._timers:
+            timer.cancel()
+        connection: socket.socket | None = self._socket
+        if connection is not None:
+            with contextlib.suppress(OSError):
+                connection.close()
