@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import os
 import platform
 import statistics
@@ -125,6 +126,8 @@ class Bench:
         for _ in range(3):
             self.measure()
         self.longest_s = 0.0
+        # The program collects garbage once a minute, between passes.
+        gc.disable()
         print("ready", flush=True)
         for _ in sys.stdin:
             for _ in range(PASSES_A_TURN):

@@ -293,13 +293,12 @@ def _count_states(store: Store) -> dict[Level, NDArray[np.int64]]:
             level: np.zeros((1 if level is Level.FLEET else 0, len(Freshness)), np.int64) for level in LEVELS
         }
     counted = np.zeros((instances, len(Freshness)), np.int64)
-    if not store.chip_state.any():
-        counted[:, Freshness.LIVE] = np.diff(layout.chip_start)
-    else:
-        for state in Freshness:
-            counted[:, state] = count_flags(
-                store.chip_state == state, layout.chip_start, layout.chips_per_instance
-            )
+    counted[:, Freshness.LIVE] = np.diff(layout.chip_start)
+    for state in (Freshness.STALE, Freshness.OFFLINE, Freshness.UNKNOWN) if store.chip_state.any() else ():
+        flags = store.chip_state == state
+        if flags.any():
+            counted[:, state] = count_flags(flags, layout.chip_start, layout.chips_per_instance)
+            counted[:, Freshness.LIVE] -= counted[:, state]
     ultraservers = np.add.reduceat(counted, layout.ultraserver_start[:-1].astype(np.intp), axis=0)
     clusters = np.add.reduceat(ultraservers, layout.cluster_start[:-1].astype(np.intp), axis=0)
     return {
