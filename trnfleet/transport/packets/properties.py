@@ -79,17 +79,59 @@ def keep_properties(
     return MessageProperties(tuple(user), response_topic, correlation, expiry_s)
 
 
-def check_properties(packet_type: int, properties: bytes) -> None:
-    """Raise where the properties at the beginning of some bytes, with their length before them, are not well-formed.
+def check_texts(properties: bytes) -> None:
+    """Raise where a text is not UTF-8 or has a NUL; all else is left to the codec.
+
+    paho looks at more, and refuses U+FEFF, which MQTT allows and brokers pass on.
 
     Args:
-        packet_type: MQTT's number of the packet's kind.
-        properties: They begin here.
+        properties: Some, with their length before them; more may follow.
 
     Raises:
-        Exception: they are not, in one of many ways; among them texts that are not UTF-8.
+        KeyError: an identifier is none of MQTT's.
+        ValueError: a text is not UTF-8 or has a NUL, or they are longer or shorter than they say.
     """
-    _empty(packet_type).unpack(properties)  # type: ignore[no-untyped-call]  # paho's properties have no types
+    at, size = _variable(properties, 0)
+    end = at + size
+    while at < end <= len(properties):
+        kind = _kinds()[properties[at]]
+        at += 1
+        if kind in _FIXED_BYTES:
+            at += _FIXED_BYTES[kind]
+        elif kind == "Variable Byte Integer":
+            at, _ = _variable(properties, at)
+        else:
+            for _ in range(2 if kind == "UTF-8 String Pair" else 1):
+                begin = at + 2
+                at = begin + int.from_bytes(properties[at:begin], "big")
+                if kind != "Binary Data" and "\0" in properties[begin:at].decode():
+                    raise ValueError("a text has a NUL")
+    if at != end or end > len(properties):
+        raise ValueError("properties of another length than they say")
+
+
+_FIXED_BYTES = {"Byte": 1, "Two Byte Integer": 2, "Four Byte Integer": 4}
+
+
+@functools.cache
+def _kinds() -> dict[int, str]:
+    """Return the type of each property, by its identifier."""
+    table = _empty(PacketTypes.PUBLISH)
+    return {identifier: table.types[kind] for identifier, (kind, _) in table.properties.items()}
+
+
+def _variable(data: bytes, at: int) -> tuple[int, int]:
+    """Return where a variable byte integer ends, and its value.
+
+    Raises:
+        ValueError: it has no end.
+    """
+    value = 0
+    for place, byte in enumerate(data[at : at + 4]):
+        value |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            return at + place + 1, value
+    raise ValueError("an integer without an end")
 
 
 class _PackedProperties(Properties):

@@ -102,6 +102,10 @@ def test_a_read_is_handed_over_as_one_batch() -> None:
 MALFORMED = {
     "a topic that is not UTF-8": b"\x30\x05\x00\x01\xff\x00x",
     "a property that is not UTF-8": raw(0x30, b"\x00\x03t/a\x04\x03\x00\x01\xffx"),
+    "a property with a NUL": raw(0x30, b"\x00\x03t/a\x04\x03\x00\x01\x00x"),
+    "a property that is none": raw(0x30, b"\x00\x03t/a\x02\x7e\x00x"),
+    "a property without its end": raw(0x30, b"\x00\x03t/a\x04\x03\x00\x02ax"),
+    "a number without an end": raw(0x30, b"\x00\x03t/a\x05\x0b\xff\xff\xff\xff"),
     "a reason that is not UTF-8": raw(0xE0, b"\x8e\x04\x1f\x00\x01\xff"),
     "a CONNACK's text that is not UTF-8": raw(0x20, b"\x00\x00\x04\x12\x00\x01\xff"),
     "properties beyond the packet": raw(0x30, b"\x00\x03t/a\x7fx"),
@@ -126,6 +130,13 @@ def test_what_is_no_packet_ends_the_connection(data: bytes, capfd: pytest.Captur
         connected.feed(publish("t/a", b"before"), data)
     assert [each.payload for each in connected.taken] == [b"before"]
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_property_may_have_every_character_of_unicode() -> None:
+    """U+FEFF, which MQTT allows and Mosquitto passes on, and which paho refuses, ends no connection."""
+    user = [("site", "\ufeffa"), ("\U0001f600", "\uffff")]
+    (taken,) = Connected().feed(publish("t/a", content_type="\ufefftext", user_properties=user))
+    assert (taken.content_type, taken.properties) == ("\ufefftext", MessageProperties(tuple(user)))
 
 
 def test_known_properties_that_go_beyond_their_packet_are_not_taken_for_them() -> None:
