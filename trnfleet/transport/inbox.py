@@ -124,6 +124,7 @@ class Delivery:
         *,
         retain: bool,
         kept: MessageProperties | None = None,
+        received_s: float | None = None,
     ) -> Envelope | None:
         """Return a message as it is handed over; of one that nobody subscribed to None, and it is counted."""
         reception, topics = self._reception, self._topics
@@ -142,8 +143,9 @@ class Delivery:
             content_type = _CONTENT_TYPES.get(content_type, content_type)
         owed = reception.owed
         shed = owed.pop(topic, 0) if owed else 0
-        now_s = self._clock.monotonic_s()
-        return Envelope(topic, payload, qos, retain, content_type, now_s, shed, 0, kept)
+        if received_s is None:
+            received_s = self._clock.monotonic_s()
+        return Envelope(topic, payload, qos, retain, content_type, received_s, shed, 0, kept)
 
 
 @dataclass(frozen=True, slots=True)

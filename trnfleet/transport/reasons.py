@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from paho.mqtt.reasoncodes import ReasonCode
 
 from trnfleet.transport.broker_limits import RETAIN_UNAVAILABLE
-
-if TYPE_CHECKING:
-    from paho.mqtt.reasoncodes import ReasonCode
 
 FIRST_FAILURE = 128
 """Reason codes from here on are failures."""
@@ -75,6 +72,15 @@ class LinkDown(Exception):  # noqa: N818  it is an event in a connection's life 
 def connection_words(code: ReasonCode) -> str:
     """Return why a connection was refused or has ended."""
     return _OF_CONNECTIONS.get(code.value) or str(code).lower()
+
+
+def reason_words(packet_type: int, number: int) -> str:
+    """Return why a connection was refused or has ended, from the number of the reason in a packet of a kind."""
+    try:
+        return connection_words(ReasonCode(packet_type, identifier=number))
+    except ValueError:
+        # Not all of MQTT's are in paho's table, such as that of a will whose format is invalid.
+        return f"reason code {number}"
 
 
 def refusal_words(code: ReasonCode) -> str:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import mqtt5
 from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.reasoncodes import ReasonCode
 
+from trnfleet import logs
 from trnfleet.tasks import in_thread
 from trnfleet.transport.client import (
     DIAL_S,
@@ -42,7 +42,7 @@ from trnfleet.transport.reasons import (
     NOT_AUTHORISED,
     VERSION_REFUSED,
     LinkDown,
-    connection_words,
+    reason_words,
 )
 from trnfleet.transport.sockets.dialing import dial
 from trnfleet.transport.sockets.errors import DialError
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.transport.inbox import Reception
     from trnfleet.transport.security.login import Login
+
+log = logs.get_logger(__name__)
 
 READ_BYTES = 128 * 1024
 """Read at once: a frame of the largest size, or some thousand of the smallest messages."""
@@ -141,11 +143,10 @@ class ReadingConnection:
             raise
         connack = self._connack.result()
         warn_of(self._login, int(connack.max_qos))
-        keepalive_s = connack.server_keep_alive
-        if keepalive_s is None:
-            keepalive_s = self._login.keepalive_s
-        if keepalive_s:
-            ping = self._ping(float(keepalive_s))
+        # A broker that wants a longer one, or none, is asked as often: else a half-open connection would be found late or never.
+        wanted_s = [each for each in (self._login.keepalive_s, connack.server_keep_alive) if each]
+        if wanted_s:
+            ping = self._ping(float(min(wanted_s)))
             self._timers.append(asyncio.create_task(ping, name=f"mqtt-ping-{self._login.client_id}"))
 
     async def subscribe(
@@ -203,15 +204,19 @@ class ReadingConnection:
         self._socket.setblocking(False)
         self._loop.add_reader(self._socket.fileno(), self._read)
         self._is_registered = True
-        self._outgoing += mqtt5.ConnectPacket(
-            login.client_id,
-            username=login.url.user,
-            password=None if self._password is None else self._password.encode(),
-            clean_start=True,
-            keep_alive=login.keepalive_s,
-            receive_max=RECEIVE_MAXIMUM,
-            max_packet_size=MAX_PACKET_BYTES,
-        ).write()
+        try:
+            self._outgoing += mqtt5.ConnectPacket(
+                login.client_id,
+                username=login.url.user,
+                password=None if self._password is None else self._password.encode(),
+                clean_start=True,
+                keep_alive=login.keepalive_s,
+                receive_max=RECEIVE_MAXIMUM,
+                max_packet_size=MAX_PACKET_BYTES,
+            ).write()
+        except ValueError:
+            # The codec's words might repeat a part of the password.
+            raise LinkDown("client id, user or password is not UTF-8, or over 65,535 bytes") from None
         self._flush()
         limit_s = CONNACK_S["5"]
         try:
@@ -224,7 +229,7 @@ class ReadingConnection:
         if code in NOT_AUTHORISED:
             raise LinkDown(f"not authorised: {login.why_not_authorised()}", answered=True)
         if code >= FIRST_FAILURE:
-            words = connection_words(ReasonCode(PacketTypes.CONNACK, identifier=code))
+            words = reason_words(PacketTypes.CONNACK, code)
             raise LinkDown(words, answered=True, wrong_version=code == VERSION_REFUSED)
 
     def _dial(self) -> None:
@@ -306,6 +311,10 @@ class ReadingConnection:
         except (ForbiddenPacketError, MalformedPacketError) as error:
             # What is no packet at all before the first one is another protocol's.
             self._end(str(error) if self._connack.done() else "")
+        except Exception:
+            # Whatever it is, what comes next cannot be made sense of.
+            log.exception("reading_failed", broker=str(self._login.url))
+            self._end("reading failed")
         self._acknowledge()
         if self._may_pause and self._is_full is not None and self._is_full():
             self._pause()
@@ -329,8 +338,7 @@ class ReadingConnection:
             if answer is not None and not answer.done():
                 answer.set_result([int(code) for code in packet.reason_codes])
         elif isinstance(packet, mqtt5.DisconnectPacket):
-            code = ReasonCode(PacketTypes.DISCONNECT, identifier=int(packet.reason_code))
-            self._end(connection_words(code))
+            self._end(reason_words(PacketTypes.DISCONNECT, int(packet.reason_code)))
 
     def _acknowledge(self) -> None:
         owed = self._packets.acknowledgements

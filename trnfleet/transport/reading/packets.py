@@ -119,13 +119,13 @@ class PacketReader:
                         continue
             packet = data[at:after]
             if packet[0] >> 4 == _PUBLISH:
-                self._take_message(packet, body - at, batch)
+                self._take_message(packet, body - at, now_s, batch)
             else:
                 self._take_other(packet, body - at)
             at = after
         return at
 
-    def _take_message(self, packet: bytes, head: int, batch: list[Envelope]) -> None:
+    def _take_message(self, packet: bytes, head: int, now_s: float, batch: list[Envelope]) -> None:
         """Take in a message of which something has not come before."""
         if packet[0] & 0x06 == 0x04:
             raise ForbiddenPacketError("the broker sent a message with QoS 2, which nobody subscribed to")
@@ -163,6 +163,7 @@ class PacketReader:
             message.content_type,
             retain=message.retain,
             kept=kept,
+            received_s=now_s,
         )
         if envelope is None:
             return

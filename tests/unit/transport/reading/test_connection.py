@@ -144,6 +144,8 @@ async def test_a_refusal_is_told_in_plain_words(monkeypatch: pytest.MonkeyPatch)
         (refused.NOT_AUTHORIZED, "not authorised: the broker refused user 'ops' or the password"),
         (refused.SERVER_BUSY, "the broker is busy"),
         (refused.UNSUPPORTED_PROTOCOL_VERSION, "the broker does not support this MQTT version"),
+        (refused.PAYLOAD_FORMAT_INVALID, "reason code 153"),
+        (refused.USE_ANOTHER_SERVER, "use another server"),
     ):
         with pytest.raises(LinkDown) as error:
             async with connected(monkeypatch, connack=mqtt5.ConnAckPacket(reason_code=code)):
@@ -170,6 +172,45 @@ async def test_the_keepalive_is_the_one_that_the_broker_wants(monkeypatch: pytes
     async with connected(monkeypatch, connack=mqtt5.ConnAckPacket(server_keep_alive=3)) as (_, peer):
         await peer.clock.advance(3)
         assert isinstance(await peer.receive(), mqtt5.PingReqPacket)
+
+
+@pytest.mark.parametrize("wanted_s", [0, 65_535])
+async def test_a_half_open_connection_is_found_whatever_the_broker_wants(
+    wanted_s: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that states a longer keepalive than ours, or none, is asked as often as ours says, and given up."""
+    connack = mqtt5.ConnAckPacket(server_keep_alive=wanted_s)
+    async with connected(monkeypatch, connack=connack) as (connection, peer):
+        await peer.clock.advance(10)
+        assert isinstance(await peer.receive(), mqtt5.PingReqPacket)
+        await peer.clock.advance(10)
+        assert connection.ended.result() == "no answer within twice the keepalive"
+
+
+async def test_a_failure_while_a_message_is_taken_in_ends_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the consumer raises ends the connection with a word of it, and is not met again with each read."""
+    async with connected(monkeypatch) as (connection, peer):
+        monkeypatch.setattr(peer.inbox, "_limits", None)
+        await peer.send(message(0))
+        await until(connection.ended.done)
+        assert connection.ended.result() == "reading failed"
+
+
+@pytest.mark.parametrize("password", ["\udcff", "x" * 65_536])
+async def test_a_password_that_cannot_be_sent_is_named(
+    password: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A password that is not UTF-8, or too long, is no reason to end the program, and no name of a host."""
+    near, far = socket.socketpair()
+    monkeypatch.setattr(connection_module, "dial", lambda *_: near)
+    login = Login(BrokerUrl("h", user="ops"), "c", Password(password))
+    connection = ReadingConnection(login, ManualClock(), Reception(None, topic_pattern("t/#"), LinkStatus()))
+    with pytest.raises(LinkDown, match="password is not UTF-8, or over 65,535 bytes"):
+        await connection.open()
+    assert far.recv(1) == b""
+    far.close()
 
 
 async def test_a_full_inbox_pauses_reading_until_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -194,6 +194,14 @@ def test_properties_over_the_limit_are_counted() -> None:
     assert connected.reader.acknowledgements
 
 
+def test_messages_of_a_read_were_received_in_their_order() -> None:
+    """New and known messages of one read have the time of the read, also where the clock has gone on since."""
+    connected = Connected()
+    connected.feed(publish("t/a"))
+    connected.reader.feed(publish("t/new") + publish("t/a") + publish("t/newer"), 6.5)
+    assert [each.received_s for each in connected.taken[1:]] == [6.5] * 3
+
+
 def test_what_was_left_out_before_a_topic_is_told_by_its_next_message() -> None:
     """After a connection with the other reader, which leaves messages out, the first one of each topic says how many."""
     connected = Connected()
