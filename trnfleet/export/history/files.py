@@ -247,6 +247,11 @@ def cell_lock(folder: Path, fleet: str, cell: str) -> Path:
     return folder / f"fleet={fleet}" / f".writer-{cell}.lock"
 
 
+def spill_folder(folder: Path, fleet: str, cell: str) -> Path:
+    """Return where the database of a cell's writer puts what memory has no room for; no other cell of any fleet has the same."""
+    return folder / f".spill-fleet={fleet}-cell={cell}"
+
+
 def compact_lock(folder: Path) -> Path:
     """Return the lock file of compaction."""
     return folder / ".compact.lock"

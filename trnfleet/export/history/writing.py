@@ -11,7 +11,7 @@ import numpy as np
 from trnfleet.domain.minutes import MINUTE_COLUMNS
 from trnfleet.export.history.catalogue import read_catalogue, rows_sql
 from trnfleet.export.history.database import Database, HistoryError, quoted
-from trnfleet.export.history.files import Mark, Partition, day_of, file_name
+from trnfleet.export.history.files import Mark, Partition, day_of, file_name, spill_folder
 from trnfleet.export.history.parquet import write_file
 from trnfleet.export.history.rolling import incomplete_windows, roll_up
 from trnfleet.export.history.tables import ALERTS, CHIPS, EVENTS
@@ -50,7 +50,7 @@ class HistoryWriter:
         self._fleet = fleet
         self._cell = cell
         self._writer = writer
-        self._spill = folder / f".spill-{fleet}-{cell}"
+        self._spill = spill_folder(folder, fleet, cell)
         shutil.rmtree(self._spill, ignore_errors=True)
         self._database = Database(folder, spill=self._spill)
         self._lock = threading.Lock()

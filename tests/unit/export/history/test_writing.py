@@ -18,6 +18,7 @@ from trnfleet.export.history.files import (
     list_files,
     locked,
     parse_file,
+    spill_folder,
 )
 from trnfleet.export.history.query import open_history
 from trnfleet.export.history.tables import EVENTS, JOB_MINUTES
@@ -162,3 +163,12 @@ def test_what_a_killed_writer_left_is_no_file_of_history(tmp_path: Path) -> None
     files, foreign = list_files(tmp_path, PARTITION)
 
     assert (len(files), foreign) == (1, [])
+
+
+def test_a_writer_that_starts_deletes_nothing_of_a_cell_with_a_similar_name(tmp_path: Path) -> None:
+    """What a killed run of the same cell has spilled goes, and no other writer's, however names are put together."""
+    for fleet, cell in (("prod-eu", "main"), ("prod", "eu-main")):
+        (spill_folder(tmp_path, fleet, cell) / "block").mkdir(parents=True)
+    HistoryWriter(tmp_path, "prod", "eu-main", "host-a").close()
+    assert (spill_folder(tmp_path, "prod-eu", "main") / "block").exists()
+    assert not spill_folder(tmp_path, "prod", "eu-main").exists()
