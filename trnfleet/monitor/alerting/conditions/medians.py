@@ -171,7 +171,9 @@ class InstanceShareRows(MedianShareRows):
     def _busy(self, readings: Readings, metric: Metric, instances: Rows) -> Rows:
         """Return the rows of lanes that carry less of their median than the busiest lane of their chip: others are less busy as a whole."""
         layout = readings.layout
-        medians = peer_medians(readings, metric.name, metric.width, instances).medians.astype(np.float32)
+        # In steps of codes, as the values are: shares are limited by 1.
+        peers = peer_medians(readings, metric.name, metric.width, instances)
+        medians = (peers.medians / metric.scale).astype(np.float32)
         chips = layout.chip_rows(instances)
         values = readings.store.columns[metric.name][chips]
         sizes = np.diff(layout.chip_start)[instances]

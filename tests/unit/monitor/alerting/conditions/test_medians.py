@@ -9,7 +9,7 @@ from support.monitor.feed import standalone, ultraservers
 from support.monitor.rules import rule_of
 
 from trnfleet.domain.metrics import BY_NAME
-from trnfleet.monitor.alerting.conditions.rows import RowSearch
+from trnfleet.monitor.alerting.conditions.rows import RowSearch, evaluation_of
 from trnfleet.monitor.alerting.conditions.windows import Counters
 from trnfleet.monitor.alerting.inputs import LEAST_PEERS
 from trnfleet.monitor.slices import finish
@@ -76,3 +76,17 @@ def test_slow_links_are_those_of_a_plain_loop(instances: list[tuple[str, str]], 
         wanted = plain(bench, below)
         assert len(wanted) > 10
         assert dict(zip(last.rows.tolist(), last.values.tolist(), strict=True)) == pytest.approx(wanted)
+
+
+def test_links_are_looked_at_by_the_share_that_they_are_compared_by() -> None:
+    """A link near its median is no candidate because another link of its chip carries many times its own median."""
+    bench = AlertBench(ultraservers(1), ())
+    column = bench.store.columns["link_tx_bytes_per_s"]
+    column[:] = 1_000
+    column[0] = [5_000, 900, 900, 400, 900, 900]
+    bench.store.chip_ts_ns[:] = bench.now_ns
+    rule = rule_of(
+        scope="link", figure="link_tx_bytes_per_s", share_of_median_of="instance", above=None, below=0.5
+    )
+    candidates = finish(evaluation_of(rule.scope, rule, Counters()).candidates(bench.readings()))
+    assert candidates.tolist() == [3]
