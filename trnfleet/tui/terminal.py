@@ -7,6 +7,8 @@ terminal whenever the app starts. It overrides private names of the driver, for 
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import select
 import signal
@@ -22,8 +24,7 @@ from trnfleet.tui import theme
 from trnfleet.tui.theme.glyphs import ERRORS
 
 if TYPE_CHECKING:
-    from io import TextIOWrapper
-
+    from _typeshed import ReadableBuffer
     from textual.color import Color
 
 RESET = (
@@ -154,10 +155,23 @@ class NoColors(LineFilter):
         ]
 
 
-def _terminal_stream(*, ascii_only: bool) -> TextIOWrapper | None:
+class _TerminalFile(io.FileIO):
+    """A terminal's file that drops what is written once the terminal is closed: SIGHUP ends the app then."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return memoryview(data).nbytes
+
+
+def _terminal_stream(*, ascii_only: bool) -> io.TextIOWrapper | None:
     """Return a stream to the terminal of stdout that shows what its encoding lacks in ASCII; None where stdout is closed."""
     stdout = sys.__stdout__
     if stdout is None:
         return None
     encoding = "ascii" if ascii_only else stdout.encoding
-    return open(stdout.fileno(), "w", encoding=encoding, errors=ERRORS, newline="", closefd=False)
+    file = io.BufferedWriter(_TerminalFile(stdout.fileno(), "w", closefd=False))
+    return io.TextIOWrapper(file, encoding=encoding, errors=ERRORS, newline="")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import pty
 import re
 import signal
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 from support.paths import FIXTURES
+from support.processes.mosquitto import free_port
 from support.processes.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -18,6 +21,14 @@ if TYPE_CHECKING:
 RECORDING = FIXTURES / "recordings" / "game-day.mcap"
 SHELL = ("/bin/bash", "--norc", "--noprofile", "-i")
 CLEARED = "\\r\\n\\033[2J\\033[H"
+
+TAKES_TERMINAL = """
+import fcntl, termios
+from trnfleet.cli.main import main
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+main()
+"""
+"""A program whose terminal is its controlling one, so that it gets SIGHUP where that is closed."""
 
 
 def test_a_job_of_a_shell(tmp_path: Path) -> None:
@@ -107,3 +118,20 @@ def test_a_terminal_without_colours_and_utf8() -> None:
     assert codes <= {0, 1, 2, 7}
     assert 7 in codes
     assert {byte for byte in sent if byte > 0x7F} == set()
+
+
+def test_a_terminal_that_is_closed(tmp_path: Path) -> None:
+    """The app ends as at SIGHUP, and leaves no traceback of what it could not draw any more."""
+    ours, its = pty.openpty()
+    with (tmp_path / "stderr").open("wb") as stderr:
+        app = subprocess.Popen(
+            [sys.executable, "-c", TAKES_TERMINAL, "monitor", "--broker", f"127.0.0.1:{free_port()}", "--name", "demo"],
+            stdin=its, stdout=its, stderr=stderr, start_new_session=True, env={**os.environ, "TERM": "xterm"},
+        )  # fmt: skip  # a process
+    os.close(its)
+    drawn = b""
+    while b"connection refused" not in drawn:
+        drawn += os.read(ours, 65_536)
+    os.close(ours)
+    assert app.wait(15) == 129
+    assert (tmp_path / "stderr").read_bytes() == b""
