@@ -273,6 +273,16 @@ def test_the_command_line_chooses_one_of_several_brokers_and_fleets(
     assert capsys.readouterr().err.splitlines()[-1].endswith(f"mqtt://{broker}: connection refused")
     monkeypatch.setenv("TRNFLEET_BROKER", "b1 b2")
     assert refusal(capsys, "watch").startswith("Error: TRNFLEET_BROKER: watch takes one broker; choose one")
+    monkeypatch.delenv("TRNFLEET_BROKER")
+    files.user.write_text('[watch]\nbroker = ["mqtt://b1", "mqtt://b2"]\n')
+    assert printed(capsys, "watch", "--broker", "b2")["broker"]["value"] == "b2"
+    assert refusal(capsys, "watch") == (
+        f"Error: {files.user}: [watch] broker: watch takes one broker; choose one with --broker: "
+        "mqtt://b1:1883, mqtt://b2:1883"
+    )
+    files.user.write_text('[usage]\nbroker = ["mqtt://b1", "mqtt://b2"]\n')
+    assert run(["usage", "--broker", broker, "--name", "a"]) == 1
+    assert capsys.readouterr().err.splitlines()[-1].endswith(f"mqtt://{broker}: connection refused")
     files.user.write_text('[watch]\nbroker = ["mqtt://b1", "mqtt://b2"]\n')
     assert run(["check", str(files.user)]) == 2
     assert capsys.readouterr().out.endswith("INVALID: [watch] broker: watch takes one broker, not 2\n")

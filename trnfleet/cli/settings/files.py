@@ -13,6 +13,7 @@ from trnfleet.cli.settings.keys import (
     check_tables,
     leaves,
     options_of,
+    refuse_several,
 )
 from trnfleet.cli.settings.places import Place, places_to_read
 from trnfleet.config import load_toml
@@ -93,6 +94,7 @@ def check_file(path: Path, data: Mapping[str, Any]) -> None:
         # A command without settings has no options here, and so no key.
         for options in [options_of(each) for each in leaves(title)] or [{}]:
             check_table(data[title], title, options, name, title)
+            refuse_several(data[title], options, name, title)
 
 
 def _refuse_everybodys(file: Path) -> None:

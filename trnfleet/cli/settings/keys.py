@@ -116,15 +116,27 @@ def check_table(
     for key, value in table.items():
         flag = key.replace("_", "-")
         if flag in known:
-            param = known[flag]
-            if title == command and isinstance(param, OneOf) and isinstance(value, list) and len(value) > 1:
-                # In [common] and in profiles it may be meant for commands that take several.
-                raise ConfigError(
-                    f"{file}: [{title}] {key}: {command} takes one {param.noun}, not {len(value)}"
-                )
-            check_value(param, f"{file}: [{title}] {key}", value, command)
+            check_value(known[flag], f"{file}: [{title}] {key}", value, command)
         elif title != COMMON or flag != PROFILE:
             _check_key(key, title, file)
+
+
+def refuse_several(
+    table: Mapping[str, Any], known: Mapping[str, click.Parameter], file: str, command: str
+) -> None:
+    """Refuse several values in a command's own table where it takes one; in [common] and profiles others may take them.
+
+    A command that is called has the command line to choose by, and refuses them itself.
+
+    Raises:
+        ConfigError: there are several.
+    """
+    for key, value in table.items():
+        param = known.get(key.replace("_", "-"))
+        if isinstance(param, OneOf) and isinstance(value, list) and len(value) > 1:
+            raise ConfigError(
+                f"{file}: [{command}] {key}: {command} takes one {param.noun}, not {len(value)}"
+            )
 
 
 def _check_key(key: str, title: str, file: str) -> None:
