@@ -41,6 +41,8 @@ FULL_FROM = 0.875
 MOST_OWED = 65_536
 """Topics of which is known how many messages were left out for want of room."""
 MAX_CACHED_TOPICS = 65_536
+MAX_CACHED_BYTES = 16 * 1024 * 1024
+"""Characters of these topics, which may have 65,535 each: four times what 65,536 of the usual length have."""
 _CONTENT_TYPES = {name: name for name in (CONTENT_TYPE_JSON, CONTENT_TYPE_CBOR)}
 
 
@@ -83,6 +85,7 @@ class Delivery:
         self._topics: dict[str, str] = {}
         """One string for each topic, of which a client builds a new one for every message; an empty one, which no topic is,
         stands for a topic without a subscription."""
+        self._cached_bytes = 0
         self._by_bytes: dict[bytes, str] = {}
         """Those that were subscribed to, by their encoded form."""
 
@@ -130,7 +133,9 @@ class Delivery:
         reception, topics = self._reception, self._topics
         topic = topics.get(name)
         if topic is None:
-            if len(topics) >= MAX_CACHED_TOPICS:
+            self._cached_bytes += len(name)
+            if len(topics) >= MAX_CACHED_TOPICS or self._cached_bytes > MAX_CACHED_BYTES:
+                self._cached_bytes = len(name)
                 topics.clear()
                 self._by_bytes.clear()
             topic = topics[name] = name if reception.filters.fullmatch(name) else ""

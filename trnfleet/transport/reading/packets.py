@@ -62,8 +62,10 @@ class PacketReader:
         self._known_topics = delivery.by_bytes
         self._known_properties: dict[bytes, str | None] = {}
         """Content types, by properties that are well-formed and have nothing else that is kept."""
-        self._rest = b""
+        self._rest = bytearray()
         """Beginning of a packet that has not come as a whole."""
+        self._missing = 0
+        """Bytes to come of it, as far as its length is known: it is looked at again when they are there, not with each read."""
         self._left_out = 0
         """Bytes to come of a message that is over the limit."""
 
@@ -80,14 +82,19 @@ class PacketReader:
             self._left_out -= skipped
             data = data[skipped:]
         if self._rest:
-            data, self._rest = self._rest + data, b""
+            if len(data) < self._missing:
+                self._rest += data
+                self._missing -= len(data)
+                return
+            data, self._rest = b"".join((self._rest, data)), bytearray()
+        self._missing = 0
         batch: list[Envelope] = []
         try:
             at = self._take_in(data, now_s, batch)
         finally:
             if batch:
                 self._delivery.put_all(batch)
-        self._rest = data[at:]
+        self._rest += data[at:]
 
     def _take_in(self, data: bytes, now_s: float, batch: list[Envelope]) -> int:
         """Take in packets, and return where the first one begins that has not come as a whole."""
@@ -105,6 +112,7 @@ class PacketReader:
             if size > MAX_PACKET_BYTES:
                 return self._leave_out(data, at, body, after)
             if after > end:
+                self._missing = after - end
                 return at
             if data[at] == _QOS_0 and size > 3:
                 begin = body + 2
@@ -168,8 +176,10 @@ class PacketReader:
         if envelope is None:
             return
         batch.append(envelope)
-        is_short = size <= LONGEST_KNOWN_PROPERTIES
-        if kept is None and is_short and len(self._known_properties) < MOST_KNOWN_PROPERTIES:
+        if kept is None and size <= LONGEST_KNOWN_PROPERTIES:
+            if len(self._known_properties) >= MOST_KNOWN_PROPERTIES:
+                # A publisher with ever new ones must not keep out those of all others.
+                self._known_properties.clear()
             self._known_properties[properties] = envelope.content_type
 
     def _take_other(self, packet: bytes, head: int) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import mqtt5
@@ -8,9 +9,14 @@ import pytest
 from trnfleet.clock import ManualClock
 from trnfleet.transport.client import MAX_PACKET_BYTES, ForbiddenPacketError
 from trnfleet.transport.filters import topic_pattern
-from trnfleet.transport.inbox import Delivery, Reception
+from trnfleet.transport.inbox import MAX_CACHED_BYTES, Delivery, Reception
 from trnfleet.transport.packets.properties import MOST_PROPERTIES_BYTES
-from trnfleet.transport.reading.packets import MalformedPacketError, OlderVersionError, PacketReader
+from trnfleet.transport.reading.packets import (
+    MOST_KNOWN_PROPERTIES,
+    MalformedPacketError,
+    OlderVersionError,
+    PacketReader,
+)
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope, LinkStatus, MessageProperties
 
 if TYPE_CHECKING:
@@ -88,6 +94,42 @@ def test_messages_are_the_same_however_they_are_cut(size: int) -> None:
     assert len(connected.handled) == 2
     assert bytes(connected.reader.acknowledgements) == b"\x40\x02\x01\x2c" * 2
     assert {type(each.qos) for each in connected.taken} == {int}
+
+
+def test_a_large_message_in_small_parts_is_put_together_once() -> None:
+    """The parts of a message are joined when it is whole: to copy all of them with each takes minutes for the largest one."""
+    connected = Connected()
+    packet = publish("t/a", bytes(MAX_PACKET_BYTES - 100))
+    tracemalloc.start()
+    try:
+        for begin in range(0, len(packet), 1_000):
+            connected.feed(packet[begin : begin + 1_000])
+            if begin == 1_000_000:
+                tracemalloc.reset_peak()
+                whole_bytes = tracemalloc.get_traced_memory()[0]
+            if begin == 1_010_000:
+                assert tracemalloc.get_traced_memory()[1] < whole_bytes + 500_000
+    finally:
+        tracemalloc.stop()
+    assert [len(each.payload) for each in connected.taken] == [MAX_PACKET_BYTES - 100]
+
+
+def test_new_properties_push_out_known_ones() -> None:
+    """A publisher whose content types are ever new leaves no room taken up, and costs no memory."""
+    connected = Connected()
+    for number in range(MOST_KNOWN_PROPERTIES + 1):
+        connected.feed(publish("t/a", content_type=f"text/{number}"))
+    known = connected.reader._known_properties
+    assert list(known.values()) == [f"text/{MOST_KNOWN_PROPERTIES}"]
+
+
+def test_long_topics_are_not_kept_without_a_bound() -> None:
+    """Topics that have come are forgotten before their texts take more than is set aside for them."""
+    connected = Connected()
+    for number in range(300):
+        connected.feed(publish(f"t/{number}/" + "x" * 65_000))
+    assert sum(map(len, connected.delivery.by_bytes)) <= MAX_CACHED_BYTES
+    assert len(connected.taken) == 300
 
 
 def test_a_read_is_handed_over_as_one_batch() -> None:
