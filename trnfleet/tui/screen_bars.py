@@ -18,7 +18,7 @@ from trnfleet.tui.playback.past_banner import kept_text, past_banner, past_hints
 from trnfleet.tui.playback.seek_bar_format import Seek
 from trnfleet.tui.view import ALERTS, RESERVATIONS
 from trnfleet.tui.views import JOBS, TABS
-from trnfleet.tui.widgets.bar import Bar
+from trnfleet.tui.widgets.bar import Bar, paragraph
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,11 +60,11 @@ class ScreenBars:
         self._context = context
         self._broker_kind = broker_kind
         self._processes = processes
-        self.header = Bar(fill=lambda: theme.HEAD, id="header")
+        self.header = Bar(fill=lambda: theme.HEAD, least=2, id="header")
         self.tabs = Bar(id="tabs")
         self.crumbs = Bar(id="crumbs")
         self.past = Bar(fill=lambda: theme.BAR_PAST, id="past")
-        self.banner = Bar(fill=lambda: theme.BAR_DOWN, id="banner")
+        self.banner = Bar(fill=lambda: theme.BAR_DOWN, least=1, id="banner")
         self.status = Bar(fill=lambda: theme.BAR, id="status")
         self._replay_of: tuple[int, int] | None = None
         self._is_replay = False
@@ -144,7 +144,7 @@ class ScreenBars:
         self.banner.set_class(line is not None, "-shown")
         if line is not None:
             text, style = line
-            self.banner.show(lambda _width: [[(text, style)]], fill=lambda: style)
+            self.banner.show(lambda width: paragraph(text, width, style), fill=lambda: style)
 
     def _counts(self, summary: Summary) -> dict[str, Count]:
         """Return the numbers at the tabs: jobs, reservations that have not ended, and unacknowledged alerts."""

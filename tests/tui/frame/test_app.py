@@ -130,6 +130,33 @@ async def test_a_lost_connection_is_told_with_its_age() -> None:
         assert "no connection" not in pilot.text()
 
 
+LONG = (
+    "the broker's certificate is signed by an authority of its own, which is not in --ca /etc/trnfleet/certificates/ca.pem; "
+    "give the authority's with --ca FILE"
+)
+
+
+@pytest.mark.parametrize("is_described", [True, False])
+async def test_the_reason_of_a_refused_connection_is_told_to_its_end(is_described: bool) -> None:
+    """What is to be done about it stands at its end: it takes the lines that it needs, and leaves them to the view afterwards."""
+    feed = hot_feed() if is_described else Feed(ultraservers(1))
+    app = fleet_app(feed)
+    async with running(app, size=(80, 24)) as pilot:
+        link = feed.monitor.link
+        link.connected, link.changed_s, link.last_error = False, feed.clock.monotonic_s(), LONG
+        await feed.advance(12)
+        await pilot.tick(feed)
+        assert LONG in " ".join(pilot.text().split())
+        await pilot.resize_terminal(200, 50)
+        await pilot.paint()
+        assert LONG in " ".join(pilot.text().split())
+        link.connected, link.last_error = True, ""
+        await pilot.tick(feed)
+        await pilot.pause()
+        assert app.query_one("#header", Bar).size.height == 2
+        assert app.query_one("#banner", Bar).size.height <= 1
+
+
 async def test_before_anything_has_come() -> None:
     """An empty monitor says what it waits for; no key does any harm."""
     feed = Feed(ultraservers(1))

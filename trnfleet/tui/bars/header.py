@@ -15,7 +15,7 @@ from trnfleet.tui.format.addresses import last_segments
 from trnfleet.tui.format.problems import badge
 from trnfleet.tui.metric_display import fleet_name
 from trnfleet.tui.view import ALERTS
-from trnfleet.tui.widgets.bar import Item, fitted, justified
+from trnfleet.tui.widgets.bar import LONGEST_REASON, Item, fitted, justified, paragraph
 from trnfleet.tui.widgets.cells import Parts, width_of
 from trnfleet.tui.widgets.targets import Target, TargetKind, linked
 
@@ -40,7 +40,7 @@ def header(
     is_replay: bool = False,
     of_fleets: str = "",
 ) -> list[Parts]:
-    """Return the header's two lines.
+    """Return the header's two lines; there are more while it names a long reason for waiting.
 
     Args:
         summary: The fleet in figures.
@@ -51,10 +51,9 @@ def header(
         of_fleets: Words for how many fleets the app watches; empty for one.
     """
     if not summary.chips:
-        reason = f" {why_waiting(summary, link)}"
         return [
             [(f" {plain(summary.fleet)}", theme.HEAD_STRONG), ("   waiting for the fleet …", theme.HEAD)],
-            [(reason, theme.HEAD)],
+            *paragraph(why_waiting(summary, link), width, theme.HEAD),
         ]
     return [
         _inventory(summary, width, problems, is_replay=is_replay, of_fleets=of_fleets),
@@ -66,7 +65,7 @@ def why_waiting(summary: Summary, link: LinkStatus) -> str:
     """Return the reason why there is nothing to show yet."""
     broker = plain(link.broker) or "the broker"
     if not link.connected:
-        because = f": {plain(link.last_error)}" if link.last_error else ""
+        because = f": {plain(link.last_error, LONGEST_REASON)}" if link.last_error else ""
         return f"not connected to {broker}{because}"
     if summary.refused:
         number, last = sum(summary.refused.values()), plain(summary.last_problem, 200)

@@ -12,7 +12,7 @@ from trnfleet.domain.quantities import count, duration
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.bars.hints import hint_parts
-from trnfleet.tui.widgets.bar import justified
+from trnfleet.tui.widgets.bar import LONGEST_REASON, justified
 from trnfleet.tui.widgets.cells import Parts, fit, width_of
 from trnfleet.wire.ports import RECORDING
 
@@ -50,7 +50,7 @@ class OwnProcess(Protocol):
 
 
 class Banner(NamedTuple):
-    """A line across the screen that names a problem."""
+    """A text across the screen that names a problem."""
 
     text: str
     style: Style
@@ -75,28 +75,29 @@ def banner(
             return None
         where = plain(link.broker) or "the broker"
         since = duration(now_s - link.changed_s)
-        because = f" ({plain(link.last_error, 60)})" if link.last_error else ""
+        because = f" ({plain(link.last_error, LONGEST_REASON)})" if link.last_error else ""
         return Banner(
-            f" ✖ no connection to {where} for {since}; values are the last known{heard}{because}",
+            f"✖ no connection to {where} for {since}; values are the last known{heard}{because}",
             theme.BAR_DOWN,
         )
     if away:
+        longest = max(60, LONGEST_REASON // len(away))
         lost = "; ".join(
             f"{plain(each.broker)} for {duration(now_s - each.changed_s)}"
-            + (f" ({plain(each.last_error, 60)})" if each.last_error else "")
+            + (f" ({plain(each.last_error, longest)})" if each.last_error else "")
             for each in away
         )
-        return Banner(f" ✖ no connection to {lost}; what comes from there is the last known", theme.BAR_DOWN)
+        return Banner(f"✖ no connection to {lost}; what comes from there is the last known", theme.BAR_DOWN)
     if summary.unheard_s:
         where = plain(link.broker) or "the broker"
         return Banner(
-            f" ✖ nothing has come from {where} for {duration(summary.unheard_s)}; values are the last known",
+            f"✖ nothing has come from {where} for {duration(summary.unheard_s)}; values are the last known",
             theme.BAR_DOWN,
         )
     if summary.chips and not summary.live_chips and summary.stale_chips:
         kind = "offline" if summary.offline_chips == summary.chips else "stale"
         return Banner(
-            f" ▲ all {count(summary.chips)} chips are {kind}; values are the last known{heard}",
+            f"▲ all {count(summary.chips)} chips are {kind}; values are the last known{heard}",
             theme.BAR_ALERT,
         )
     return None
@@ -105,7 +106,7 @@ def banner(
 def own_banner(processes: Sequence[OwnProcess]) -> Banner | None:
     """Return the line across the screen about processes of the app's own, or None while they are well."""
     notes = [process.note for process in processes if process.note]
-    return Banner(f" ▲ {plain('; '.join(notes), LONGEST_NOTE)}", theme.BAR_ALERT) if notes else None
+    return Banner(f"▲ {plain('; '.join(notes), LONGEST_NOTE)}", theme.BAR_ALERT) if notes else None
 
 
 def note_line(note: str, width: int, hints: Hints, *, is_problem: bool) -> Parts:

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from textual.strip import Strip
 
 from trnfleet.tui import theme
-from trnfleet.tui.widgets.cells import text_of, width_of
+from trnfleet.tui.widgets.cells import text_of, width_of, wrapped
 from trnfleet.tui.widgets.line_view import make_strip
 from trnfleet.tui.widgets.selection import SelectableWidget
 from trnfleet.tui.widgets.targets import Pressed, linked, target_of
@@ -27,12 +27,23 @@ if TYPE_CHECKING:
     from trnfleet.tui.widgets.targets import Target
 
 
+MOST_LINES = 6
+"""Lines of a reason, which may be one about TLS with a path in it, on a narrow terminal."""
+LONGEST_REASON = 400
+"""Characters of it."""
+
+
 def justified(left: Parts, right: Parts, width: int, fill: Style) -> Parts:
     """Return `left` and `right` at the two ends of a line; `right` is left out where there is no room."""
     room = width - width_of(left) - width_of(right)
     if room < 1:
         return left
     return [*left, (" " * room, fill), *right]
+
+
+def paragraph(text: str, width: int, style: Style) -> list[Parts]:
+    """Return a text in as many lines as it takes, at most `MOST_LINES`, each with a space before it."""
+    return [[(f" {line}", style)] for line in wrapped(text, width - 1, MOST_LINES) if line.strip()]
 
 
 class Item(NamedTuple):
@@ -111,9 +122,23 @@ class Bar(SelectableWidget):
 
     DEFAULT_CSS = "Bar { height: 1; background: $bg; }"
 
-    def __init__(self, *, fill: Callable[[], Style] = lambda: theme.BASE, id: str | None = None) -> None:  # noqa: A002  Textual's name
+    def __init__(
+        self,
+        *,
+        fill: Callable[[], Style] = lambda: theme.BASE,
+        least: int | None = None,
+        id: str | None = None,  # noqa: A002  Textual's name
+    ) -> None:
+        """Make the bar.
+
+        Args:
+            fill: Style of what is beside the parts.
+            least: Lines that it has at least, and more where it shows more; None for the style sheet's number.
+            id: Its name.
+        """
         super().__init__(id=id)
         self._fill = fill
+        self._least = least
         self._words: Callable[[int], list[Parts]] = lambda _width: []
         self._rows: list[Parts] = []
         self._strips: dict[int, Strip] = {}
@@ -172,3 +197,6 @@ class Bar(SelectableWidget):
             self._rows = rows
             self._strips.clear()
             self.refresh()
+        if self._least is not None:
+            # Textual lays out again only where that is another number.
+            self.styles.height = max(self._least, len(rows))

@@ -113,7 +113,7 @@ def test_processes_of_its_own_are_told(summary: Summary) -> None:
     simulator = Child("the simulator was killed by SIGKILL", "simulator restarted 1")
     told = own_banner((Child("", ""), simulator))
     assert told is not None
-    assert told.text == " ▲ the simulator was killed by SIGKILL"
+    assert told.text == "▲ the simulator was killed by SIGKILL"
     assert own_banner((Child("", ""),)) is None
     line = text_of(status(summary, LINK, "", (), 160, processes=(Child("", ""), simulator)))
     assert line.rstrip().endswith("publishers 1/1  simulator restarted 1")
