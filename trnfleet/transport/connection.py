@@ -41,6 +41,7 @@ from trnfleet.transport.reasons import (
     LinkDown,
     connection_words,
     refusal_words,
+    why_ended,
 )
 from trnfleet.transport.sockets.dialing import TCP_CONNECT_S, dial
 from trnfleet.transport.sockets.errors import DialError, WebSocketLimitError
@@ -204,7 +205,7 @@ class Connection:
         """
         answer = asyncio.create_task(request, name="mqtt-subscribe")
         if not await self._done_before_end(answer):
-            raise LinkDown(self.ended.result())
+            raise LinkDown(why_ended(self.ended))
         try:
             return answer.result()
         except aiomqtt.MqttError as error:

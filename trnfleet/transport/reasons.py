@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from paho.mqtt.reasoncodes import ReasonCode
 
 from trnfleet.transport.broker_limits import RETAIN_UNAVAILABLE
+
+if TYPE_CHECKING:
+    import asyncio
 
 FIRST_FAILURE = 128
 """Reason codes from here on are failures."""
@@ -67,6 +72,11 @@ class LinkDown(Exception):  # noqa: N818  it is an event in a connection's life 
         """Whether the broker does not support the QoS of the last will."""
         self.answered = answered
         """Whether a broker refused CONNECT by an answer."""
+
+
+def why_ended(ended: asyncio.Future[str]) -> str:
+    """Return why a connection has ended that has: for the broker's reasons, or because we closed it."""
+    return "connection closed" if ended.cancelled() else ended.result()
 
 
 def connection_words(code: ReasonCode) -> str:

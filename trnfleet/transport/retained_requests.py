@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet import logs
 from trnfleet.transport.connection import SUBSCRIBED_AT_ONCE
-from trnfleet.transport.reasons import LinkDown
+from trnfleet.transport.reasons import LinkDown, why_ended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -138,7 +138,7 @@ class RetainedRequests:
                 answered.cancel()
                 limit.cancel()
         if connection.ended.done():
-            raise LinkDown(connection.ended.result())
+            raise LinkDown(why_ended(connection.ended))
         missing = len(self._asked)
         self._asked.clear()
         await connection.unsubscribe(batch, self._most)

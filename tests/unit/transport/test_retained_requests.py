@@ -90,6 +90,21 @@ async def test_a_broker_that_takes_few_is_asked_for_few() -> None:
     assert status.retained_exactly == 100
 
 
+async def test_a_connection_that_is_closed_on_purpose_ends_no_requests() -> None:
+    """A link that changes to MQTT 5 closes a connection while answers are awaited; the next one is asked for them."""
+    clock = ManualClock()
+    broker, after = Broker(retained=()), Broker()
+    async with asking(clock, broker, after) as (requests, status):
+        requests.add(TOPICS[:3])
+        await clock.advance(0.0)
+        assert requests.is_asking
+        broker.ended.cancel()
+        await clock.advance(0.0)
+        requests.use(after)  # type: ignore[arg-type]  # as above
+        await clock.advance(1.0)
+    assert status.retained_exactly == 3
+
+
 async def test_topics_that_nobody_retains_slow_it_down() -> None:
     """Each batch without any answer doubles the pause, so that made-up names are a small load; an answer ends that."""
     clock = ManualClock()

@@ -43,6 +43,7 @@ from trnfleet.transport.reasons import (
     VERSION_REFUSED,
     LinkDown,
     reason_words,
+    why_ended,
 )
 from trnfleet.transport.sockets.dialing import dial
 from trnfleet.transport.sockets.errors import DialError
@@ -194,6 +195,8 @@ class ReadingConnection:
             self._outgoing += mqtt5.DisconnectPacket().write()
             self._flush()
             self.ended.cancel()
+            # Requests that wait for an answer get none any more.
+            self._end("")
         self._drop()
         await asyncio.gather(*self._timers, return_exceptions=True)
 
@@ -269,7 +272,7 @@ class ReadingConnection:
             LinkDown: the connection ended meanwhile, or the broker did not answer.
         """
         if self.ended.done():
-            raise LinkDown(self.ended.result())
+            raise LinkDown(why_ended(self.ended))
         answer: asyncio.Future[list[int]] = self._loop.create_future()
         answer.add_done_callback(look_at)
         self._answers[number] = answer

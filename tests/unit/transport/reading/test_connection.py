@@ -137,6 +137,19 @@ async def test_who_waits_for_an_answer_hears_of_the_end(monkeypatch: pytest.Monk
             await connection.unsubscribe(["t/#"])
 
 
+async def test_who_waits_for_an_answer_hears_of_a_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that we close leaves no request waiting, and says so to the next one."""
+    async with connected(monkeypatch) as (connection, peer):
+        subscribing = asyncio.create_task(connection.subscribe([("t/#", 1)]))
+        await peer.receive()
+        await connection.close()
+        async with asyncio.timeout(1):
+            with pytest.raises(LinkDown):
+                await subscribing
+        with pytest.raises(LinkDown, match="connection closed"):
+            await connection.unsubscribe(["t/#"])
+
+
 async def test_a_refusal_is_told_in_plain_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reason code of CONNACK decides, and the password is in none of it."""
     refused = mqtt5.ConnAckReasonCode
