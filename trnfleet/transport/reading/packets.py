@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import mqtt5
 
-from trnfleet.transport.client import MAX_PACKET_BYTES, ForbiddenPacketError
+from trnfleet.transport.client import MAX_PACKET_BYTES, RECEIVE_MAXIMUM, ForbiddenPacketError
 from trnfleet.transport.packets.properties import check_texts, keep_properties
 from trnfleet.wire.ports import Envelope
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trnfleet.transport.inbox import Delivery, Reception
+    from trnfleet.transport.security.login import Login
 
 MOST_KNOWN_PROPERTIES = 256
 """Forms of properties that are kept; the content types of telemetry are two."""
@@ -41,6 +42,24 @@ class MalformedPacketError(Exception):
 
 class OlderVersionError(Exception):
     """An answer to CONNECT in MQTT 3.1.1."""
+
+
+def connect_packet(login: Login, password: str | None) -> bytes:
+    """Return the CONNECT of who only reads.
+
+    Raises:
+        ValueError: client id, user or password is not UTF-8 or too long.
+    """
+    packet: bytes = mqtt5.ConnectPacket(
+        login.client_id,
+        username=login.url.user,
+        password=None if password is None else password.encode(),
+        clean_start=True,
+        keep_alive=login.keepalive_s,
+        receive_max=RECEIVE_MAXIMUM,
+        max_packet_size=MAX_PACKET_BYTES,
+    ).write()
+    return packet
 
 
 class PacketReader:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from typing import TYPE_CHECKING, Any
 
 import mqtt5
@@ -253,6 +254,60 @@ async def test_a_pause_ends_by_itself_and_does_not_begin_again(monkeypatch: pyte
         await peer.send(message(9))
         await until(lambda: peer.status.received == 10)
         assert peer.status.dropped == 2
+
+
+class TlsThatWants:
+    """A socket of TLS whose next call asks for the other direction first."""
+
+    def __init__(self, own: socket.socket) -> None:
+        self._own = own
+        self.wants: dict[str, Exception] = {}
+        self.sends = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._own, name)
+
+    def recv(self, size: int) -> bytes:
+        if error := self.wants.pop("recv", None):
+            raise error
+        return self._own.recv(size)
+
+    def send(self, data: bytes) -> int:
+        self.sends += 1
+        if error := self.wants.get("send"):
+            raise error
+        return self._own.send(data)
+
+
+async def test_tls_may_read_before_it_writes_and_write_before_it_reads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What TLS wants first is waited for, without asking it in every turn meanwhile; nothing that came stays in it."""
+    near, far = socket.socketpair()
+    far.setblocking(False)
+    tls = TlsThatWants(near)
+    monkeypatch.setattr(connection_module, "dial", lambda *_: tls)
+    peer = Peer(far, InboxLimits())
+    reception = Reception(peer.inbox.put_all, topic_pattern("t/#"), peer.status)
+    connection = ReadingConnection(Login(BrokerUrl("h"), "c", is_known=True), peer.clock, reception)
+    opening = asyncio.create_task(connection.open())
+    await peer.receive()
+    await peer.send(CONNACK)
+    await opening
+    tls.wants["send"] = ssl.SSLWantReadError()
+    await peer.send(message(0))
+    await until(lambda: peer.status.received == 1)
+    before = tls.sends
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert tls.sends == before
+    del tls.wants["send"]
+    tls.wants["recv"] = ssl.SSLWantWriteError()
+    await peer.send(message(1))
+    await until(lambda: peer.status.received == 2)
+    assert [(await peer.receive()).packet_id for _ in range(2)] == [1, 2]
+    await connection.close()
+    far.close()
 
 
 async def test_who_gives_up_while_a_thread_dials_leaves_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
