@@ -6,11 +6,13 @@ They were full after hours, among objects that last; emptied each minute they ho
 
 from __future__ import annotations
 
-from rich.cells import cached_cell_len
+from rich import cells
 from textual.geometry import Region
 
+# Of Textual one version is required; Rich is whichever one that takes, and may have another cache or none.
+_WIDTHS = getattr(cells, "cached_cell_len", None)
 CACHES = (
-    cached_cell_len,
+    *((_WIDTHS,) if hasattr(_WIDTHS, "cache_clear") else ()),
     Region.contains_region,
     Region.grow,
     Region.intersection,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gc
+import runpy
 from typing import TYPE_CHECKING
 
 import pytest
+from rich import cells
 from support.tui.fleet_scene import hot_feed
 from support.tui.pilot import fleet_app, running
 from textual.strip import Strip
 
+from trnfleet.tui import library_caches
 from trnfleet.tui.library_caches import CACHES, empty_caches
 
 if TYPE_CHECKING:
@@ -66,3 +69,11 @@ async def test_what_libraries_remember_of_former_pictures_is_dropped() -> None:
         for key in "21":
             await pilot.press(key)
         assert pilot.screen() == before
+
+
+def test_another_rich_may_remember_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has not is not dropped, and the app starts."""
+    monkeypatch.delattr(cells, "cached_cell_len")
+    loaded = runpy.run_path(library_caches.__file__)
+    assert len(loaded["CACHES"]) == len(CACHES) - 1
+    loaded["empty_caches"]()
