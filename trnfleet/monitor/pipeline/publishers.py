@@ -107,13 +107,6 @@ class PublisherTable:
         """Return how many publishers are in a state."""
         return int((self.state == state).sum())
 
-    def first(self, chosen: NDArray[np.bool_], by: NDArray[np.float64] | None = None) -> int | None:
-        """Return the row of the first chosen publisher, or of the one with the largest value; None for none."""
-        rows = np.flatnonzero(chosen)
-        if not len(rows):
-            return None
-        return int(rows[0] if by is None else rows[np.nanargmax(by[rows])])
-
 
 def publisher_table(
     traffic: PublisherTraffic,
