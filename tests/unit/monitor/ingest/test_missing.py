@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import TYPE_CHECKING
 
 from support.monitor.feed import Feed, ultraservers
 
@@ -10,6 +11,12 @@ from trnfleet.monitor.ingest.missing import AGAIN_S, GRACE_S, MissingState
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.transport.memory import MemoryBus
 from trnfleet.wire.topics import SUBSCRIPTIONS, TopicClass, build_filter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trnfleet.transport.memory import MemorySource
+    from trnfleet.wire.ports import Envelope
 
 NODE = TopicClass.NODE
 
@@ -60,21 +67,29 @@ def test_made_up_names_take_a_bounded_room() -> None:
     assert len(missing.due(1.0) + missing.due(2.0)) <= 100
 
 
-async def test_a_refused_descriptor_is_counted_once() -> None:
-    """A retained descriptor that cannot be read is refused when it comes, and not fetched again while its path publishes."""
-    feed, clock = Feed(ultraservers(1)), ManualClock(monotonic_s=50.0)
-    bus = MemoryBus(clock)
+async def monitored(
+    feed: Feed, clock: ManualClock, bus: MemoryBus, announced: Iterable[Envelope]
+) -> tuple[MemorySource, Monitor, asyncio.Task[None]]:
+    """Begin a monitor after announcements, and publish telemetry for four seconds."""
     publisher = bus.publisher()
     source = bus.source([(build_filter("demo", each), qos) for each, qos in SUBSCRIPTIONS])
     publisher.connect()
-    online, descriptor, *_ = feed.announcements()
-    await publisher.publish([online, descriptor._replace(payload=b"{}")])
+    await publisher.publish(announced)
     source.connect()
     monitor = Monitor(source, "demo", clock=clock)
     running = asyncio.create_task(monitor.run())
     for _ in range(8):
         await publisher.publish(feed.telemetry())
         await clock.advance(0.5)
+    return source, monitor, running
+
+
+async def test_a_refused_descriptor_is_counted_once() -> None:
+    """A retained descriptor that cannot be read is refused when it comes, and not fetched again while its path publishes."""
+    feed, clock = Feed(ultraservers(1)), ManualClock(monotonic_s=50.0)
+    online, descriptor, *_ = feed.announcements()
+    announced = [online, descriptor._replace(payload=b"{}")]
+    source, monitor, running = await monitored(feed, clock, MemoryBus(clock), announced)
     assert monitor.ingest.counts.refused == {"node": 1}
     assert descriptor.topic not in source.requested
     assert monitor.summary().undescribed_paths > 0
@@ -89,16 +104,7 @@ async def test_a_monitor_fills_up_on_a_broker_that_withholds() -> None:
     feed.scatter()
     bus = MemoryBus(clock)
     bus.withholds_retained = True
-    publisher = bus.publisher()
-    source = bus.source([(build_filter("demo", each), qos) for each, qos in SUBSCRIPTIONS])
-    publisher.connect()
-    await publisher.publish(feed.announcements())
-    source.connect()
-    monitor = Monitor(source, "demo", clock=clock)
-    running = asyncio.create_task(monitor.run())
-    for _ in range(8):
-        await publisher.publish(feed.telemetry())
-        await clock.advance(0.5)
+    source, monitor, running = await monitored(feed, clock, bus, feed.announcements())
     summary = monitor.summary()
     assert (summary.chips, summary.live_chips, summary.undescribed_chips, summary.undescribed_paths) == (
         64, 64, 0, 0,
