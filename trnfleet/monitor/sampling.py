@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.monitor.message_rate import MessageRate
-from trnfleet.monitor.store.averages import Averages
+from trnfleet.monitor.store.averages import LEAST_COVERED, Averages, chips_covered
 
 if TYPE_CHECKING:
     from trnfleet.monitor.store.history import History
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 MOST_AT_ONCE = 2
 """Seconds that one pass may be sampled for: passes are up to a second apart, and a little late on a busy machine."""
+MOST_WAIT_S = 10.0
+"""Longest wait for a fleet's first messages before history begins, whatever its period."""
 
 
 class _Stood(NamedTuple):
@@ -45,6 +47,8 @@ class Sampling:
         self.averages = Averages()
         """Means over the last seconds, as of the last pass."""
         self.rate = MessageRate()
+        self._heard_since_s = -1.0
+        """Monotonic seconds of the first pass after a message; negative before it."""
         self._newest: _Stood | None = None
         self._longest: _Longest | None = None
 
@@ -52,6 +56,7 @@ class Sampling:
         """Return a copy."""
         made = Sampling()
         made.history_s, made.averages, made.rate = self.history_s, self.averages, self.rate.copy()
+        made._heard_since_s = self._heard_since_s
         made._newest, made._longest = self._newest, self._longest
         return made
 
@@ -75,12 +80,17 @@ class Sampling:
             now_s: Monotonic seconds.
             messages: Telemetry messages so far; before the first there is nothing to sample.
             speed: Seconds of the fleet's time a wall second.
-            may_sample: Whether a sample that is due may be taken; the first one may in any case.
+            may_sample: Whether a sample that is due may be taken; the first one may in any case. It waits for most of the fleet,
+                at most for a period and a second: sums over what has come until then would be a false low in every chart.
         """
         # A pass on the very second must not miss it by what a difference of large numbers is wrong by.
         passed_s = now_s - self.history_s + 1e-6
-        is_due = passed_s >= 1.0 and messages > 0 and (may_sample or self.history_s < 0)
         is_first = self.history_s < 0
+        is_due = passed_s >= 1.0 and messages > 0
+        if is_due and is_first:
+            is_due = self._is_complete(store, rollups, now_s)
+        elif not may_sample:
+            is_due = False
         ends_s: list[float] = []
         if is_due:
             # On the second, so that a late pass does not stretch the charts' time. One that comes just after the next second
@@ -106,6 +116,16 @@ class Sampling:
             elif may_sample:
                 self._average(frozen, now_s, ends_s)
         return is_due
+
+    def _is_complete(self, store: Store, rollups: Rollups, now_s: float) -> bool:
+        """Return whether the first messages of all have come, or should have."""
+        if self._heard_since_s < 0:
+            self._heard_since_s = now_s
+        if now_s - self._heard_since_s >= min(store.usual_period_s, MOST_WAIT_S) + 1.0:
+            return True
+        if not rollups.ready or rollups.generation != store.generation:
+            return False
+        return chips_covered(rollups) >= LEAST_COVERED * rollups.layout.chips
 
     def _average(self, rollups: Rollups, now_s: float, ends_s: list[float]) -> None:
         """Take a pass into account, and sample the seconds that are over.

@@ -117,7 +117,7 @@ class Averages:
         samples = self.samples
         if rollups.layout is not self.layout:
             samples = _carried_over(samples, self.layout, rollups.layout)
-        samples = _of_as_many(samples, _covered(rollups))
+        samples = _of_as_many(samples, chips_covered(rollups))
         return replace(self, rollups=rollups, samples=samples, speed=speed)
 
     def sampled(self, rollups: Rollups, at_s: float, *, is_first: bool = False) -> Averages:
@@ -132,7 +132,7 @@ class Averages:
         former = () if self.is_first else self.samples
         kept = tuple(each for each in former if 0.5 < at_s - each.at_s < window_s)
         sample = _sample(rollups, at_s)
-        samples = _of_as_many((*_of_as_many(kept, sample.covered), sample), _covered(self.rollups))
+        samples = _of_as_many((*_of_as_many(kept, sample.covered), sample), chips_covered(self.rollups))
         samples = samples[-MOST_SAMPLES:]
         return replace(self, samples=samples, is_first=is_first)
 
@@ -215,7 +215,7 @@ def _sample(rollups: Rollups, at_s: float) -> Sample:
     return Sample(at_s, totals, counts)
 
 
-def _covered(rollups: Rollups) -> int:
+def chips_covered(rollups: Rollups) -> int:
     """Return the most chips that went into any metric."""
     return max(int(rollups.parts(name, Level.FLEET)[1][0]) for name in AVERAGED)
 

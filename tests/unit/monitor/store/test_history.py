@@ -37,6 +37,32 @@ async def test_one_sample_a_second_at_every_level() -> None:
     assert series(feed, "", "no such field") == []
 
 
+async def test_the_past_begins_once_most_of_the_fleet_is_heard() -> None:
+    """A sum over the first messages alone would stand in every chart as a fall that never was."""
+    feed = Feed(ultraservers(2))
+    feed.set("power_w", 100.0)
+    feed.describe()
+    first, later = feed.layout.instances[:3], feed.layout.instances[3:]
+    feed.tick(list(first))
+    await feed.advance(0.4)
+    assert series(feed, "") == []
+    feed.tick(list(later))
+    await feed.advance(1.5)
+    assert series(feed, "") == [128 * 100.0] * 2
+
+
+async def test_the_past_begins_also_where_hosts_stay_silent() -> None:
+    """After a period and a second nobody waits for them any longer."""
+    feed = Feed(ultraservers(1), period_s=2.0)
+    feed.set("power_w", 100.0)
+    feed.describe()
+    feed.tick(list(feed.layout.instances[:2]))
+    await feed.advance(2.8)
+    assert series(feed, "") == []
+    await feed.advance(0.4)
+    assert series(feed, "") == [32 * 100.0]
+
+
 async def test_the_ring_forgets_the_oldest() -> None:
     """A full ring keeps the newest samples in order."""
     feed = Feed(ultraservers(1))
