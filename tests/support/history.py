@@ -47,12 +47,23 @@ def chip_minute(
 
 
 def write_minutes(
-    folder: Path, minutes: Iterable[int], *, writer: str = "host-a", covered_s: float = 60.0
+    folder: Path,
+    minutes: Iterable[int],
+    *,
+    writer: str = "host-a",
+    covered_s: float = 60.0,
+    cell: str = "main",
+    cluster: str = "uc1",
+    windows: Iterable[int] = (),
 ) -> None:
-    """Write minutes of the fleet `demo` as a writer does, without their ten minutes."""
-    history = HistoryWriter(folder, "demo", "main", writer)
+    """Write minutes of the fleet `demo` as a writer does, and the ten minutes that begin with some of them."""
+    history = HistoryWriter(folder, "demo", cell, writer)
     try:
         for minute in minutes:
-            history.write_chips([chip_minute(minute, covered_s=covered_s)])
+            rows = chip_minute(minute, covered_s=covered_s)
+            hosts = tuple(f"{cluster}{each.removeprefix('uc1')}" for each in rows.instances)
+            history.write_chips([rows._replace(instances=hosts)])
+        for window in windows:
+            history.roll_up(window)
     finally:
         history.close()

@@ -180,7 +180,7 @@ def rows_sql(database: Database, table: Table, files: Sequence[HistoryFile]) -> 
         columns = ", ".join(
             name if name in there else f"NULL::{kind} AS {name}" for name, kind in table.columns
         )
-        key = ", ".join(("fleet", *table.key))
+        key = ", ".join((*(("fleet", "cell") if table.is_of_cell else ("fleet",)), *table.key))
         once = (
             f" QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY {table.best}) = 1"
             if has_repeats

@@ -110,6 +110,10 @@ class Database:
         """Close it."""
         self._connection.close()
 
+    def interrupt(self) -> None:
+        """End the statement that another thread runs at present, which fails then."""
+        self._connection.interrupt()
+
     def kinds(self, sql: str) -> list[str]:
         """Return the kinds of the statements in a text, such as `SELECT` or `COPY`.
 

@@ -32,6 +32,8 @@ class Table(NamedTuple):
     """Which of several rows of one key counts, as an order in SQL."""
     address: str = ""
     """The row's address as SQL; empty where a column has it or there is none."""
+    is_of_cell: bool = False
+    """Whether a row is of one cell's part of something: two cells' rows of one key both count."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -66,6 +68,7 @@ ULTRASERVERS = Table(
     ("time", "cluster", "ultraserver"),
     "minutes DESC, covered_s DESC, writer",
     "concat(cluster, '/', ultraserver)",
+    is_of_cell=True,
 )
 JOBS = Table(
     "jobs",
@@ -75,12 +78,14 @@ JOBS = Table(
     ),
     ("time", "job"),
     "minutes DESC, covered_s DESC, writer",
+    is_of_cell=True,
 )  # fmt: skip  # a table reads as rows
 FLEETS = Table(
     "fleets",
     (("time", "TIMESTAMP"), *_COVER, *_ROLLED, ("writer", "VARCHAR")),
     ("time",),
     "minutes DESC, covered_s DESC, writer",
+    is_of_cell=True,
 )
 JOB_MINUTES = Table(
     "job_minutes",

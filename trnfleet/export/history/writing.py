@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -18,6 +19,7 @@ from trnfleet.export.history.tables import ALERTS, CHIPS, EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from datetime import date
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 ResultT = TypeVar("ResultT")
 TRIES = 5
 """Times that something is read again whose files another process has replaced meanwhile."""
+MOST_DAYS = 3
+"""Days whose minutes are remembered: a writer is at one or, about midnight, at two; any other is read from its files again."""
 
 
 class HistoryWriter:
@@ -54,15 +58,17 @@ class HistoryWriter:
         shutil.rmtree(self._spill, ignore_errors=True)
         self._database = Database(folder, spill=self._spill)
         self._lock = threading.Lock()
-        self._written: dict[Any, set[int]] = {}
-        """Minutes that are there already, by day."""
+        self._written: OrderedDict[date, set[int]] = OrderedDict()
+        """Minutes that are there already, of the days that were asked for last."""
         self.files = 0
         """Files written."""
         self.file_bytes = 0
 
     def close(self) -> None:
-        """Close the database."""
-        self._database.close()
+        """Close the database; a write that another thread has under way is given up."""
+        self._database.interrupt()
+        with self._lock:
+            self._database.close()
         shutil.rmtree(self._spill, ignore_errors=True)
 
     def is_written(self, minute: int) -> bool:
@@ -76,6 +82,10 @@ class HistoryWriter:
         if known is None:
             with self._lock:
                 known = self._written[day] = self._minutes_there(self._partition(minute))
+            while len(self._written) > MOST_DAYS:
+                self._written.popitem(last=False)
+        else:
+            self._written.move_to_end(day)
         return minute in known
 
     def write_chips(self, parts: Sequence[MinuteRows]) -> None:
@@ -117,7 +127,10 @@ class HistoryWriter:
             finally:
                 for name in names:
                     database.unregister(name)
-        self._written.setdefault(day_of(minute), set()).add(minute)
+        # A day that is not remembered is read from its files, which have this minute now.
+        known = self._written.get(day_of(minute))
+        if known is not None:
+            known.add(minute)
 
     def write_rows(self, table: Table, minute: int, rows: Sequence[tuple[Any, ...]]) -> None:
         """Write rows of a small table: jobs of a minute, events or alerts.

@@ -6,6 +6,7 @@ import os
 import re
 import socket
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
@@ -187,7 +188,8 @@ async def write_from_broker(
                     ):
                         await run_until(ending, work)
                 cell.collect(at_end=True)
-                cell.flush(at_end=True)
+                # A second signal ends this, too, however long a slow disk takes.
+                await in_thread(partial(cell.flush, at_end=True))
                 return cell.finish()
             finally:
                 cell.close()

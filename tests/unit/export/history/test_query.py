@@ -102,6 +102,25 @@ def test_an_error_names_the_folder_and_the_nearest_choice(
     assert "\n" not in str(caught.value)
 
 
+def test_the_parts_of_a_fleet_in_two_cells_all_count(tmp_path: Path) -> None:
+    """A row of each cell, with its own chips; of two writers of one cell that of one counts."""
+    for cell, cluster in (("main", "uc1"), ("more", "uc2")):
+        for writer in ("host-a", "host-b"):
+            write_minutes(
+                tmp_path, range(FIRST, FIRST + 10), writer=writer, cell=cell, cluster=cluster, windows=[FIRST]
+            )
+    with open_history(tmp_path) as reader:
+        found = {
+            table: reader.query(f"SELECT count(*), sum(chips), count(DISTINCT cell) FROM {table}").rows  # noqa: S608  names of tables
+            for table in ("fleets", "jobs", "ultraservers")
+        }
+    assert found == {
+        "fleets": [(2, 2 * CHIPS, 2)],
+        "jobs": [(2, CHIPS, 2)],
+        "ultraservers": [(4, 2 * CHIPS, 2)],
+    }
+
+
 def test_rows_are_cut_at_a_number_and_that_shows(history: HistoryReader) -> None:
     """Not silently."""
     assert history.query("SELECT chip FROM chips", most=5).is_cut

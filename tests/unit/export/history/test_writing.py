@@ -22,7 +22,7 @@ from trnfleet.export.history.files import (
 )
 from trnfleet.export.history.query import open_history
 from trnfleet.export.history.tables import EVENTS, JOB_MINUTES
-from trnfleet.export.history.writing import HistoryWriter
+from trnfleet.export.history.writing import MOST_DAYS, HistoryWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -172,3 +172,23 @@ def test_a_writer_that_starts_deletes_nothing_of_a_cell_with_a_similar_name(tmp_
     HistoryWriter(tmp_path, "prod", "eu-main", "host-a").close()
     assert (spill_folder(tmp_path, "prod-eu", "main") / "block").exists()
     assert not spill_folder(tmp_path, "prod", "eu-main").exists()
+
+
+def test_days_that_are_long_over_are_forgotten_and_read_from_their_files_again(tmp_path: Path) -> None:
+    """A writer that runs for months remembers a few days; also of a day that it has forgotten it knows every minute."""
+    days = [FIRST + 1_440 * number for number in range(MOST_DAYS + 1)]
+    write_minutes(tmp_path, [days[0], days[0] + 1])
+    history = HistoryWriter(tmp_path, "demo", "main", "host-a")
+    try:
+        assert [history.is_written(minute) for minute in days] == [True, False, False, False]
+        # The first day is forgotten by now: a late minute of it that is written must not be all that is known of it.
+        history.write_chips([chip_minute(days[0] + 2)])
+        assert [history.is_written(days[0] + number) for number in range(4)] == [True, True, True, False]
+        for file in PARTITION.below(tmp_path).iterdir():
+            file.unlink()
+        assert history.is_written(days[0])
+        for minute in days[1:]:
+            history.is_written(minute)
+        assert not history.is_written(days[0])
+    finally:
+        history.close()
