@@ -5,7 +5,6 @@ They are plain thresholds over the store's present state, without memory. A dead
 
 from __future__ import annotations
 
-import functools
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +16,13 @@ from trnfleet.domain.layout import Node
 from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.slices import checkpoint, finish, require
-from trnfleet.monitor.store.per_instance import combine, sums
+from trnfleet.monitor.store.per_instance import combine
+from trnfleet.monitor.store.slow_links import (
+    SLOW_LINK_MIN_BYTES_PER_S,
+    SLOW_LINK_SHARE,
+    lane_axes,
+    uneven_links,
+)
 from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
@@ -38,17 +43,12 @@ THROTTLE_PCT = 5.0
 HOT_C = 90.0
 HBM_FULL = 0.97
 """Share of HBM in use from which allocation fails soon."""
-SLOW_LINK_SHARE = 0.75
-"""A link that carries less than this share of what its peers in the instance carry."""
-SLOW_LINK_MIN_BYTES_PER_S = 2e9
-"""Below this mean traffic, peers say nothing about a link."""
 JOBS_DOWN = {
     "hung": "job hung, a process never joins a collective",
     "failed": "job failed",
     "waiting": "job waiting for instances",
 }
 """States in which a job makes no progress until it gets help, with the text of the finding."""
-_UNEVEN_A_SLICE = 4_096
 LIMIT = 200
 """Findings kept of each kind: more do not fit a screen, but their number is shown."""
 
@@ -116,7 +116,7 @@ def search(
         return NOTHING
     shown: list[Finding] = []
     total = 0
-    uneven = yield from _uneven_links(store, rollups)
+    uneven = yield from uneven_links(store, rollups)
     finders: tuple[tuple[str, Callable[[Store, Rollups], _Found]], ...] = (
         ("silent", partial(_silent, unsettled)),
         ("job", partial(_jobs_down, jobs)),
@@ -284,57 +284,11 @@ def _throttled(store: Store, rollups: Rollups) -> _Found:
     )
 
 
-def _uneven_links(store: Store, rollups: Rollups) -> Slices[NDArray[np.bool_]]:
-    """Return instances x directions, whether a link can be slow there."""
-    layout, metric = store.layout, BY_NAME["link_tx_bytes_per_s"]
-    spread = rollups.spread(metric.name)
-    if spread is None:
-        return np.zeros((len(layout.instances), MOST_LANES), np.bool_)
-    lowest, highest = spread
-    # Only where the spread is that wide can a link be below its share of the mean.
-    uneven: NDArray[np.bool_] = lowest < np.float32(SLOW_LINK_SHARE) * highest
-    uneven &= highest >= metric.code_of(SLOW_LINK_MIN_BYTES_PER_S)
-    if not layout.has_uneven_links.any():
-        uneven &= highest != metric.top
-    else:
-        # The chips at a line's ends lack a link, so that the largest code tells nothing.
-        uneven |= (highest == metric.top) & (lowest != metric.top)
-    # Chips that carry as little on the other lanes of the same axis have less to do.
-    some = np.flatnonzero(sums(uneven.view(np.uint8), MOST_LANES, 1))
-    yield from checkpoint(store, rollups.generation)
-    for first in range(0, len(some), _UNEVEN_A_SLICE):
-        few = some[first : first + _UNEVEN_A_SLICE]
-        uneven[few] &= _apart(layout, store.columns[metric.name], metric.top, few)
-        yield from checkpoint(store, rollups.generation)
-    return uneven
-
-
-def _apart(layout: Layout, codes: NDArray[Any], top: int, instances: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return instances x lanes, whether a chip carries less there than on the other lanes of the same axis, or there are none."""
-    apart = np.ones((len(instances), MOST_LANES), np.bool_)
-    types = layout.instance_type[instances]
-    for number, axes in enumerate(_lane_axes(layout).tolist()):
-        places = np.flatnonzero(types == number)
-        if not len(places):
-            continue
-        own = codes[layout.chip_rows(instances[places])]
-        own[own == top] = 0
-        for axis in set(axes) - {-1}:
-            lanes = [lane for lane, each in enumerate(axes) if each == axis]
-            busiest = functools.reduce(np.maximum, (own[:, lane] for lane in lanes))
-            limit = busiest * np.float32(SLOW_LINK_SHARE)
-            for lane in lanes if len(lanes) > 1 else ():
-                slow = (own[:, lane] < limit).view(np.uint8)
-                apart[places, lane] = sums(slow, len(slow) // len(places), 1) > 0
-    return apart
-
-
-def _links_slow(uneven: NDArray[np.bool_], store: Store, _rollups: Rollups) -> _Found:
+def _links_slow(pairs: NDArray[np.int64], store: Store, _rollups: Rollups) -> _Found:
     """Find chips some of whose links carry far less than the same link of the other chips of the instance."""
     layout, metric = store.layout, BY_NAME["link_tx_bytes_per_s"]
     codes, up = store.columns[metric.name], store.columns["links_up"]
     least = metric.code_of(SLOW_LINK_MIN_BYTES_PER_S)
-    pairs = np.argwhere(uneven)
     sizes = np.diff(layout.chip_start)[pairs[:, 0]]
     pairs, sizes = pairs[sizes > 1], sizes[sizes > 1]
     if not len(pairs):
@@ -354,7 +308,7 @@ def _links_slow(uneven: NDArray[np.bool_], store: Store, _rollups: Rollups) -> _
     # A chip that has less to do carries less on all links of an axis, and none of them is slow.
     chips, ways = rows[slow_at[:, 0], slow_at[:, 1]], pairs[slow_at[:, 0], 1]
     own = np.where(codes[chips] == metric.top, 0, codes[chips])
-    axes = _lane_axes(layout)[layout.instance_type[layout.instance_of_chip[chips]]]
+    axes = lane_axes(layout)[layout.instance_type[layout.instance_of_chip[chips]]]
     same = axes == np.take_along_axis(axes, ways[:, None], axis=1)
     busiest = np.where(same, own, 0).max(axis=1, initial=0)
     slow_at = slow_at[
@@ -372,16 +326,6 @@ def _links_slow(uneven: NDArray[np.bool_], store: Store, _rollups: Rollups) -> _
         text = f"link {listed} slow: {100 * min(links)[0]:.0f} %"
         found.append(Finding(Severity.WARNING, layout.path(Node(Level.CHIP, chip)), text))
     return found, count
-
-
-def _lane_axes(layout: Layout) -> NDArray[np.int64]:
-    """Return a number for the axis of each lane of each instance type; shape (types, lanes)."""
-    names: dict[str, int] = {}
-    axes = np.full((len(layout.types), MOST_LANES), -1, np.int64)
-    for number, kind in enumerate(layout.types):
-        for lane, each in enumerate(kind.lanes):
-            axes[number, lane] = names.setdefault(each.axis, len(names))
-    return axes
 
 
 def _hot(store: Store, rollups: Rollups) -> _Found:

@@ -6,6 +6,7 @@ the rows. Halves are put together instead: the results are the same, because all
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,8 @@ _SUMS = ((2**16, np.uint16), (2**32, np.uint32), (2**64, np.uint64))
 """Types of sums, the narrowest first, and where each ends."""
 _BLOCK = 1_024
 """Instances whose codes stay in the processor's cache while they are compared."""
+EVEN_SHARE = 7 / 8
+"""Share of the largest code of a lane from which on the chips of an instance are taken to be alike."""
 _FEW = 16
 """Nodes of a group up to which one is added after the other."""
 
@@ -91,6 +94,57 @@ def spread(codes: NDArray[Any], starts: NDArray[np.int64], chips_per_instance: i
                 spare.reverse()
             found[first:last] = source[: len(part)].reshape(-1, row)[:, :width]
     return made
+
+
+class Uneven(NamedTuple):
+    """Instances whose chips differ, and how alike the lanes of their chips are."""
+
+    instances: NDArray[np.int64]
+    """Those in which the least code of a lane is below `EVEN_SHARE` of its largest, or some are missing; ascending."""
+    alike: NDArray[np.float32]
+    """What any lane of any chip has at least, as a share of its instance's largest on that lane, of the same share of another lane; 0
+    where codes are missing. Chips that are less busy than others, on all lanes alike, have nearly 1."""
+
+
+NONE_UNEVEN = Uneven(np.zeros(0, np.int64), np.zeros(0, np.float32))
+
+
+def uneven(spread: Spread, top: int) -> NDArray[np.int64]:
+    """Return the instances that `Uneven` is about.
+
+    Args:
+        spread: The least and the largest codes.
+        top: The code that means not available.
+    """
+    lowest, highest = spread
+    # In the codes' own type: what is below 7/8 of the largest is more than an eighth of it away.
+    flags = (highest - lowest) > (highest >> 3)
+    if int(highest.max(initial=0)) == top:
+        flags |= (highest == top) & (lowest != top)
+    return np.flatnonzero(sums(flags.view(np.uint8), flags.shape[1], 1))
+
+
+def alikeness(table: NDArray[Any], spread: Spread, top: int) -> NDArray[np.float32]:
+    """Return how alike the lanes of the chips of some instances are, as `Uneven.alike` has it.
+
+    Args:
+        table: Codes, instances x chips x lanes; a chip may be there twice.
+        spread: The least and the largest of them.
+        top: The code that means not available.
+    """
+    lowest, highest = spread
+    # Of a lane on which nothing is carried, or known, there is no share.
+    is_used = (highest > 0) & (lowest != top)
+    steps = np.where(is_used, 1 / np.maximum(highest, 1, dtype=np.float32), 0).astype(np.float32)
+    shares = np.multiply(table.transpose(2, 0, 1), steps.T[:, :, None], dtype=np.float32, order="C")
+    most = shares.max(axis=0)
+    if not is_used.all():
+        shares += np.where(is_used, np.float32(0), np.float32(2)).T[:, :, None]
+    ratio: NDArray[np.float32] = shares.min(axis=0)
+    ratio /= np.maximum(most, np.finfo(np.float32).tiny)
+    alike: NDArray[np.float32] = functools.reduce(np.minimum, ratio.T)
+    alike[((highest == top) & (lowest != top)).any(axis=1)] = 0
+    return alike
 
 
 def sums(codes: NDArray[Any], lanes: int, highest: int) -> NDArray[np.float64]:

@@ -21,7 +21,7 @@ from trnfleet.domain.layout import EMPTY_LAYOUT, Layout
 from trnfleet.domain.metrics import BY_NAME, METRICS, Aggregate, Metric, Scope
 from trnfleet.monitor.slices import checkpoint
 from trnfleet.monitor.store.instance_rollup import BITWISE, Included, count_flags, reduce_chips
-from trnfleet.monitor.store.per_instance import Spread, fold, spread
+from trnfleet.monitor.store.per_instance import NONE_UNEVEN, Spread, Uneven, alikeness, fold, spread, uneven
 from trnfleet.monitor.store.store import Freshness, Store
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ _UPWARDS: dict[Aggregate, tuple[np.ufunc, float]] = {
 """What puts the nodes of a level together, and what stands for one that does not count; of bits that is a code of the metric's."""
 COMPARED = ("link_tx_bytes_per_s",)
 """Metrics of which findings and rules compare the chips of an instance with each other."""
+_UNEVEN_A_SLICE = 2_048
+"""Uneven instances whose chips are looked at in one slice: half a millisecond."""
 _SLICE_LANES = 4_000_000
 """Lanes (chips x width) that one slice of work takes: about a millisecond."""
 
@@ -85,6 +87,7 @@ class Rollups:
         self._states: dict[Level, NDArray[np.int64]] = {}
         self._takes: dict[Level, NDArray[np.bool_]] = {}
         self._spreads: dict[str, Spread] = {}
+        self._uneven: dict[str, Uneven] = {}
 
     def value(self, name: str, level: Level, pick: Pick = ALL) -> NDArray[np.float64]:
         """Return a metric's aggregate (sum, mean, maximum or bits, as its row says) for nodes of a level.
@@ -125,6 +128,10 @@ class Rollups:
     def spread(self, name: str) -> Spread | None:
         """Return the least and the largest codes of the chips of each instance, silent ones among them, for `COMPARED` metrics."""
         return self._spreads.get(name)
+
+    def uneven(self, name: str) -> Uneven | None:
+        """Return the instances whose chips differ, for `COMPARED` metrics."""
+        return self._uneven.get(name)
 
     @property
     def ready(self) -> bool:
@@ -179,8 +186,9 @@ class Rollups:
             _roll_up(steps, metric, total, covered, totals, counts)
         yield from checkpoint(store, generation)
         spreads = yield from _spreads(store)
+        differing = yield from _differing(store, spreads)
         self._total, self._count, self._states = totals, counts, states
-        self._takes, self._spreads = takes, spreads
+        self._takes, self._spreads, self._uneven = takes, spreads, differing
         self.layout, self.generation, self._of = layout, generation, revision
         self.revision += 1
 
@@ -201,6 +209,33 @@ def _spreads(store: Store) -> Slices[dict[str, Spread]]:
         if parts:
             made[name] = Spread(*(np.concatenate(each) for each in zip(*parts, strict=True)))
     return made
+
+
+def _differing(store: Store, spreads: dict[str, Spread]) -> Slices[dict[str, Uneven]]:
+    """Return the instances whose chips differ, by their spreads, and how alike the lanes of each chip are there."""
+    layout, generation = store.layout, store.generation
+    made: dict[str, Uneven] = {}
+    for name, ends in spreads.items():
+        top = BY_NAME[name].top
+        some = uneven(ends, top)
+        alike = [NONE_UNEVEN.alike]
+        for first in range(0, len(some), _UNEVEN_A_SLICE):
+            yield from checkpoint(store, generation)
+            few = some[first : first + _UNEVEN_A_SLICE]
+            table = _chips_of(layout, store.columns[name], few)
+            alike.append(alikeness(table, Spread(*(each[few] for each in ends)), top))
+        made[name] = Uneven(some, np.concatenate(alike))
+    return made
+
+
+def _chips_of(layout: Layout, codes: NDArray[Any], instances: NDArray[np.int64]) -> NDArray[Any]:
+    """Return instances x chips x lanes; instances with fewer chips repeat their last one."""
+    if layout.chips_per_instance:
+        return codes.reshape(len(layout.instances), layout.chips_per_instance, -1)[instances]
+    starts, sizes = layout.chip_start[instances], np.diff(layout.chip_start)[instances]
+    place = np.arange(int(sizes.max(initial=1)))
+    found: NDArray[Any] = codes[starts[:, None] + np.minimum(place, sizes[:, None] - 1)]
+    return found
 
 
 def _parts(layout: Layout, width: int) -> Iterator[slice]:

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from trnfleet.monitor.store.per_instance import combine, fold, spread, sums
+from trnfleet.monitor.store.per_instance import Spread, alikeness, combine, fold, spread, sums, uneven
 
 OPERATIONS = (np.minimum, np.maximum, np.bitwise_or, np.bitwise_and)
 
@@ -88,3 +88,49 @@ def test_spreads_are_the_ends_of_each_lane(chips: int, width: int, instances: in
     assert np.array_equal(found.lowest, table.min(axis=1))
     assert np.array_equal(found.highest, table.max(axis=1))
     assert np.array_equal(given, before)
+
+
+def plain_alikeness(chips: np.ndarray[tuple[int, ...], np.dtype[np.uint16]], top: int) -> float:
+    """Return how alike the lanes of one instance's chips are, by a loop over pairs of lanes."""
+    used = [lane for lane in range(chips.shape[1]) if chips[:, lane].any() and (chips[:, lane] != top).any()]
+    if (chips[:, used] == top).any():
+        return 0.0
+    shares = chips[:, used] / chips[:, used].max(axis=0, initial=1)
+    pairs = [
+        (chip[one], chip[other]) for chip in shares for one in range(len(used)) for other in range(len(used))
+    ]
+    return min((one / other if other else 0.0 for one, other in pairs), default=np.inf)
+
+
+def test_alikeness_is_the_least_share_of_two_lanes_of_a_chip() -> None:
+    """Lanes that carry nothing, or are missing everywhere, do not count; a code that is missing makes its instance unlike."""
+    random, top = np.random.default_rng(3), 65_535
+    table = (random.uniform(0.2, 1, (400, 16, 1)) * random.uniform(500, 9_000, (400, 1, 6))).astype(np.uint16)
+    table[random.random(table.shape) < 0.001] //= 3
+    table[random.random(table.shape) < 0.001] = 0
+    table[random.random(table.shape) < 0.001] = top
+    for code in (0, top):
+        table[np.broadcast_to(random.random((400, 1, 6)) < 0.2, table.shape)] = code
+    table[:3] = 0
+    ends = spread(table.reshape(-1, 6), np.arange(401) * 16, 16)
+    expected = [plain_alikeness(chips, top) for chips in table]
+    found = alikeness(table, ends, top)
+    assert len({0.0, np.inf} & set(expected)) == 2
+    assert found[np.isfinite(expected)] == pytest.approx(
+        [each for each in expected if each < np.inf], rel=1e-5
+    )
+    assert (found[np.isinf(expected)] >= 1).all()
+
+
+def test_uneven_instances_are_those_below_seven_eighths_and_with_missing_codes() -> None:
+    """None is left out whose least code is further away, and of a lane that is missing as a whole nothing is said."""
+    random, top = np.random.default_rng(4), 65_535
+    ends = np.sort(random.integers(0, 4_000, (2, 3_000, 6)).astype(np.uint16), axis=0)
+    ends[1, 7::50, 2] = ends[1, 9::50, 2] = ends[0, 9::50, 2] = top
+    lowest, highest = ends
+    wide = (lowest < 0.875 * highest) | ((highest == top) & (lowest != top))
+    found = np.zeros(3_000, np.bool_)
+    found[uneven(Spread(lowest, highest), top)] = True
+    assert (found | ~wide.any(axis=1)).all()
+    eighths = highest // 8
+    assert not uneven(Spread(eighths * 7, eighths * 8), top).size

@@ -15,7 +15,7 @@ from trnfleet.monitor.alerting.conditions.compare import available, compare_code
 from trnfleet.monitor.alerting.conditions.row_condition import NO_ROWS, RowCondition, count_of
 from trnfleet.monitor.alerting.inputs import LEAST_PEERS
 from trnfleet.monitor.medians import sort_columns
-from trnfleet.monitor.store.per_instance import Spread, spread, sums
+from trnfleet.monitor.store.per_instance import EVEN_SHARE, Spread, spread, sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -128,9 +128,17 @@ class InstanceShareRows(MedianShareRows):
             return np.arange(count_of(layout, self.scope))
         metric, limit, is_below = found[0], self.limit, self.condition.below is not None
         lowest, highest = yield from self._spread(readings, metric)
+        differing = readings.rollups.uneven(metric.name)
         # The median lies between: only where the spread is wide enough can a value be that far from it.
-        wide = lowest < limit * highest if is_below else highest > limit * lowest
-        some = np.flatnonzero(sums(wide.view(np.uint8), metric.width, 1))
+        if is_below and metric.width > 1 and limit <= EVEN_SHARE and differing is not None:
+            # If no lane has less than a share of what another has, no median has, either: the least share of a median is that share
+            # twice of the largest.
+            some = differing.instances[np.square(differing.alike) < limit * (1 + _SLACK)]
+            wide = lowest[some] < limit * highest[some]
+            some = some[np.flatnonzero(sums(wide.view(np.uint8), metric.width, 1))]
+        else:
+            wide = lowest < limit * highest if is_below else highest > limit * lowest
+            some = np.flatnonzero(sums(wide.view(np.uint8), metric.width, 1))
         rows: list[Rows] = []
         edge = highest if is_below else lowest
         for first in range(0, len(some), UNEVEN_A_SLICE):
