@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from trnfleet.domain.address import Level, level_of, parent
 from trnfleet.domain.layout import FLEET_NODE, Node
 from trnfleet.tui.fleet.heatmap_grid import Grid
@@ -92,7 +90,7 @@ class Cursor:
         x, y = unit
         side = zoom.unit_chips
         if side == 1:
-            return int(self.grid.chips_at(np.array([x]), np.array([y]))[0, 0])
+            return self.grid.chip_at(x, y)
         tile = self.grid.tile
         tiles = self.grid.tile_at[y // tile : (y + side) // tile, x // tile : (x + side) // tile]
         tiles = tiles[tiles >= 0]

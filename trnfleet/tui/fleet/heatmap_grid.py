@@ -180,6 +180,15 @@ class Grid:
         there = (tiles >= 0) & (inside < columns) & (chips < self.tile_chip[tiles + 1])
         return np.where(there, chips, -1)
 
+    def chip_at(self, x: int, y: int) -> int:
+        """Return the chip at a lattice column and row; -1 where no chip lies."""
+        tile = self.tile
+        number = int(self.tile_at[y // tile, x // tile])
+        columns, inside = int(self.tile_columns[number]), x % tile
+        chip = int(self.tile_chip[number]) + y % tile * columns + inside
+        is_there = number >= 0 and inside < columns and chip < int(self.tile_chip[number + 1])
+        return chip if is_there else -1
+
     def place_of(self, chip: int) -> tuple[int, int]:
         """Return lattice column and row of a chip: the inverse of `chips_at`."""
         tile = int(np.searchsorted(self.tile_chip, chip, side="right")) - 1

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.problems.problem import Problem
+    from trnfleet.monitor.store.averages import Averages
     from trnfleet.tui.fleet.heatmap_grid import Grid
     from trnfleet.tui.state.alerts import AlertSnapshot
 
@@ -50,6 +51,10 @@ HEALTH = Field(
 _UTIL = "nc_util_pct"
 _MOST_MEMBERS = 4_096
 """Members of alerts that are looked up by name at each reading of alerts; what has more is marked as a whole."""
+
+
+_MOST_WHOLE = 4_096
+"""Chips up to which all pixels are made at once: head, line of the selection and map read them in each painting."""
 
 
 class Health(enum.IntEnum):
@@ -145,11 +150,30 @@ class HealthValues:
         )
         self._use: tuple[Hashable, NDArray[np.int8]] = None, np.zeros(0, np.int8)
         self._whole: dict[int, tuple[Hashable, NDArray[np.int8]]] = {}
+        self._near: tuple[Hashable, Averages | None, NDArray[np.int8]] = None, None, np.zeros((0, 0), np.int8)
+        """All pixels narrower than a tile, of a small fleet."""
 
     def window(self, grid: Grid, side: int, x: NDArray[np.int64], y: NDArray[np.int64]) -> NDArray[np.int8]:
         """Return the worst `Health` below each pixel, `side` chips wide, at pixel columns `x` by rows `y`."""
         if side >= grid.tile:
             return self._of_map(grid, side)[np.ix_(y, x)]
+        if self._monitor.store.layout.chips <= _MOST_WHOLE:
+            return self._of_chips_map(grid, side)[np.ix_(y, x)]
+        return self._worst(grid, side, x, y)
+
+    def _of_chips_map(self, grid: Grid, side: int) -> NDArray[np.int8]:
+        """Make all pixels of a map from chips."""
+        monitor = self._monitor
+        revisions = monitor.store.revision, monitor.rollups.revision, monitor.reservations.revision
+        mark = id(grid), side, self._mark(), *revisions
+        if self._near[0] != mark or self._near[1] is not monitor.averages:
+            columns, rows = grid.columns * grid.group // side, grid.rows * grid.group // side
+            found = self._worst(grid, side, np.arange(columns), np.arange(rows))
+            self._near = mark, monitor.averages, found
+        return self._near[2]
+
+    def _worst(self, grid: Grid, side: int, x: NDArray[np.int64], y: NDArray[np.int64]) -> NDArray[np.int8]:
+        """Make pixels from their chips."""
         parts = [
             self._at(grid.chips_at(side * x + right, side * y + below))
             for below in range(side)

@@ -272,11 +272,9 @@ class _Canvas:
 
     def dash(self, limit: Limit, low: float, high: float) -> None:
         """Draw a limit: every other cell of its row."""
-        row = np.repeat(
-            plot.row_of(np.array([limit.value]), low, high, self._dots), self._bits.shape[1] * plot.COLUMNS
-        )
-        bits = plot.cells_of(plot.picture(row, row, self._dots))
-        bits[:, 1::2] = 0
+        above = self._dots - 1 - int(plot.row_of(np.array([limit.value]), low, high, self._dots)[0])
+        bits = np.zeros_like(self._under)
+        bits[above // plot.ROWS, ::2] = plot.bits_across(above % plot.ROWS)
         self._under |= bits
         self._own(bits > 0, limit.style)
 

@@ -142,6 +142,11 @@ def cells_of(dots: Dots) -> Ints:
     return bits
 
 
+def bits_across(row: int) -> int:
+    """Return the bits of a cell whose dots are all of one row, 0 the topmost."""
+    return int(_WEIGHTS[row].sum())
+
+
 def row_runs(values: Ints) -> list[list[tuple[int, int, int]]]:
     """Return runs of equal values in each row: first place, the place after the last, and the value."""
     firsts: list[list[int]] = [[0] for _ in values]

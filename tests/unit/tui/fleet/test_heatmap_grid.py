@@ -40,6 +40,14 @@ def test_place_of_is_the_inverse(layout: Layout) -> None:
         assert grid.chips_at(np.array([x]), np.array([y]))[0, 0] == chip
 
 
+def test_the_chip_at_one_place_is_that_of_the_window(layout: Layout) -> None:
+    """Of every place of the lattice, holes among them, `chip_at` says what `chips_at` does."""
+    grid = Grid.of(layout)
+    across, down = range(grid.columns * grid.group), range(grid.rows * grid.group)
+    single = [[grid.chip_at(x, y) for x in across] for y in down]
+    np.testing.assert_array_equal(single, grid.chips_at(np.array(across), np.array(down)))
+
+
 def test_an_instance_is_a_tile_and_an_ultraserver_two_by_two() -> None:
     """Chips of an instance lie in rows of four, instances of an UltraServer left to right, top to bottom."""
     grid = Grid.of(Layout.of(ultraservers(2)))
