@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 EVERY_S = 60.0
 """Seconds between two collections, at least."""
+LARGE_BYTES = 256 * 1024
+"""Size from which on a block is large: chunks of recordings are, the largest frames (128 KB) are not."""
+_M_MMAP_THRESHOLD = -3
+"""The option's number (malloc.h)."""
 SHARE = 0.002
 """Share of time that they may take: 15 ms for the demo, so that it is the minute that counts; more for large fleets."""
 
@@ -37,6 +41,7 @@ async def collect_garbage(clock: Clock, empty_caches: Callable[[], object] | Non
         empty_caches: Called before each collection, to drop what can be made again.
     """
     pause_s = EVERY_S
+    map_large_blocks()
     while True:
         await clock.sleep(pause_s)
         begun_s = clock.monotonic_s()
@@ -53,16 +58,28 @@ def trim_memory() -> None:
     After the history of a start that is 11 MiB of the demo's app. Measured: 20 to 60 ms for 70 MB in 15,000 free blocks, below 1 ms
     where nothing is to be given back. In a thread it would hold the event loop up for as long, because malloc is locked meanwhile.
     """
-    trim = _malloc_trim()
+    trim = _of_glibc("malloc_trim")
     if trim is not None:
         trim(0)
 
 
+def map_large_blocks() -> None:
+    """Keep large blocks out of the heap, where the C library is glibc: each is mapped by itself, and goes back to the system once free.
+
+    Else glibc lets the threshold rise to the largest block that was ever freed. Chunks of recordings and decoded arrays then lie
+    between small blocks that live on, and the heap grows by the holes: measured, the demo's app had 6.1 MiB of free blocks after
+    20 minutes and 8.3 after 75, with the same 21.5 MiB in use. Passes over 1,000,000 chips cost the same with and without it.
+    """
+    set_option = _of_glibc("mallopt")
+    if set_option is not None:
+        set_option(_M_MMAP_THRESHOLD, LARGE_BYTES)
+
+
 @functools.cache
-def _malloc_trim() -> Callable[[int], object] | None:
-    """Return glibc's function; None where there is another C library."""
+def _of_glibc(name: str) -> Callable[..., object] | None:
+    """Return a function of glibc's; None where there is another C library."""
     try:
-        found: Callable[[int], object] = ctypes.CDLL(None).malloc_trim
+        found: Callable[..., object] = getattr(ctypes.CDLL(None), name)
     except (OSError, AttributeError, TypeError):
         return None
     return found
