@@ -56,6 +56,30 @@ async def test_properties_come_through_in_mqtt_5(mosquitto: MosquittoProcess) ->
         assert {each.properties for each in plain} == {None}
 
 
+async def test_a_byte_order_mark_in_a_property_ends_no_connection(mosquitto: MosquittoProcess) -> None:
+    """A retained message with U+FEFF, which MQTT allows, would end every connection of a reader."""
+    publisher = MqttPublisher(mosquitto.url, client_id="p")
+    marked = MessageProperties((("\ufeffsite", "a\ufeff"),), correlation=b"\x00")
+    batch = [
+        Envelope(f"a/{qos}", b"{}", qos, retain=True, content_type="\ufefftext", properties=marked)
+        for qos in (0, 1)
+    ]
+    sources = [MqttSource(mosquitto.url, [("a/#", 1)], client=client) for client in READERS]
+    async with running(publisher.run()):
+        await publisher.wait_connected(5)
+        assert (await publisher.publish(batch)).sent == 2
+        async with running(*(source.run() for source in sources)):
+            for source in sources:
+                taken = await take_until(source, lambda all_: len(all_) >= 2)
+                assert sorted(each.topic for each in taken) == ["a/0", "a/1"]
+                for each in taken:
+                    assert each.properties is not None
+                    assert each.properties.correlation == b"\x00"
+                    ((name, value),) = each.properties.user
+                    assert (name[1:], value[:1]) == ("site", "a")
+                assert source.status.attempts == 1
+
+
 async def test_user_properties_come_back_at_a_replay(mosquitto: MosquittoProcess, tmp_path: Path) -> None:
     """What was recorded with properties is replayed with the user's own; nobody waits for a reply any more."""
     topic = "trnfleet/v1/lab/event/uc1"

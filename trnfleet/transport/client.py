@@ -19,7 +19,11 @@ from paho.mqtt.enums import MQTTErrorCode, MQTTProtocolVersion
 from trnfleet.tasks import in_thread
 from trnfleet.transport.backlog import Backlog
 from trnfleet.transport.broker_limits import BrokerLimits
-from trnfleet.transport.packets.properties import content_type_of, kept_properties
+from trnfleet.transport.packets.properties import (
+    content_type_of,
+    kept_properties,
+    without_byte_order_marks,
+)
 from trnfleet.transport.sockets.looking import look_at
 
 if TYPE_CHECKING:
@@ -93,6 +97,8 @@ class Client(aiomqtt.Client):
         self._now_s: Callable[[], float] = float
         self._is_reading_on = False
         self._paho._send_pubrec = _refuse_qos_2
+        self._take_publish: Callable[[], MQTTErrorCode] = self._paho._handle_publish
+        self._paho._handle_publish = self._handle_publish
         self._answers: dict[int, asyncio.Future[ReasonCode]] = {}
         """Of the messages under way, by packet identifier."""
         self._connect_over = False
@@ -280,6 +286,13 @@ class Client(aiomqtt.Client):
         """Whether TLS has decrypted more than was read."""
         connection = self._paho.socket()
         return hasattr(connection, "pending") and connection.pending() > 0
+
+    def _handle_publish(self) -> MQTTErrorCode:
+        """Take a message, also one with U+FEFF in a property: a retained one would end every connection of every reader."""
+        packet = self._paho._in_packet
+        if self._paho._protocol == MQTTProtocolVersion.MQTTv5:
+            packet["packet"] = without_byte_order_marks(packet["packet"], packet["command"])
+        return self._take_publish()
 
     def _on_message(self, client: Any, userdata: Any, message: MQTTMessage) -> None:
         if isinstance(self._paho._in_packet["packet"], _Beginning):

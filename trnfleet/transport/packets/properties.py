@@ -110,6 +110,29 @@ def check_texts(properties: bytes) -> None:
         raise ValueError("properties of another length than they say")
 
 
+def without_byte_order_marks(packet: bytearray, command: int) -> bytearray:
+    """Return a PUBLISH packet of MQTT 5 with each U+FEFF among its properties replaced by U+FFFD, which is as long.
+
+    MQTT allows it and brokers pass it on, but paho ends the connection over it.
+
+    Args:
+        packet: All behind the fixed header, as far as it was kept.
+        command: The first byte of the fixed header.
+    """
+    begin = 2 + int.from_bytes(packet[:2], "big") + (2 if command & 0x06 else 0)
+    try:
+        begin, size = _variable(packet, begin)
+    except ValueError:
+        return packet
+    properties = packet[begin : begin + size]
+    if _MARK not in properties:
+        return packet
+    return packet[:begin] + properties.replace(_MARK, _REPLACEMENT) + packet[begin + size :]
+
+
+_MARK, _REPLACEMENT = "\ufeff".encode(), "\ufffd".encode()
+
+
 _FIXED_BYTES = {"Byte": 1, "Two Byte Integer": 2, "Four Byte Integer": 4}
 
 
@@ -120,7 +143,7 @@ def _kinds() -> dict[int, str]:
     return {identifier: table.types[kind] for identifier, (kind, _) in table.properties.items()}
 
 
-def _variable(data: bytes, at: int) -> tuple[int, int]:
+def _variable(data: bytes | bytearray, at: int) -> tuple[int, int]:
     """Return where a variable byte integer ends, and its value.
 
     Raises:
