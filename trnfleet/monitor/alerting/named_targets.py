@@ -84,10 +84,11 @@ def _spans(store: Store, jobs: int) -> NDArray[np.bool_]:
     """Return whether each job runs on more than one UltraServer or standalone instance."""
     domain, owner = store.layout.domain_of_instance, store.job_of
     placed = np.flatnonzero((owner >= 0) & (owner < jobs))
-    first, last = np.full(jobs, np.iinfo(np.int64).max), np.full(jobs, np.iinfo(np.int64).min)
-    np.minimum.at(first, owner[placed], domain[placed])
-    np.maximum.at(last, owner[placed], domain[placed])
-    return first < last
+    owners, domains = owner[placed], domain[placed]
+    any_of = np.zeros(jobs, domains.dtype)
+    any_of[owners] = domains
+    others: NDArray[np.bool_] = np.bincount(owners[domains != any_of[owners]], minlength=jobs) > 0
+    return others
 
 
 def _rolled(name: str, store: Store, rollups: Rollups, jobs: int) -> Sequence[Value]:

@@ -165,6 +165,9 @@ _NONE: _Found = ([], 0)
 def _silent(unsettled: NDArray[np.bool_] | None, store: Store, rollups: Rollups) -> _Found:
     """Find what is stale or offline, each at the highest level at which nothing lives."""
     layout = store.layout
+    fleet = rollups.states(Level.FLEET)[0]
+    if not fleet[Freshness.STALE] + fleet[Freshness.OFFLINE]:
+        return _NONE
     heard = np.ones(len(layout.instances), np.bool_) if unsettled is None else ~unsettled
     found: list[Finding] = []
     total = 0
@@ -222,6 +225,8 @@ def _jobs_down(jobs: Collection[JobMessage], store: Store, _rollups: Rollups) ->
 
 def _unhealthy(store: Store, rollups: Rollups) -> _Found:
     metric = BY_NAME["health"]
+    if not _of_fleet(rollups, metric.name):
+        return _NONE
     codes = store.columns[metric.name]
 
     def text(chip: int) -> str:
@@ -237,6 +242,8 @@ def _uncorrected(store: Store, rollups: Rollups) -> _Found:
     total = 0
     for name, title in (("mem_ecc_uncorrected", "HBM"), ("sram_ecc_uncorrected", "SRAM")):
         metric = BY_NAME[name]
+        if not _of_fleet(rollups, name):
+            continue
         codes = store.columns[name]
         flagged = rollups.value(name, Level.INSTANCE) > 0
         some, count = _report(
@@ -253,6 +260,9 @@ def _uncorrected(store: Store, rollups: Rollups) -> _Found:
 
 def _links_down(store: Store, rollups: Rollups) -> _Found:
     layout, metric = store.layout, BY_NAME["links_up"]
+    mask = layout.uniform_links_mask
+    if mask is not None and int(_of_fleet(rollups, metric.name)) & mask == mask:
+        return _NONE
     codes, owner, expected = store.columns[metric.name], layout.instance_of_chip, layout.chip_links_mask
     of_instance = layout.links_mask
     up = np.nan_to_num(rollups.value(metric.name, Level.INSTANCE), nan=metric.top).astype(np.int64)
@@ -274,6 +284,8 @@ def _links_down(store: Store, rollups: Rollups) -> _Found:
 
 def _throttled(store: Store, rollups: Rollups) -> _Found:
     metric = BY_NAME["throttle_pct"]
+    if _of_fleet(rollups, metric.name) < THROTTLE_PCT:
+        return _NONE
     codes, limit = store.columns[metric.name], metric.code_of(THROTTLE_PCT)
     return _report(
         store,
@@ -330,6 +342,8 @@ def _links_slow(pairs: NDArray[np.int64], store: Store, _rollups: Rollups) -> _F
 
 def _hot(store: Store, rollups: Rollups) -> _Found:
     metric = BY_NAME["temperature_c"]
+    if _of_fleet(rollups, metric.name) < HOT_C:
+        return _NONE
     codes, limit = store.columns[metric.name], metric.code_of(HOT_C)
     return _report(
         store,
@@ -343,9 +357,13 @@ def _hot(store: Store, rollups: Rollups) -> _Found:
 def _full(store: Store, _rollups: Rollups) -> _Found:
     layout, metric = store.layout, BY_NAME["hbm_used_bytes"]
     codes, owner = store.columns[metric.name], layout.instance_of_chip
-    sizes = np.array([kind.chip.hbm_bytes.value for kind in layout.types])[layout.instance_type]
-    limit = HBM_FULL * sizes / metric.scale
-    known = codes if int(codes.max(initial=0)) != metric.top else np.where(codes == metric.top, 0, codes)
+    sizes = np.array([kind.chip.hbm_bytes.value for kind in layout.types])
+    limits = HBM_FULL * sizes / metric.scale
+    most = int(codes.max(initial=0))
+    if most != metric.top and most < limits.min():
+        return _NONE
+    limit = limits[layout.instance_type]
+    known = codes if most != metric.top else np.where(codes == metric.top, 0, codes)
     highest = combine(np.maximum, known, layout.chip_start, layout.chips_per_instance)
     return _report(
         store,
@@ -354,6 +372,11 @@ def _full(store: Store, _rollups: Rollups) -> _Found:
         lambda rows: (codes[rows] >= limit[owner[rows]]) & (codes[rows] != metric.top),
         lambda _chip: "HBM nearly full",
     )
+
+
+def _of_fleet(rollups: Rollups, name: str) -> float:
+    """Return the fleet's total, maximum or bits, of which every live chip is a part: the usual fleet has nothing to find."""
+    return float(rollups.parts(name, Level.FLEET)[0][0])
 
 
 def _report(

@@ -105,6 +105,11 @@ def _reduce_codes(
         chips_per_instance: Of every instance, or 0 where they differ.
         highest: The largest of the codes.
     """
+    if not highest:
+        # Counters without errors, healthy chips, no throttling: the usual case, and what all of it makes is 0.
+        return np.zeros(len(starts) - 1)
+    if metric.aggregate is Aggregate.AND and int(codes.min()) == highest:
+        return np.full(len(starts) - 1, float(highest))
     if metric.aggregate in BITWISE:
         return combine(BITWISE[metric.aggregate], codes, starts, chips_per_instance).astype(np.float64)
     if metric.aggregate is Aggregate.MAX:

@@ -20,6 +20,13 @@ _SUMS = ((2**16, np.uint16), (2**32, np.uint32), (2**64, np.uint64))
 """Types of sums, the narrowest first, and where each ends."""
 _BLOCK = 1_024
 """Instances whose codes stay in the processor's cache while they are compared."""
+_WIDEST = 128
+"""Codes of an instance that has `_BLOCK` of them in the cache."""
+_MANY = 512
+"""Instances from which on working in blocks and words takes less than it costs to begin."""
+_A_WORD = 4
+"""Codes of 16 bits in a word of 64."""
+_HALVES = np.uint64(0x0000_FFFF_0000_FFFF)
 EVEN_SHARE = 7 / 8
 """Share of the largest code of a lane from which on the chips of an instance are taken to be alike."""
 _FEW = 16
@@ -41,6 +48,8 @@ def combine(
         found: NDArray[Any] = operation.reduceat(codes, (starts[:-1] - starts[0]).astype(np.intp))
         return found
     left = chips_per_instance
+    if codes.ndim == 1 and not left & (left - 1) and len(starts) > _MANY:
+        return _slid(operation, codes, left)
     if codes.ndim == 1:
         while left % 2 == 0:
             codes = operation(codes[0::2], codes[1::2])
@@ -54,6 +63,33 @@ def combine(
         left //= 2
         codes = operation(codes[:, : left * width], codes[:, left * width :])
     return codes if left == 1 else operation.reduce(codes.reshape(-1, left, width), axis=1)
+
+
+def _slid(operation: np.ufunc, codes: NDArray[Any], row: int) -> NDArray[Any]:
+    """Return what the codes of each row make, of which there are many, in blocks."""
+    found = np.empty(len(codes) // row, codes.dtype)
+    spare = [np.empty(min(_BLOCK * _WIDEST, len(codes)), codes.dtype) for _ in range(2)]
+    block = _BLOCK * _WIDEST // row
+    for first in range(0, len(found), block):
+        part = codes[first * row : (first + block) * row]
+        found[first : first + block] = _halved(operation, part, row, 1, spare)[::row]
+    return found
+
+
+def _halved(
+    operation: np.ufunc, part: NDArray[Any], row: int, width: int, spare: list[NDArray[Any]]
+) -> NDArray[Any]:
+    """Return codes of which the first of each row are what the row makes, lane by lane; the row's others are none.
+
+    Each code is joined with the one half a row behind it, also over the ends of rows, which takes no longer and is not read.
+    """
+    source, size, step = part, len(part), row // 2
+    while step >= width:
+        size -= step
+        operation(source[:size], source[step : size + step], out=spare[0][:size])
+        source, step = spare[0], step // 2
+        spare.reverse()
+    return source[: len(part)]
 
 
 class Spread(NamedTuple):
@@ -84,15 +120,7 @@ def spread(codes: NDArray[Any], starts: NDArray[np.int64], chips_per_instance: i
         last = min(instances, first + _BLOCK)
         part = flat[first * row : last * row]
         for operation, found in ((np.minimum, made.lowest), (np.maximum, made.highest)):
-            # Each code is joined with the one half an instance behind it, also over the ends of instances, which takes no longer
-            # and is not read: in the end the first chip of each has what all of its chips make.
-            source, size, step = part, len(part), row // 2
-            while step >= width:
-                size -= step
-                operation(source[:size], source[step : size + step], out=spare[0][:size])
-                source, step = spare[0], step // 2
-                spare.reverse()
-            found[first:last] = source[: len(part)].reshape(-1, row)[:, :width]
+            found[first:last] = _halved(operation, part, row, width, spare).reshape(-1, row)[:, :width]
     return made
 
 
@@ -162,10 +190,41 @@ def sums(codes: NDArray[Any], lanes: int, highest: int) -> NDArray[np.float64]:
         # Sums of 64-bit counters may pass 64 bits, all others stay far below.
         wide: NDArray[np.float64] = table.sum(axis=1, dtype=np.float64)
         return wide
+    words = lanes // _A_WORD
+    parts = next(
+        (parts for parts in (1, 2) if words % (4 * parts) == 0 and words // parts * highest < 2**16), 0
+    )
+    if (
+        codes.dtype == np.uint16
+        and codes.dtype.isnative
+        and lanes % _A_WORD == 0
+        and parts
+        and len(table) > _MANY
+    ):
+        return _word_sums(codes.reshape(-1).view(np.uint64), words, parts)
     narrowest = next(dtype for end, dtype in _SUMS if bound < end)
     # Adds along short rows at the speed of long ones, which `sum` does not, and starts no threads, which `@` does.
     found: NDArray[Any] = np.einsum("ij->i", table, dtype=narrowest, casting="unsafe")
     return found.astype(np.float64)
+
+
+def _word_sums(codes: NDArray[np.uint64], words: int, parts: int) -> NDArray[np.float64]:
+    """Return the sums of 16-bit codes of which four are a word, all four added up at once.
+
+    Args:
+        codes: The words.
+        words: How many make each sum.
+        parts: Into how many equal parts of them a sum is cut so that in none of them any of the four passes 16 bits.
+    """
+    four: NDArray[np.uint64] = np.einsum("ij->i", codes.reshape(-1, words // parts))
+    # The second and fourth onto the first and third, and those in the upper half together.
+    odd = four >> np.uint64(16)
+    odd &= _HALVES
+    four &= _HALVES
+    four += odd
+    four *= np.uint64(2**32 + 1)
+    four >>= np.uint64(32)
+    return (four if parts == 1 else four[0::2] + four[1::2]).astype(np.float64)
 
 
 def fold(

@@ -88,6 +88,8 @@ class Rollups:
         self._takes: dict[Level, NDArray[np.bool_]] = {}
         self._spreads: dict[str, Spread] = {}
         self._uneven: dict[str, Uneven] = {}
+        self._of_live: tuple[int, _Basis] | None = None
+        """The layout generation of the last pass in which all chips lived, and what all metrics had in common then."""
 
     def value(self, name: str, level: Level, pick: Pick = ALL) -> NDArray[np.float64]:
         """Return a metric's aggregate (sum, mean, maximum or bits, as its row says) for nodes of a level.
@@ -155,15 +157,8 @@ class Rollups:
             return
         totals: dict[tuple[str, Level], NDArray[np.float64]] = {}
         counts: dict[tuple[str, Level], NDArray[np.float64]] = {}
-        states = _count_states(store)
-        yield from checkpoint(store, generation)
-        included = Included(store, states[Level.INSTANCE])
-        takes = included.takes(layout)
-        # Of most metrics every chip, or every instance, is known: what all of them cover is counted once.
-        chips = np.diff(layout.chip_start).astype(np.float64)
-        steps = _steps(layout)
-        of_all = _covered(steps, chips, takes)
-        of_instances = _covered(steps, np.ones(len(chips)), takes)
+        states, included, takes, chips, steps, of_all, of_instances = yield from self._basis_of(store)
+        is_all_fresh = bool(store.instance_fresh.all())
         for metric in METRICS:
             total, count = np.zeros(len(chips)), chips
             covered = of_all
@@ -178,11 +173,12 @@ class Rollups:
                     covered = _covered(steps, count, takes)
             else:
                 values = store.values(metric, slice(None))
-                # While an instance's chips live, its own values count only if they are fresh too.
-                counts_in = ~np.isnan(values) & (store.instance_fresh | ~included.instance_live)
-                is_all = bool(counts_in.all())
-                covered = of_instances if is_all else _covered(steps, counts_in.astype(np.float64), takes)
-                total = values if is_all else np.where(counts_in, values, 0.0)
+                covered, total = of_instances, values
+                if not is_all_fresh or int(store.columns[metric.name].max(initial=0)) == metric.top:
+                    # While an instance's chips live, its own values count only if they are fresh too.
+                    counts_in = ~np.isnan(values) & (store.instance_fresh | ~included.instance_live)
+                    covered = _covered(steps, counts_in.astype(np.float64), takes)
+                    total = np.where(counts_in, values, 0.0)
             _roll_up(steps, metric, total, covered, totals, counts)
         yield from checkpoint(store, generation)
         spreads = yield from _spreads(store)
@@ -191,6 +187,38 @@ class Rollups:
         self._takes, self._spreads, self._uneven = takes, spreads, differing
         self.layout, self.generation, self._of = layout, generation, revision
         self.revision += 1
+
+    def _basis_of(self, store: Store) -> Slices[_Basis]:
+        """Return what all metrics have in common; of a fleet that lives as a whole it is kept until the layout changes."""
+        generation, is_live = store.generation, not store.chip_state.any()
+        if is_live and self._of_live is not None and self._of_live[0] == generation:
+            return self._of_live[1]
+        layout = store.layout
+        states = _count_states(store)
+        yield from checkpoint(store, generation)
+        included = Included(store, states[Level.INSTANCE])
+        takes, steps = included.takes(layout), _steps(layout)
+        chips = np.diff(layout.chip_start).astype(np.float64)
+        of_all, of_instances = (_covered(steps, each, takes) for each in (chips, np.ones(len(chips))))
+        made = _Basis(states, included, takes, chips, steps, of_all, of_instances)
+        if is_live:
+            self._of_live = generation, made
+        return made
+
+
+class _Basis(NamedTuple):
+    """What the roll-ups of all metrics have in common: it follows from the layout and from which chips live."""
+
+    states: dict[Level, NDArray[np.int64]]
+    included: Included
+    takes: dict[Level, NDArray[np.bool_]]
+    chips: NDArray[np.float64]
+    """How many chips each instance has."""
+    steps: tuple[_Step, ...]
+    of_all: tuple[_Covered, ...]
+    """What a metric covers that all chips have."""
+    of_instances: tuple[_Covered, ...]
+    """What a metric covers that all instances have."""
 
 
 def _spreads(store: Store) -> Slices[dict[str, Spread]]:

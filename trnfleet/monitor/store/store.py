@@ -125,18 +125,24 @@ class Store:
         deadline = now_s - stale_periods * self.period_s
         # Of one period, the usual case, there is one deadline for all.
         is_one = bool(len(deadline)) and bool((deadline == deadline[0]).all())
+        offline = ~publisher_online[self.publisher_of]
+        fresh = self.instance_seen_s >= deadline
+        if not np.array_equal(fresh, self.instance_fresh):
+            self.instance_fresh = fresh
+            self.revision += 1
+        if is_one and self.chip_seen_s.min(initial=np.inf) >= deadline[0] and not offline.any():
+            # The usual case: all have come in time.
+            if self.chip_state.any():
+                self.chip_state = np.full(len(owner), Freshness.LIVE, np.uint8)
+                self.revision += 1
+            return
         states = (self.chip_seen_s < (deadline[0] if is_one else deadline[owner])).astype(np.uint8)
         # What was described a moment ago may still come; what has not come after three periods is silent.
         young = self.described_s >= deadline
         if young.any():
             states[young[owner] & np.isinf(self.chip_seen_s)] = Freshness.UNKNOWN
-        offline = ~publisher_online[self.publisher_of]
         if offline.any():
             states[offline[owner]] = Freshness.OFFLINE
-        fresh = self.instance_seen_s >= deadline
-        if not np.array_equal(fresh, self.instance_fresh):
-            self.instance_fresh = fresh
-            self.revision += 1
         if not np.array_equal(states, self.chip_state):
             self.chip_state = states
             self.revision += 1

@@ -78,6 +78,16 @@ class MedianDistanceRows(MedianRows):
 
     has_telling_mask = True
 
+    def candidates(self, readings: Readings) -> Slices[Rows]:
+        """Return none where no code is that far above 0, which a median is at least."""
+        found = readings.column_of(self.scope, self.figure)
+        is_far = (self.condition.above or -1) >= 0
+        if found is None or not is_far or not len(readings.layout.instances):
+            return (yield from super().candidates(readings))
+        if self.is_beyond_all(readings, *found):
+            return NO_ROWS
+        return (yield from super().candidates(readings))
+
     def mask(self, readings: Readings, part: slice) -> Flags:
         """Compare codes: a median is 0 or more, so what is that far above it is above that limit, too."""
         found = readings.column_of(self.scope, self.figure)

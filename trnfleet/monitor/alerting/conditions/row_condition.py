@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trnfleet.domain.alerts.signals import LANES, LEVEL_OF, Scope
-from trnfleet.monitor.alerting.conditions.compare import compare, not_clear
+from trnfleet.monitor.alerting.conditions.compare import compare, compare_codes, not_clear
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.alerts.conditions import Condition
     from trnfleet.domain.layout import Layout
+    from trnfleet.domain.metrics import Metric
     from trnfleet.monitor.alerting.conditions.windows import Counters
     from trnfleet.monitor.alerting.inputs import Readings
     from trnfleet.monitor.slices import Slices
@@ -78,6 +79,29 @@ class RowCondition(abc.ABC):
     @abc.abstractmethod
     def values(self, readings: Readings, rows: Rows) -> Values:
         """Return the values that are compared, for some targets; NaN where there are none."""
+
+    def is_beyond_all(self, readings: Readings, metric: Metric, factor: float) -> bool:
+        """Return whether no code of a column fulfils the limit, by the largest of them, or the least.
+
+        Args:
+            readings: The instant.
+            metric: Whose column.
+            factor: What its values are multiplied by.
+        """
+        condition, codes = self.condition, readings.store.columns[metric.name]
+        if condition.above is None and condition.below is None:
+            return False
+        end = codes.max() if condition.above is not None else codes.min()
+        # Where the largest code means not available, others may fulfil it.
+        return (
+            int(end) != metric.top
+            and not compare_codes(
+                end.reshape(1),
+                metric,
+                condition.comparison.key,
+                *(limit / factor for limit in condition.limits),
+            ).any()
+        )
 
     def holds(self, readings: Readings, rows: Rows) -> Flags:
         """Return which of some targets fulfil it."""

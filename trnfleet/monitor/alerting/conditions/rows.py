@@ -55,6 +55,13 @@ class FigureRows(RowCondition):
         """Return whether it is a column, or of a level that has few targets."""
         return self.level is not Level.CHIP or readings.column_of(self.scope, self.figure) is not None
 
+    def candidates(self, readings: Readings) -> Slices[Rows]:
+        """Return none where the largest of all codes, or the least, does not fulfil it."""
+        found = readings.column_of(self.scope, self.figure)
+        if found is not None and len(readings.layout.instances) and self.is_beyond_all(readings, *found):
+            return NO_ROWS
+        return (yield from super().candidates(readings))
+
     def mask(self, readings: Readings, part: slice) -> Flags:
         """Compare codes, or values where there are none."""
         found = readings.column_of(self.scope, self.figure)

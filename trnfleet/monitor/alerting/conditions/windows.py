@@ -26,6 +26,8 @@ PARTS = 240
 """Parts of a window: changes within one part leave the window together."""
 MOST_KEPT = 4_000_000
 """Changes that one window keeps; beyond it neighbours in time are joined, so that it gets coarser and not larger."""
+_HALF_WORD = 4
+"""Bytes of the codes of which two are a word."""
 PAST_SAMPLES = 120
 PAST_LEAST = 10
 """Fewest samples that make a past to compare with."""
@@ -59,7 +61,7 @@ class CounterFeed:
         if before is None or len(before) != len(codes):
             self._before = codes.copy()
             return NO_INCREASE
-        rows = np.flatnonzero(codes != before)
+        rows = _differing(codes, before)
         if not len(rows):
             return NO_INCREASE
         new, old = codes[rows], before[rows]
@@ -77,6 +79,16 @@ class CounterFeed:
         moved = np.full(chips, self._top, self._before.dtype)
         moved[to] = self._before[source]
         self._before = moved
+
+
+def _differing(codes: NDArray[Any], before: NDArray[Any]) -> Rows:
+    """Return where codes differ, ascending: two of 32 bits are compared at once, of which few do."""
+    if codes.dtype.itemsize != _HALF_WORD or len(codes) % 2 or not codes.flags.c_contiguous:
+        return np.flatnonzero(codes != before)
+    pairs = np.flatnonzero(codes.view(np.uint64) != before.view(np.uint64))
+    rows: Rows = (2 * pairs[:, None] + np.arange(2)).reshape(-1)
+    found: Rows = rows[codes[rows] != before[rows]]
+    return found
 
 
 class CounterWindow:
