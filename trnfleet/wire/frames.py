@@ -117,14 +117,14 @@ class Frame(NamedTuple):
 class FrameDecoder:
     """Decoder of the frames of all topics whose descriptors announce the same columns and numbers of rows.
 
-    The first frame is parsed in full. Its structure (all bytes but the values, path, seq and time) is kept as a template,
+    The first frame is parsed in full. Its structure (all bytes but the values, path, boot, seq and time) is kept as a template,
     and a later frame with the same structure is cut at the known places; any other is parsed in full again.
     """
 
     def __init__(self, columns: Sequence[ColumnSpec], chips: int, instances: int) -> None:
         self._rows = {Scope.CHIP: chips, Scope.INSTANCE: instances}
         self._columns = {scope: {c.name: c for c in columns if c.per is scope} for scope in Scope}
-        self._templates: dict[int, _Template] = {}
+        self._templates: dict[int, FrameTemplate] = {}
         """By the size of the frame."""
 
     def decode(self, payload: bytes, limits: Limits = DEFAULT_LIMITS) -> Frame:
@@ -137,12 +137,17 @@ class FrameDecoder:
         if template is not None and template.fits(payload):
             return template.cut(payload)
         frame = self._parse(payload, limits)
-        learned = _Template.learn(payload, frame)
+        learned = FrameTemplate.learn(payload, frame)
         if learned is not None:
             if len(self._templates) >= _MOST_TEMPLATES:
                 self._templates.clear()
             self._templates[len(payload)] = learned
         return frame
+
+    def template(self, payload: bytes) -> FrameTemplate | None:
+        """Return the template of a frame that has been decoded, if one is kept that it fits."""
+        template = self._templates.get(len(payload))
+        return template if template is not None and template.fits(payload) else None
 
     def _parse(self, payload: bytes, limits: Limits) -> Frame:
         if len(payload) > limits.payload_bytes:
@@ -197,7 +202,20 @@ class FrameDecoder:
         return arrays
 
 
-class _Template:
+class Cut(NamedTuple):
+    """The place of a column's values in a frame."""
+
+    is_chip: bool
+    name: str
+    dtype: np.dtype[Any]
+    size: int
+    """Values."""
+    at: int
+    shape: tuple[int, ...] | None
+    """Rows and lanes; None for one lane."""
+
+
+class FrameTemplate:
     """The positions of the values in frames of one structure, and the bytes between them."""
 
     def __init__(
@@ -206,6 +224,7 @@ class _Template:
         payload: bytes,
         *,
         path_at: int,
+        boot_at: int,
         seq_at: int,
         ts_at: int,
         cuts: Sequence[tuple[int, NDArray[Any], str, bool]],
@@ -217,19 +236,25 @@ class _Template:
         for at, array, _, _ in cuts:
             is_fixed[at : at + array.nbytes] = False
         self._path = slice(path_at, path_at + len(frame.path))
-        is_fixed[self._path] = False
-        self._boot, self._revision = frame.head.boot, frame.revision
-        self._size = len(payload)
+        self._boot = slice(boot_at, boot_at + len(frame.head.boot))
+        is_fixed[self._path] = is_fixed[self._boot] = False
+        self._revision = frame.revision
+        self.size = len(payload)
+        """Bytes of a frame."""
+        self.is_fixed: NDArray[np.bool_] = is_fixed
+        """Which of them are the same in all frames of the structure."""
         self._fixed = np.flatnonzero(is_fixed)
         self._expected = np.frombuffer(payload, np.uint8)[self._fixed]
-        self._seq_at, self._ts_at = seq_at, ts_at
-        self._cuts = [
-            (is_chip, name, array.dtype, array.size, at, array.shape if array.ndim > 1 else None)
+        self.seq_at, self.ts_at = seq_at, ts_at
+        """Where the 8 bytes of number and time begin."""
+        self.cuts = [
+            Cut(is_chip, name, array.dtype, array.size, at, array.shape if array.ndim > 1 else None)
             for at, array, name, is_chip in cuts
         ]
+        """Where the values are, in the order of the frame."""
 
     @staticmethod
-    def learn(payload: bytes, frame: Frame) -> _Template | None:
+    def learn(payload: bytes, frame: Frame) -> FrameTemplate | None:
         """Return the template of a parsed frame, or None where its form is not our encoder's."""
         cuts: list[tuple[int, NDArray[Any], str, bool]] = []
         # Arrays follow each other in the order in which they were parsed; searching on from the last one's end keeps
@@ -258,30 +283,35 @@ class _Template:
         if path_at < 0 or not frame.path.isascii():
             return None
         path_at += 5 + len(path) - len(frame.path)
+        boot_at = _find_text(payload[:head_end], b"\x64boot", frame.head.boot)
         size = sum(array.nbytes for _, array, _, _ in cuts)
-        if seq_at is None or ts_at is None or len(payload) - size > _LARGEST_FIXED:
+        if boot_at is None or seq_at is None or ts_at is None or len(payload) - size > _LARGEST_FIXED:
             return None
-        return _Template(frame, payload, path_at=path_at, seq_at=seq_at, ts_at=ts_at, cuts=cuts)
+        return FrameTemplate(
+            frame, payload, path_at=path_at, boot_at=boot_at, seq_at=seq_at, ts_at=ts_at, cuts=cuts
+        )
 
     def fits(self, payload: bytes) -> bool:
         """Return whether a payload differs from the learned one in its values alone."""
-        if len(payload) != self._size:
+        if len(payload) != self.size:
             return False
-        if payload[self._seq_at] > 0x7F or payload[self._ts_at : self._ts_at + 8] > _LATEST:
+        if payload[self.seq_at] > 0x7F or payload[self.ts_at : self.ts_at + 8] > _LATEST:
+            return False
+        if not payload[self._boot].isascii():
             return False
         return np.array_equal(np.frombuffer(payload, np.uint8)[self._fixed], self._expected)
 
     def cut(self, payload: bytes) -> Frame:
         """Return the frame of a payload for which `fits` is true."""
-        seq = int.from_bytes(payload[self._seq_at : self._seq_at + 8], "big")
-        ts_ns = int.from_bytes(payload[self._ts_at : self._ts_at + 8], "big")
+        seq = int.from_bytes(payload[self.seq_at : self.seq_at + 8], "big")
+        ts_ns = int.from_bytes(payload[self.ts_at : self.ts_at + 8], "big")
         chip: dict[str, NDArray[Any]] = {}
         instance: dict[str, NDArray[Any]] = {}
-        for is_chip, name, dtype, size, at, shape in self._cuts:
+        for is_chip, name, dtype, size, at, shape in self.cuts:
             array = np.frombuffer(payload, dtype, size, at)
             (chip if is_chip else instance)[name] = array if shape is None else array.reshape(shape)
         return Frame(
-            Head(self._boot, seq, ts_ns),
+            Head(payload[self._boot].decode("ascii"), seq, ts_ns),
             payload[self._path].decode("latin-1"),
             self._revision,
             chip,
@@ -305,6 +335,15 @@ def _find_number(payload: bytes, key: bytes, value: int) -> int | None:
     if found < 0 or payload.find(pattern, found + 1) >= 0:
         return None
     return found + len(key) + 1
+
+
+def _find_text(payload: bytes, key: bytes, text: str) -> int | None:
+    """Return the position of a text after `key`; None where it is written otherwise, or twice."""
+    encoded = cbor2.dumps(text)
+    found = payload.find(key + encoded)
+    if found < 0 or not text.isascii() or payload.find(key + encoded, found + 1) >= 0:
+        return None
+    return found + len(key) + len(encoded) - len(text)
 
 
 def is_known(column: ColumnSpec) -> bool:

@@ -6,7 +6,6 @@ not know whether messages are live or replayed.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -15,15 +14,17 @@ from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.alerting.events import AlertEvents
 from trnfleet.monitor.copies import copied
 from trnfleet.monitor.failures import guard
+from trnfleet.monitor.ingest.frame_rows import AppliedFrames
 from trnfleet.monitor.ingest.layout import rebuild_layout, write_descriptor
 from trnfleet.monitor.ingest.messages import MESSAGE_HANDLERS, retained_collections, retained_ledgers
 from trnfleet.monitor.ingest.missing import MissingState
 from trnfleet.monitor.ingest.rejects import PendingTelemetry, RejectedError, reject
+from trnfleet.monitor.ingest.taken import Taken
 from trnfleet.monitor.ingest.telemetry import TelemetryBatch
 from trnfleet.monitor.ingest.topics import Topics, covering_path
 from trnfleet.monitor.pipeline.counts import PipelineCounts
 from trnfleet.monitor.reservations.table import Reservations
-from trnfleet.monitor.sources.clocks import LATE_FROM_S, Timebase
+from trnfleet.monitor.sources.clocks import Timebase
 from trnfleet.monitor.sources.contests import Contests
 from trnfleet.monitor.sources.descriptors import Descriptors
 from trnfleet.monitor.sources.publishers import Publishers
@@ -32,13 +33,16 @@ from trnfleet.monitor.store.events import Events
 from trnfleet.monitor.store.jobs import Jobs
 from trnfleet.monitor.store.store import Store
 from trnfleet.wire.alerts import AlertMessage
+from trnfleet.wire.frame_head import is_cbor
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
+from trnfleet.wire.ports import CONTENT_TYPE_JSON
 from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic, parse_topic
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from trnfleet.monitor.ingest.frame_rows import FrameRows
     from trnfleet.monitor.ingest.topics import TopicState
     from trnfleet.monitor.sources.clocks import SourceClock
     from trnfleet.monitor.sources.descriptors import CompactDescriptor
@@ -49,6 +53,10 @@ OF_SOURCES = frozenset(
     {TopicClass.NODE, TopicClass.TELEMETRY, TopicClass.EVENT, TopicClass.JOB, TopicClass.RESERVATION}
 )
 """Classes of what sources publish, besides their presence."""
+
+
+MANY = 16
+"""Messages of a batch from which on frames may be applied many at once: what that costs once a batch is worth it."""
 
 
 class Ingest:
@@ -171,54 +179,121 @@ class Ingest:
         telemetry = TelemetryBatch(
             self.store, self.counts, self.limits, now_s, self.contests, self.heard_since_s, self.links_since_s
         )
-        lags_s: list[float] = []
-        topics, counts, traffic = self.topics.states, self.counts, self.publishers.traffic
-        came: tuple[list[int], list[int], list[float], list[float]] = [], [], [], []
-        rows, sizes, row_lags_s, behind_s = came
+        topics, counts = self.topics.states, self.counts
         counts.read += len(batch)
-        topic: TopicState | None = None
         with guard(counts, "telemetry"):
             telemetry.decode(batch, topics)
-        for number, envelope in enumerate(batch):
-            try:
-                topic = topics.get(envelope.topic)
-                if topic is None:
-                    topic = self._handle_other(envelope, now_s)
-                    if topic is None:
-                        continue
-                if topic.descriptor is None:
-                    self._take_undescribed(envelope, topic.path, now_s)
-                    continue
-                lost, late, duplicates = counts.lost, counts.late, counts.duplicates
-                head = telemetry.take(topic, envelope, number)
-                if head is None or counts.lost != lost:
-                    missing = counts.lost - lost, counts.late - late, counts.duplicates - duplicates
-                    traffic.miss(topic.row, *missing)
-                if head is None:
-                    continue
-                rows.append(topic.row)
-                sizes.append(len(envelope.payload))
-                row_lags_s.append(math.nan)
-                behind_s.append(math.nan)
-                if topic.clock is not None:
-                    lag_s = topic.clock.take(head.ts_ns, now_s, wall_ns)
-                    if topic.clock.late_s > LATE_FROM_S:
-                        counts.old += 1
-                        traffic.delay(topic.row)
-                    else:
-                        lags_s.append(lag_s)
-                        row_lags_s[-1], behind_s[-1] = lag_s, topic.clock.behind_s
-            except Exception as error:  # noqa: BLE001  no message, not even one that finds a bug, stops the reader
-                reject(counts, envelope, error, root=self._root)
-                traffic.refuse(0 if topic is None else topic.row)
-        if rows:
-            traffic.take(*came, now_s)
+        taken = Taken(enters=len(batch) >= MANY)
+        found = [topics.get(envelope.topic) for envelope in batch]
+        begin = 0
+        for end in self._ends(batch, found):
+            self._apply_part(batch, range(begin, end), found, telemetry, taken, now_s)
+            taken.date(batch, counts, self.publishers.traffic, now_s, wall_ns, root=self._root)
+            begin = end
+        lags_s = taken.lags_s
         with guard(self.counts, "telemetry"):
             telemetry.finish()
         self.typical_lag_s = sorted(lags_s)[len(lags_s) // 2] if lags_s else None
         if lags_s:
             self.lag_s = max(lags_s)
         self.store.revision += 1
+
+    def _ends(self, batch: list[Envelope], found: list[TopicState | None]) -> list[int]:
+        """Return where the parts of a batch end within which frames may be applied before what came between them.
+
+        What is no telemetry may concern what comes after it, but for a descriptor that is repeated as it was.
+        """
+        telemetry = build_topic(self.fleet_name, TopicClass.TELEMETRY, "", self._root)
+        ends = [
+            number + 1
+            for number, envelope in enumerate(batch)
+            if found[number] is None
+            and not envelope.topic.startswith(telemetry)
+            and not self._is_repeated(envelope)
+        ]
+        return ends if ends and ends[-1] == len(batch) else [*ends, len(batch)]
+
+    def _is_repeated(self, envelope: Envelope) -> bool:
+        node = build_topic(self.fleet_name, TopicClass.NODE, "", self._root)
+        if not envelope.payload or not envelope.topic.startswith(node):
+            return False
+        known = self.descriptors.get(envelope.topic[len(node) :])
+        link = 1 << (envelope.link - 1) if envelope.link else 0
+        return (
+            known is not None and known.mark == hash(envelope.payload) and known.links | link == known.links
+        )
+
+    def _apply_part(
+        self, batch: list[Envelope], part: range, found: list[TopicState | None], telemetry: TelemetryBatch,
+        taken: Taken, now_s: float,
+    ) -> None:  # fmt: skip  # one line of what is given
+        """Apply a part of a batch: frames that are as expected many at once, then the rest one by one, in order."""
+        rest: list[int] = []
+        apart: set[str] = set()
+        entered: dict[int, tuple[FrameRows, list[int]]] = {}
+        for number in part:
+            topic, envelope = found[number], batch[number]
+            table = None if topic is None else topic.frame_rows
+            if (
+                table is not None
+                and len(envelope.payload) == table.size
+                and not envelope.retain
+                and envelope.content_type != CONTENT_TYPE_JSON
+            ):
+                entered.setdefault(id(table), (table, []))[1].append(number)
+            else:
+                rest.append(number)
+                if table is not None:
+                    apart.add(envelope.topic)
+        for table, numbers in entered.values():
+            if apart:
+                # The messages of a topic stay in their order.
+                rest += [number for number in numbers if batch[number].topic in apart]
+                numbers = [number for number in numbers if batch[number].topic not in apart]  # noqa: PLW2901  the same, without some
+            if not numbers:
+                continue
+            applied = AppliedFrames([], [], numbers)
+            with guard(self.counts, "telemetry"):
+                applied = table.apply(numbers, batch, found, now_s, self.store, self.counts)
+            taken.numbers += applied.numbers
+            taken.ts_ns += applied.ts_ns
+            taken.topics += [each for number in applied.numbers if (each := found[number]) is not None]
+            rest += applied.rest
+        if entered:
+            rest.sort()
+        for number in rest:
+            self._apply_one(batch[number], number, telemetry, taken, now_s)
+
+    def _apply_one(
+        self, envelope: Envelope, number: int, telemetry: TelemetryBatch, taken: Taken, now_s: float
+    ) -> None:
+        counts, traffic = self.counts, self.publishers.traffic
+        topic: TopicState | None = None
+        try:
+            topic = self.topics.states.get(envelope.topic)
+            if topic is None:
+                topic = self._handle_other(envelope, now_s)
+                if topic is None:
+                    return
+            topic.leave_frame_rows()
+            if topic.descriptor is None:
+                self._take_undescribed(envelope, topic.path, now_s)
+                return
+            lost, late, duplicates = counts.lost, counts.late, counts.duplicates
+            head = telemetry.take(topic, envelope, number)
+            if head is None or counts.lost != lost:
+                missing = counts.lost - lost, counts.late - late, counts.duplicates - duplicates
+                traffic.miss(topic.row, *missing)
+            if head is None:
+                return
+            taken.numbers.append(number)
+            taken.ts_ns.append(head.ts_ns)
+            taken.topics.append(topic)
+            if taken.enters and is_cbor(envelope):
+                self.topics.enter_frame_rows(topic, envelope.payload)
+        except Exception as error:  # noqa: BLE001  no message, not even one that finds a bug, stops the reader
+            reject(counts, envelope, error, root=self._root)
+            traffic.refuse(0 if topic is None else topic.row)
 
     def newest_of_sources_s(self, batch: list[Envelope], else_s: float) -> float:
         """Return when the newest message of a batch came that is of a source: not a watch's, nor an operator's."""

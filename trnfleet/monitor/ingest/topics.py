@@ -16,7 +16,9 @@ counts for the publisher of its descriptor.
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -26,6 +28,7 @@ from trnfleet.domain import address
 from trnfleet.domain.address import Level
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Scope
 from trnfleet.monitor.copies import copied
+from trnfleet.monitor.ingest.frame_rows import FrameTables
 from trnfleet.monitor.ingest.rejects import RejectedError
 from trnfleet.monitor.ingest.sequence import SequenceTracker, Verdict
 from trnfleet.monitor.room import Room
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.layout import Layout
+    from trnfleet.monitor.ingest.frame_rows import FrameRows
     from trnfleet.monitor.pipeline.counts import PipelineCounts
     from trnfleet.monitor.sources.clocks import SourceClock, Timebase
     from trnfleet.monitor.sources.descriptors import CompactDescriptor, Descriptors
@@ -77,6 +81,12 @@ class TopicState:
     same_instance: tuple[str, ...] = ()
     foreign: tuple[ColumnSpec, ...] = ()
     """Columns of another type, scale or width, which are converted; what the table does not know is left out."""
+    has_other_columns: bool = False
+    """Whether it has any column that is not copied as it is."""
+    frame_rows: FrameRows | None = None
+    """The table in which its sequence is instead of in its tracker."""
+    number: int = -1
+    """Its row there."""
 
     def copy(self, clocks: dict[int, SourceClock]) -> TopicState:
         """Return a copy; all but its sequence and its source's clock is replaced, never changed.
@@ -93,7 +103,24 @@ class TopicState:
         twin.chips, twin.instances = self.chips, self.instances
         twin.is_chip, twin.chip_count = self.is_chip, self.chip_count
         twin.same_chip, twin.same_instance, twin.foreign = self.same_chip, self.same_instance, self.foreign
+        twin.has_other_columns = self.has_other_columns
+        if self.frame_rows is not None:
+            self.frame_rows.save(self, twin)
         return twin
+
+    def move_frame_rows(self) -> None:
+        """Follow to the rows of the present layout, where they are still one after the other."""
+        if self.frame_rows is None:
+            return
+        if isinstance(self.chips, slice) and isinstance(self.instances, slice):
+            self.frame_rows.move(self)
+        else:
+            self.leave_frame_rows()
+
+    def leave_frame_rows(self) -> None:
+        """Have the sequence in its tracker again."""
+        if self.frame_rows is not None:
+            self.frame_rows.leave(self)
 
     def is_newest(self, head: Head, counts: PipelineCounts, shed: int = 0) -> bool:
         """Return whether a message is of the described boot and newer than all before it; count it where it is not.
@@ -171,6 +198,9 @@ class Topics:
         self._timebase = timebase
         self._covered_by: dict[str, list[TopicState]] = {}
         """By the path of the descriptor that covers them."""
+        self._tables = FrameTables()
+        self._shared: set[str] = set()
+        """Instances that more than one descriptor covers, in this layout."""
         self._decoders: dict[tuple[int, int, int], tuple[tuple[ColumnSpec, ...], FrameDecoder]] = {}
         """By the identity of the columns, of which the descriptors have one object for all that are equal, and the rows."""
 
@@ -198,11 +228,12 @@ class Topics:
             path: [copies[id(state)] for state in states] for path, states in self._covered_by.items()
         }
         twin._decoders = self._decoders.copy()
+        twin._shared = self._shared.copy()
         return twin
 
     def __getstate__(self) -> dict[str, object]:
         """Return what a pickle has: no decoders, which are kept by an identity that no other object has."""
-        return self.__dict__ | {"_decoders": {}}
+        return self.__dict__ | {"_decoders": {}, "_tables": FrameTables()}
 
     def add(self, topic: str, path: str, layout: Layout) -> TopicState | None:
         """Add a topic about an address; return None, and keep nothing, where no descriptor of the layout covers it.
@@ -222,8 +253,24 @@ class Topics:
             raise RejectedError(why)
         self._room.change(owner, 1)
         self.states[topic] = state
-        self._covered_by.setdefault(covering, []).append(state)
+        beside = self._covered_by.setdefault(covering, [])
+        for each in beside:
+            each.leave_frame_rows()
+        beside.append(state)
         return state
+
+    def enter_frame_rows(self, state: TopicState, payload: bytes) -> None:
+        """Let a topic's next frames be applied with others, after one that was applied; not where another topic has the same rows."""
+        descriptor = state.descriptor
+        if (
+            descriptor is None
+            or state.frame_rows is not None
+            or len(self._covered_by.get(descriptor.path, ())) > 1
+        ):
+            return
+        if self._shared and not self._shared.isdisjoint(descriptor.instances):
+            return
+        self._tables.enter(state, payload)
 
     def is_described(self, path: str) -> bool:
         """Return whether there is a descriptor for an address, be it in the layout or not."""
@@ -240,9 +287,15 @@ class Topics:
         What is undescribed is heard again.
         """
         self.undescribed = Undescribed(self._limits.undescribed_paths)
+        self._shared = set()
+        if self._descriptors.instances > len(layout.instances):
+            times = Counter(itertools.chain.from_iterable(each.instances for each in self._descriptors))
+            self._shared = {path for path, number in times.items() if number > 1}
         described = {id(descriptor.columns) for descriptor in self._descriptors}
         self._decoders = {key: each for key, each in self._decoders.items() if key[0] in described}
         for state in self.states.values():
+            if self._shared:
+                state.leave_frame_rows()
             self._bind(state, layout)
         self.states = {topic: state for topic, state in self.states.items() if state.descriptor is not None}
         self._covered_by = {}
@@ -255,6 +308,8 @@ class Topics:
     def _bind(self, state: TopicState, layout: Layout) -> None:
         """Find the descriptor that covers a topic, and its rows."""
         descriptor = self._descriptors.get(covering_path(state.path))
+        if descriptor is not state.descriptor:
+            state.leave_frame_rows()
         before, state.descriptor = state.descriptor, None
         if descriptor is None:
             return
@@ -274,6 +329,7 @@ class Topics:
         index = layout.instance_index
         rows = [index.get(path, -1) for path in descriptor.instances]
         if min(rows) < 0:
+            state.leave_frame_rows()
             return
         if state.is_chip:
             node = layout.find(state.path)
@@ -294,6 +350,7 @@ class Topics:
             if before is not descriptor:
                 _sort_columns(state, descriptor.columns)
         state.descriptor = descriptor
+        state.move_frame_rows()
 
     def _decoder(self, columns: tuple[ColumnSpec, ...], chips: int, instances: int) -> FrameDecoder:
         """Return the decoder of frames of that form, which topics share: a form that one has learned serves all."""
@@ -312,12 +369,14 @@ def _sort_columns(state: TopicState, columns: tuple[ColumnSpec, ...]) -> None:
     """Part the columns that can be copied from those that must be converted."""
     if columns is STANDARD_COLUMNS:
         state.same_chip, state.same_instance, state.foreign = _CHIP_NAMES, _INSTANCE_NAMES, ()
+        state.has_other_columns = False
         return
     known = [column for column in columns if is_known(column)]
     same = [column for column in known if column in STANDARD_COLUMNS]
     state.same_chip = tuple(column.name for column in same if column.per is Scope.CHIP)
     state.same_instance = tuple(column.name for column in same if column.per is Scope.INSTANCE)
     state.foreign = tuple(column for column in known if column not in STANDARD_COLUMNS)
+    state.has_other_columns = len(same) < len(columns)
 
 
 def covering_path(path: str) -> str:

@@ -1,0 +1,176 @@
+"""Frames that are applied many at once, beside the same frames one by one."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from support.monitor.feed import Feed, standalone, ultraservers
+from support.monitor.state import stored_difference
+
+from trnfleet.monitor.ingest.frame_rows import FrameTables
+from trnfleet.monitor.pipeline.traffic import _COLUMNS, _RINGS
+from trnfleet.wire.ports import CONTENT_TYPE_JSON
+
+if TYPE_CHECKING:
+    from trnfleet.wire.ports import Envelope
+
+INSTANCES = [*ultraservers(8), *standalone(8)]
+
+
+def entered(feed: Feed) -> int:
+    """Return how many topics have their sequence in a table."""
+    return sum(topic.frame_rows is not None for topic in feed.monitor.ingest.topics.states.values())
+
+
+def sequences(feed: Feed) -> dict[str, Any]:
+    """Return how far each topic has come."""
+    copied = feed.monitor.ingest.copy().topics.states
+    return {
+        name: (
+            each.tracker.last,
+            each.tracker.seen,
+            each.tracker.first,
+            each.tracker.ts_ns,
+            each.tracker.behind,
+        )
+        for name, each in copied.items()
+    }
+
+
+def differences(one: Feed, other: Feed) -> list[str]:
+    """Return what two monitors know differently."""
+    found = stored_difference(one.monitor.store, other.monitor.store)
+    for name in ("chip_seen_s", "chip_ts_ns", "instance_seen_s", "publisher_of"):
+        if not np.array_equal(getattr(one.monitor.store, name), getattr(other.monitor.store, name)):
+            found.append(name)
+    for field in dataclasses.fields(one.monitor.counts):
+        mine, theirs = (getattr(feed.monitor.counts, field.name) for feed in (one, other))
+        if mine != theirs:
+            found.append(f"{field.name}: {mine} {theirs}")
+    if sequences(one) != sequences(other):
+        found.append("sequences")
+    traffic = one.monitor.ingest.publishers.traffic, other.monitor.ingest.publishers.traffic
+    for name in (*_COLUMNS, *_RINGS):
+        mine, theirs = (each.column(name) for each in traffic)
+        if not np.allclose(mine, theirs, equal_nan=True):
+            found.append(name)
+    clocks = [
+        {key: (each.heard_s, each.is_wall, each.skew_s, each.late_s) for key, each in feed.monitor.ingest.timebase._clocks.items()}
+        for feed in (one, other)
+    ]  # fmt: skip  # one expression
+    if clocks[0] != clocks[1]:
+        found.append("clocks")
+    return found
+
+
+def hostile(messages: list[Envelope], former: list[Envelope], chance: random.Random) -> list[Envelope]:
+    """Return the messages of a tick as they may come: some lost, twice, late, damaged, misplaced or retained."""
+    came: list[Envelope] = []
+    for place, message in enumerate(messages):
+        dice = chance.random()
+        if dice < 0.05:
+            continue
+        if dice < 0.10:
+            at, payload = chance.randrange(len(message.payload)), bytearray(message.payload)
+            payload[at] ^= 1 << chance.randrange(8)
+            came.append(message._replace(payload=bytes(payload)))
+        elif dice < 0.13:
+            came.append(message._replace(payload=messages[place - 1].payload))
+        elif dice < 0.16:
+            came.append(message._replace(retain=True))
+        elif dice < 0.19:
+            came.append(message._replace(payload=message.payload[:-1]))
+        elif dice < 0.22:
+            came.append(message._replace(content_type=CONTENT_TYPE_JSON))
+        elif dice < 0.32:
+            came.append(message._replace(shed=chance.randrange(1, 70)))
+        else:
+            came.append(message)
+        if dice > 0.9 and former:
+            came.append(chance.choice(former))
+        if dice > 0.95:
+            came.append(message)
+    if chance.random() < 0.3:
+        chance.shuffle(came)
+    return came
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_many_at_once_end_as_one_by_one_whatever_comes(seed: int) -> None:
+    """Lost, late, doubled, damaged, misplaced, silent, restarted and described again: store, counts, sequences, clocks are the same."""
+    chance = random.Random(seed)  # noqa: S311  messages, nothing secret
+    together, alone = Feed(INSTANCES), Feed(INSTANCES)
+    for feed in (together, alone):
+        feed.describe()
+    former: list[Envelope] = []
+    most = 0
+    for tick in range(30):
+        together.scatter(1_000 * seed + tick)
+        if tick % 9 == 5:
+            together.silence(chance.choice(together.layout.instances))
+        messages = together.telemetry()
+        if tick % 11 == 7:
+            messages += together.telemetry()
+        came = hostile(messages, former, chance)
+        if tick % 13 == 12:
+            if chance.random() < 0.5:
+                together.restart(f"boot-{tick}")
+            again = chance.sample(together.announcements(), 20)
+            at = chance.randrange(len(came))
+            came = [*came[:at], *again, *came[at:]]
+        now_s, wall_ns = together.clock.monotonic_s(), together.clock.wall_ns()
+        together.monitor.ingest.apply(came, now_s, wall_ns)
+        for message in came:
+            alone.monitor.ingest.apply([message], now_s, wall_ns)
+        assert differences(together, alone) == []
+        former = messages
+        most = max(most, entered(together))
+        seconds = chance.choice([0.0, 0.4, 1.0])
+        for feed in (together, alone):
+            await feed.clock.advance(seconds)
+    assert entered(alone) == 0
+    assert most > 20
+    assert together.monitor.counts.unaccounted(together.monitor.ingest.pending) == 0
+
+
+def test_a_topic_that_another_describes_too_goes_by_itself() -> None:
+    """Where two paths have the same instances, the last message has the rows, as it came."""
+    whole = ultraservers(8)
+    single, grouped = Feed(whole), Feed(whole, grouped=True)
+    single.describe()
+    single.monitor.apply(grouped.announcements())
+    single.monitor.compute()
+    for _ in range(3):
+        single.tick()
+    assert entered(single) == 0
+
+
+def test_with_a_new_layout_frames_go_to_their_new_rows() -> None:
+    """Instances that come in front of those that are entered move their rows."""
+    feed = Feed(INSTANCES)
+    feed.describe()
+    for _ in range(3):
+        feed.tick()
+    assert entered(feed) == len(INSTANCES)
+    before = Feed(standalone(1, cluster="uc0"))
+    feed.monitor.apply(before.announcements())
+    feed.monitor.compute()
+    feed.scatter(5)
+    feed.tick()
+    store = feed.monitor.store
+    assert entered(feed) == len(INSTANCES)
+    for name, column in feed.columns.items():
+        assert np.array_equal(store.columns[name][-len(column) :], column), name
+
+
+def test_few_messages_are_not_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small fleet's messages go one by one."""
+    monkeypatch.setattr(FrameTables, "enter", lambda *_: 1 / 0)
+    feed = Feed(ultraservers(3))
+    feed.describe()
+    feed.tick()
+    assert feed.monitor.counts.messages == 12

@@ -1,0 +1,237 @@
+"""Topics whose frames are applied many at once: what each frame must be like, and how far each topic has come, in columns.
+
+A topic is entered after a frame of it was applied by itself. From then on its sequence is here, not in its tracker, and a frame of it is
+applied here if it is as expected in every respect: the same head (path, boot, revision) and structure, the next number, not twice in the
+batch, and no row without a value. Anything else takes the topic out first, so that its tracker is up to date, and goes the usual way:
+what comes of it is the same, frame by frame.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from trnfleet.domain.metrics import BY_NAME
+from trnfleet.monitor.ingest.sequence import LARGEST_GAP, WINDOW
+from trnfleet.wire.frame_batch import IS_LITTLE_ENDIAN, FrameForm
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from trnfleet.monitor.ingest.sequence import SequenceTracker
+    from trnfleet.monitor.pipeline.counts import PipelineCounts
+    from trnfleet.monitor.store.store import Store
+    from trnfleet.wire.frames import FrameDecoder, FrameTemplate
+    from trnfleet.wire.ports import Envelope
+
+LARGEST_FRAME = 16_384
+"""Bytes of a frame up to which many at once take less time than one by one: an instance's has 2 KB, a block's 67."""
+MOST_FORMS = 64
+"""Forms of frames that have a table."""
+_COLUMNS: dict[str, Any] = {
+    "last": np.int64, "seen": np.uint64, "ts_ns": np.int64, "chip": np.int64, "instance": np.int64, "publisher": np.int32,
+}  # fmt: skip  # names in a row
+"""Of each topic: the state of its tracker, its first chip and instance, and the number of its publisher's boot."""
+
+
+class FramedTopic(Protocol):
+    """What a table needs of a topic: a `TopicState`."""
+
+    tracker: SequenceTracker
+    decoder: FrameDecoder | None
+    chips: slice | NDArray[np.int64]
+    instances: slice | NDArray[np.int64]
+    chip_count: int
+    publisher: int
+    has_other_columns: bool
+    frame_rows: FrameRows | None
+    number: int
+
+
+class AppliedFrames(NamedTuple):
+    """The frames of a batch that were applied."""
+
+    numbers: list[int]
+    """Their places in the batch."""
+    ts_ns: list[int]
+    """Their source times."""
+    rest: list[int]
+    """The places of those that were not."""
+
+
+class FrameRows:
+    """The topics of one form of frames and one number of rows."""
+
+    def __init__(self, form: FrameForm, chips: int, instances: int) -> None:
+        self._form, self._chips, self._instances = form, chips, instances
+        self._columns = {name: np.zeros(16, kind) for name, kind in _COLUMNS.items()}
+        self._heads = np.zeros((16, form.head_words), np.uint64)
+        self._place = np.zeros(16, np.int64)
+        self._topics: list[FramedTopic | None] = []
+        self._free: list[int] = []
+        self._views_of: object = None
+        self._views: list[tuple[str, NDArray[Any]]] = []
+
+    @property
+    def size(self) -> int:
+        """Bytes of a frame."""
+        return self._form.size
+
+    def __len__(self) -> int:
+        return len(self._topics) - len(self._free)
+
+    def enter(self, topic: FramedTopic, payload: bytes) -> None:
+        """Enter a topic whose newest frame has just been applied."""
+        if self._free:
+            number = self._free.pop()
+            self._topics[number] = topic
+        else:
+            number = len(self._topics)
+            self._topics.append(topic)
+            if number == len(self._place):
+                grown = {name: np.resize(column, 2 * number) for name, column in self._columns.items()}
+                self._columns, self._place = grown, np.resize(self._place, 2 * number)
+                self._heads = np.resize(self._heads, (2 * number, self._heads.shape[1]))
+        self._heads[number] = self._form.heads(self._form.stack([payload]))[0]
+        columns, tracker = self._columns, topic.tracker
+        columns["last"][number], columns["seen"][number], columns["ts_ns"][number] = (
+            tracker.last,
+            tracker.seen,
+            tracker.ts_ns,
+        )
+        topic.frame_rows, topic.number = self, number
+        self.move(topic)
+
+    def move(self, topic: FramedTopic) -> None:
+        """Follow a topic to its rows in another layout."""
+        columns, number = self._columns, topic.number
+        columns["chip"][number], columns["instance"][number] = topic.chips.start, topic.instances.start  # type: ignore[union-attr]  # only slices are entered
+        columns["publisher"][number] = topic.publisher
+
+    def leave(self, topic: FramedTopic) -> None:
+        """Take a topic out, and give its tracker what has come meanwhile."""
+        self.save(topic, topic)
+        self._topics[topic.number] = None
+        self._free.append(topic.number)
+        topic.frame_rows, topic.number = None, -1
+
+    def save(self, topic: FramedTopic, into: FramedTopic) -> None:
+        """Write how far a topic has come into a tracker, its own or that of a copy."""
+        columns, number, tracker = self._columns, topic.number, into.tracker
+        tracker.last, tracker.seen = int(columns["last"][number]), int(columns["seen"][number])
+        tracker.ts_ns, tracker.behind = int(columns["ts_ns"][number]), 0
+
+    def apply(
+        self, numbers: list[int], batch: Sequence[Envelope], topics: Sequence[FramedTopic | None], now_s: float,
+        store: Store, counts: PipelineCounts,
+    ) -> AppliedFrames:  # fmt: skip  # one line of what is given
+        """Apply the frames of a batch that are as expected, all at once; the others are left as they are.
+
+        Args:
+            numbers: Places in the batch of frames of topics that are entered here, of the form's size.
+            batch: The batch.
+            topics: The topic of each of its messages.
+            now_s: Monotonic seconds.
+            store: Its layout is the one that topics are bound to.
+            counts: The counters.
+        """
+        form, columns = self._form, self._columns
+        frames = form.stack([batch[n].payload for n in numbers])
+        rows = np.array([topics[n].number for n in numbers], np.int64)  # type: ignore[union-attr]  # each has a topic
+        shed = np.array([batch[n].shed for n in numbers], np.int64)
+        seq, ts_ns, good = form.numbers(frames)
+        ahead = seq - columns["last"][rows]
+        # What was left out here is no loss; a real gap, and whatever is not newer, is looked at by itself.
+        good &= (ahead >= 1) & (ahead <= LARGEST_GAP) & (ahead - 1 <= shed)
+        good &= form.fit(frames, self._heads[rows])
+        good &= ~form.silent(frames, form.chip, self._chips)
+        good &= ~form.silent(frames, form.instance, self._instances)
+        order = np.arange(len(rows))
+        self._place[rows] = order
+        again = self._place[rows] != order
+        if again.any():
+            good &= ~np.isin(rows, rows[again])
+        chosen, rest = np.array(numbers), []
+        if not good.all():
+            rest = chosen[~good].tolist()
+            chosen, frames, rows, ahead = chosen[good], frames[good], rows[good], ahead[good]
+            seq, ts_ns = seq[good], ts_ns[good]
+        if len(rows):
+            near = np.minimum(ahead, WINDOW - 1).astype(np.uint64)
+            seen = (columns["seen"][rows] << near) | np.uint64(1)
+            columns["seen"][rows] = np.where(ahead < WINDOW, seen, np.uint64(1))
+            columns["last"][rows], columns["ts_ns"][rows] = seq, ts_ns
+            ticks, count = int(ahead.sum()), len(rows)
+            counts.sent += ticks
+            counts.passed_over += ticks - count
+            counts.accepted += count
+            counts.messages += count
+            counts.chips += count * self._chips
+            self._write(frames, rows, ts_ns, now_s, store)
+        return AppliedFrames(chosen.tolist(), ts_ns.tolist(), rest)
+
+    def _write(
+        self, frames: NDArray[np.uint64], rows: NDArray[np.int64], ts_ns: NDArray[np.int64], now_s: float, store: Store
+    ) -> None:  # fmt: skip  # one line of what is given
+        columns, form = self._columns, self._form
+        chips, instances = columns["chip"][rows], columns["instance"][rows]
+        if self._views_of is not store.columns:
+            self._views_of = store.columns
+            self._views = [
+                (name, _windows(store.columns[name], size))
+                for name, size in (*form.chip.items(), *form.instance.items())
+            ]
+        records = form.records(frames)
+        for name, view in self._views:
+            view[chips if name in form.chip else instances] = records[name]
+        every_chip = chips[:, None] + np.arange(self._chips)
+        every_instance = instances[:, None] + np.arange(self._instances)
+        store.chip_seen_s[every_chip] = now_s
+        store.chip_ts_ns[every_chip] = ts_ns[:, None]
+        store.instance_seen_s[every_instance] = now_s
+        store.publisher_of[every_instance] = columns["publisher"][rows][:, None]
+
+
+class FrameTables:
+    """The tables of all forms."""
+
+    def __init__(self) -> None:
+        self._by_form: dict[tuple[int, int, int], tuple[FrameTemplate, FrameRows]] = {}
+        """By the identity of the template, chips and instances."""
+
+    def enter(self, topic: FramedTopic, payload: bytes) -> None:
+        """Enter a topic whose newest frame has just been applied, if its frames can be applied many at once."""
+        decoder = topic.decoder
+        if (
+            not IS_LITTLE_ENDIAN
+            or len(payload) > LARGEST_FRAME
+            or decoder is None
+            or topic.has_other_columns
+            or not (isinstance(topic.chips, slice) and isinstance(topic.instances, slice))
+            or not topic.chip_count
+        ):
+            return
+        template = decoder.template(payload)
+        if template is None or not all(BY_NAME[cut.name].dtype == cut.dtype for cut in template.cuts):
+            return
+        instances = topic.instances.stop - topic.instances.start
+        key = id(template), topic.chip_count, instances
+        known = self._by_form.get(key)
+        if known is None:
+            if len(self._by_form) >= MOST_FORMS:
+                self._by_form = {each: table for each, table in self._by_form.items() if len(table[1])}
+            if len(self._by_form) >= MOST_FORMS:
+                return
+            rows = FrameRows(FrameForm(template, payload), topic.chip_count, instances)
+            known = self._by_form[key] = template, rows
+        known[1].enter(topic, payload)
+
+
+def _windows(column: NDArray[Any], size_bytes: int) -> NDArray[Any]:
+    """Return a column's rows, each with as many of those behind it as make `size_bytes`, as plain bytes that can be written."""
+    step = column.itemsize * (column.shape[1] if column.ndim > 1 else 1)
+    count = max(0, column.shape[0] - size_bytes // step + 1)
+    return np.ndarray((count,), f"V{size_bytes}", column.data, 0, (step,))

@@ -1,0 +1,134 @@
+"""Many frames of one structure at once: their bytes as rows of a matrix, compared and cut by whole columns.
+
+Owns what is bytes: which of them must be as before, where the numbers and the values are. It knows no store and counts nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from trnfleet.wire.values import LATEST_NS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from trnfleet.wire.frames import Cut, FrameTemplate
+
+IS_LITTLE_ENDIAN: Final = sys.byteorder == "little"
+"""Whether values of the wire are values of this machine; elsewhere they are converted, frame by frame."""
+_WORD = 8
+"""Bytes that are compared at once."""
+
+
+class FrameForm:
+    """Frames of one template, whose heads are compared with what is expected of their topics."""
+
+    def __init__(self, template: FrameTemplate, payload: bytes) -> None:
+        """Begin with a frame that fits a template."""
+        self.size = template.size
+        self._pad = bytes(-self.size % _WORD)
+        self._words = (self.size + len(self._pad)) // _WORD
+        self._seq_at, self._ts_at = template.seq_at, template.ts_at
+        values_at = min(cut.at for cut in template.cuts)
+        is_fixed = np.zeros(self._words * _WORD, np.bool_)
+        is_fixed[: self.size] = template.is_fixed
+        is_head = np.zeros(len(is_fixed), np.bool_)
+        is_head[:values_at] = True
+        for at in (self._seq_at, self._ts_at):
+            is_head[at : at + 8] = False
+        self.head_words = -(-values_at // _WORD)
+        """Words of a head: path, boot, revision and structure, and of the values what shares a word with them, left out."""
+        self._head_mask = _mask(is_head)[: self.head_words]
+        is_fixed[:values_at] = False
+        mask = _mask(is_fixed)
+        self._fixed_at = np.flatnonzero(mask)
+        self._fixed_mask = mask[self._fixed_at]
+        self._fixed = self.stack([payload])[0, self._fixed_at] & self._fixed_mask
+        self.chip = {cut.name: _bytes_of(cut) for cut in template.cuts if cut.is_chip}
+        self.instance = {cut.name: _bytes_of(cut) for cut in template.cuts if not cut.is_chip}
+        """Bytes of each column's values in a frame, in its order."""
+        self._record = np.dtype(
+            {
+                "names": [cut.name for cut in template.cuts],
+                "formats": [f"V{_bytes_of(cut)}" for cut in template.cuts],
+                "offsets": [cut.at for cut in template.cuts],
+                "itemsize": self._words * _WORD,
+            }
+        )
+        self._places = {cut.name: (cut.at, cut.at + _bytes_of(cut)) for cut in template.cuts}
+
+    def stack(self, payloads: Sequence[bytes]) -> NDArray[np.uint64]:
+        """Return frames of the form's size as rows of words."""
+        joined = self._pad.join([*payloads, b""]) if self._pad else b"".join(payloads)
+        return np.frombuffer(joined, np.uint64).reshape(-1, self._words)
+
+    def heads(self, frames: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """Return what later frames of the same topics must have in common with these."""
+        return frames[:, : self.head_words] & self._head_mask
+
+    def fit(self, frames: NDArray[np.uint64], expected: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Return which frames are as expected: head by head, and the structure behind it.
+
+        Args:
+            frames: As `stack` returns them.
+            expected: The head that each must have.
+        """
+        wrong = (self.heads(frames) != expected).any(axis=1)
+        rest = frames[:, self._fixed_at]
+        rest &= self._fixed_mask
+        wrong |= (rest != self._fixed).any(axis=1)
+        fit: NDArray[np.bool_] = ~wrong
+        return fit
+
+    def numbers(
+        self, frames: NDArray[np.uint64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+        """Return number and source time of each frame, and whether both are in their range."""
+        content = frames.view(np.uint8)
+        seq, ts_ns = (
+            np.ascontiguousarray(content[:, at : at + 8]).view(">u8").reshape(-1).astype(np.int64)
+            for at in (self._seq_at, self._ts_at)
+        )
+        return seq, ts_ns, (seq >= 0) & (ts_ns >= 0) & (ts_ns <= LATEST_NS)
+
+    def records(self, frames: NDArray[np.uint64]) -> NDArray[Any]:
+        """Return the values of each frame by their columns' names, as plain bytes."""
+        return frames.reshape(-1).view(self._record)
+
+    def silent(self, frames: NDArray[np.uint64], columns: dict[str, int], rows: int) -> NDArray[np.bool_]:
+        """Return the frames in which a row has no value at all: each code is the one that means not available, all bits set.
+
+        Args:
+            frames: As `stack` returns them.
+            columns: `chip` or `instance`.
+            rows: Rows of a frame in them.
+        """
+        content = frames.view(np.uint8)
+        silent: NDArray[np.bool_] | None = None
+        for name in columns:
+            first, stop = self._places[name]
+            missing = content[:, first:stop] == 0xFF
+            # As a rule the first column has all its values.
+            if not missing.any():
+                return np.zeros(len(frames), np.bool_)
+            of_rows = missing.reshape(len(frames), rows, -1).all(axis=2)
+            silent = of_rows if silent is None else silent & of_rows
+            if not silent.any():
+                return np.zeros(len(frames), np.bool_)
+        found: NDArray[np.bool_] = np.zeros(len(frames), np.bool_)
+        if silent is not None:
+            found |= silent.any(axis=1)
+        return found
+
+
+def _bytes_of(cut: Cut) -> int:
+    return int(cut.size * cut.dtype.itemsize)
+
+
+def _mask(chosen: NDArray[np.bool_]) -> NDArray[np.uint64]:
+    return np.where(chosen, 0xFF, 0).astype(np.uint8).view(np.uint64)
