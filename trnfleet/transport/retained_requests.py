@@ -100,6 +100,9 @@ class RetainedRequests:
                 answers = await self._ask(connection)
             except LinkDown as down:
                 self._give_up(connection, str(down))
+                pause_s = min(max(2 * pause_s, LOOK_S), LONGEST_PAUSE_S)
+                if not connection.ended.done():
+                    await self._clock.sleep(pause_s)
                 continue
             pause_s = PACE_S if answers else min(max(2 * pause_s, LOOK_S), LONGEST_PAUSE_S)
             await self._clock.sleep(pause_s)
@@ -145,9 +148,10 @@ class RetainedRequests:
         return len(batch) - len(refused) - missing
 
     def _give_up(self, connection: AnyConnection, why: str) -> None:
-        """Keep what was asked for until the next connection, and ask for less at once: that may have been the reason."""
+        """Keep what was asked for, until the next connection where this one has ended, and ask for less at once: that may have been the reason."""
         if self._connection is connection:
-            self._connection = None
+            if connection.ended.done():
+                self._connection = None
             self._pending = dict.fromkeys(itertools.chain(self._asked, self._pending))
             self._asked.clear()
         self._most = max(self._at_once // 2, SUBSCRIBED_AT_ONCE)

@@ -126,3 +126,20 @@ async def test_retained_messages_of_wildcards_are_told_apart() -> None:
         requests.add(TOPICS[:1])
         await clock.advance(1.0)
     assert (status.retained, status.retained_exactly, status.withholds_retained) == (1, 1, False)
+
+
+async def test_a_request_whose_answer_is_lost_is_made_again() -> None:
+    """Where the connection stands on, as Mosquitto's does that drops an answer for want of room, nothing is given up."""
+    clock, broker = ManualClock(), Broker()
+    answer = broker.subscribe
+
+    async def lose(*_: object) -> list[str]:
+        broker.subscribe = answer  # type: ignore[method-assign]  # from now on it answers
+        raise LinkDown("the broker did not answer the subscription")
+
+    broker.subscribe = lose  # type: ignore[method-assign, assignment]  # once
+    async with asking(clock, broker) as (requests, status):
+        requests.add(TOPICS[:100])
+        await clock.advance(2.0)
+    assert status.retained_exactly == 100
+    assert broker.subscribed == set()

@@ -67,6 +67,8 @@ PAUSE_S = 1.0
 """Longest pause of reading for a consumer whose inbox is full: what comes meanwhile waits in the system's and the broker's buffers. A
 longer one would have the broker drop what nobody counts; after it the inbox drops and counts."""
 LOOK_FOR_ROOM_S = 0.02
+ASK_AGAIN_S = 2.0
+"""Time after which a request without an answer is sent again: Mosquitto drops answers, too, while its queue is full."""
 MOST_UNSENT_BYTES = 1024 * 1024
 """Acknowledgements that a broker does not take, beyond which it is given up."""
 SILENT = "no answer within twice the keepalive"
@@ -264,16 +266,15 @@ class ReadingConnection:
         """
         if self.ended.done():
             raise LinkDown(why_ended(self.ended))
-        answer: asyncio.Future[list[int]] = self._loop.create_future()
+        answer = self._answers[number] = self._loop.create_future()
         answer.add_done_callback(look_at)
-        self._answers[number] = answer
         try:
-            self._outgoing += packet
-            self._flush()
-            async with asyncio.timeout(SUBSCRIBE_S):
-                return await answer
-        except TimeoutError:
-            raise LinkDown("the broker did not answer the subscription") from None
+            for _ in range(round(SUBSCRIBE_S / ASK_AGAIN_S)):
+                self._outgoing += packet
+                self._flush()
+                with contextlib.suppress(TimeoutError):
+                    return await asyncio.wait_for(asyncio.shield(answer), ASK_AGAIN_S)
+            raise LinkDown("the broker did not answer the subscription")
         finally:
             self._answers.pop(number, None)
 
@@ -390,8 +391,7 @@ class ReadingConnection:
         if self.ended.done() or not self._is_registered:
             return
         is_full = self._is_full is not None and self._is_full()
-        since_s = self._paused_since_s
-        if since_s is not None:
+        if (since_s := self._paused_since_s) is not None:
             self._has_heard = True
             if not is_full or self._clock.monotonic_s() - since_s >= PAUSE_S:
                 self._paused_since_s = None

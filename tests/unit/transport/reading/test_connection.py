@@ -126,6 +126,20 @@ async def test_an_answer_finds_its_request(monkeypatch: pytest.MonkeyPatch) -> N
         await leaving
 
 
+async def test_a_request_whose_answer_does_not_come_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker whose queue is full drops answers, too: the connection goes on with the next one."""
+    monkeypatch.setattr(connection_module, "ASK_AGAIN_S", 0.02)
+    async with connected(monkeypatch) as (connection, peer):
+        subscribing = asyncio.create_task(connection.subscribe([("t/#", 0)]))
+        first, second = await peer.receive(), await peer.receive()
+        assert first.packet_id == second.packet_id
+        assert [each.pattern for each in second.topic_filters] == ["t/#"]
+        granted = mqtt5.SubAckReasonCode.GRANTED_QOS_AT_MOST_ONCE
+        await peer.send(mqtt5.SubAckPacket(second.packet_id, [granted]))
+        assert await subscribing == []
+        assert not connection.ended.done()
+
+
 async def test_who_waits_for_an_answer_hears_of_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that the broker ends ends what waits, in the broker's words, and the next request at once."""
     async with connected(monkeypatch) as (connection, peer):
