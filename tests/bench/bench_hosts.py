@@ -1,0 +1,301 @@
+"""What a message a host costs the whole app: `python tests/bench/bench_hosts.py [--hosts 10000 30000 62500] [--past 1GB 0]`.
+
+Every host publishes a frame a second, with a name and a boot of its own, and its descriptor each minute, as agents do. They are one
+process that has encoded all before, so that it takes little of the machine; the values are a simulated fleet's, those of two ticks in turn.
+The app joins when all of it is going on, through Mosquitto on its default configuration, in a real pseudo-terminal: CPU of each
+process, memory, what is lost, what fires, and how long keys take. `--one` has one publisher for all hosts, as a simulator is.
+Figures are printed, never asserted.
+"""
+
+# ruff: noqa: T201  a benchmark's figures go to the terminal
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import platform
+import re
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import mqtt5
+import psutil
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from support.processes.mosquitto import MosquittoProcess
+from support.processes.terminal import Terminal
+
+from trnfleet.domain.fleet import Publishing
+from trnfleet.services.simulator.engine import make_engine
+from trnfleet.services.simulator.run import load_run
+from trnfleet.sim.publish.partition import partition
+from trnfleet.sim.publish.state import descriptor, presence
+from trnfleet.transport.url import parse_url
+from trnfleet.wire.frames import FrameEncoder
+from trnfleet.wire.ports import CONTENT_TYPE_CBOR
+from trnfleet.wire.topics import TopicClass, build_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FLEET = "rainier-1m"
+SLICES_PER_S = 50
+VARIANTS = 2
+"""Ticks whose values come in turn."""
+REPEAT_S = 60
+CONNECTIONS = 8
+AT_ONCE = 20
+"""Messages with QoS 1 that Mosquitto takes of a connection before it has answered."""
+_SEQ, _TS = b"\x63seq\x1b", b"\x62ts\x1b"
+
+
+class Hosts:
+    """The messages of all hosts, encoded beforehand."""
+
+    def __init__(self, count: int, *, is_one: bool) -> None:
+        run = load_run({"period", "speed", "fleet"}, fleet=FLEET, scenario=None, seed=7, period_s=1.0, speed=1.0,
+                       start=None, random_faults=False)  # fmt: skip  # one call
+        engine = make_engine(run, run.fleet)
+        engine.restart_at(time.time_ns())
+        engine.begin()
+        units = partition(engine.layout, Publishing(format="cbor", granularity="instance"))[:count]
+        names = ["hosts" if is_one else f"host-{n:05d}" for n in range(len(units))]
+        boots = [f"{0 if is_one else n:016x}" for n in range(len(units))]
+        state = {
+            (name, boot): presence(FLEET, name, boot, "online")
+            for name, boot in zip(names, boots, strict=True)
+        }
+        described = [
+            descriptor(engine, unit, name, boot) for unit, name, boot in zip(units, names, boots, strict=True)
+        ]
+        self.state = [(each.topic, each.payload) for each in (*state.values(), *described)]
+        """All that is retained."""
+        self.described = [(each.topic, each.payload) for each in described]
+        self.frames: list[list[tuple[bytes, bytes]]] = []
+        """Of each variant and host the packet before its number, and after its time."""
+        topics = [build_topic(FLEET, TopicClass.TELEMETRY, unit.path) for unit in units]
+        encoders = [
+            FrameEncoder(
+                unit.path,
+                boot,
+                revision=0,
+                columns=engine.columns,
+                chips=unit.chips,
+                instances=unit.instances,
+            )
+            for unit, boot in zip(units, boots, strict=True)
+        ]
+        for _ in range(VARIANTS):
+            engine.step()
+            self.frames.append(
+                [_cut(topic, each.encode(0, 0)) for topic, each in zip(topics, encoders, strict=True)]
+            )
+
+
+def _cut(topic: str, payload: bytes) -> tuple[bytes, bytes]:
+    packet = mqtt5.PublishPacket(topic, payload, content_type=CONTENT_TYPE_CBOR).write()
+    at = packet.index(_SEQ) + len(_SEQ)
+    assert packet[at + 8 : at + 8 + len(_TS)] == _TS
+    return packet[:at], packet[at + 16 + len(_TS) :]
+
+
+def publish(url: str, count: int, *, is_one: bool) -> None:
+    """Publish all state, say so, and then the frames of every host each second until told to stop."""
+    hosts = Hosts(count, is_one=is_one)
+    broker = parse_url(url)
+    connections = []
+    for n in range(CONNECTIONS):
+        connection = socket.create_connection((broker.host, broker.port))
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.sendall(mqtt5.ConnectPacket(f"bench-hosts-{n}").write())
+        connection.recv(200)
+        connections.append(connection)
+    for part in _parts(hosts.state, AT_ONCE):
+        _send_state(connections[0], part)
+        _await_answers(connections[0], len(part))
+    # Each slice's packets, with places for number and time in between.
+    slices: list[list[list[list[bytes]]]] = []
+    for frames in hosts.frames:
+        of_variant: list[list[list[bytes]]] = []
+        for part in range(SLICES_PER_S):
+            first, stop = part * count // SLICES_PER_S, (part + 1) * count // SLICES_PER_S
+            of_variant.append([
+                list(itertools.chain.from_iterable((before, b"", after) for before, after in frames[n:stop:CONNECTIONS]))
+                for n in range(first, min(stop, first + CONNECTIONS))
+            ])  # fmt: skip  # one list
+        slices.append(of_variant)
+    hosts.frames.clear()
+    print("ready", flush=True)
+    owed = [0] * CONNECTIONS
+    described = 0
+    began_s = time.perf_counter()
+    for tick in itertools.count():
+        time.sleep(max(0.0, began_s + tick / SLICES_PER_S - time.perf_counter()))
+        seq, part = divmod(tick, SLICES_PER_S)
+        stamp = struct.pack(">Q", seq) + _TS + struct.pack(">Q", time.time_ns() // 1_000_000 * 1_000_000)
+        for connection, packets in zip(connections, slices[seq % VARIANTS][part], strict=False):
+            packets[1::3] = [stamp] * (len(packets) // 3)
+            connection.sendall(b"".join(packets))
+        due = int((tick + 1) * count / SLICES_PER_S / REPEAT_S)
+        for number, few in enumerate(
+            _parts([hosts.described[n % count] for n in range(described, due)], AT_ONCE)
+        ):
+            at = number % CONNECTIONS
+            _await_answers(connections[at], owed[at])
+            _send_state(connections[at], few)
+            owed[at] = len(few)
+        described = due
+
+
+def _parts(items: Sequence[Any], size: int) -> list[Any]:
+    return [items[n : n + size] for n in range(0, len(items), size)]
+
+
+def _send_state(connection: socket.socket, messages: Sequence[tuple[str, bytes]]) -> None:
+    connection.sendall(b"".join(
+        mqtt5.PublishPacket(topic, payload, retain=True, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=n + 1).write()
+        for n, (topic, payload) in enumerate(messages)
+    ))  # fmt: skip  # one call
+
+
+def _await_answers(connection: socket.socket, count: int) -> None:
+    """Read a PUBACK of four bytes, or six where nobody reads it, for each message."""
+    answers = b""
+    while count:
+        answers += connection.recv(65_536)
+        while len(answers) >= 2 and len(answers) >= 2 + answers[1]:
+            answers, count = answers[2 + answers[1] :], count - 1
+
+
+def cpu_s(process: psutil.Process) -> float:
+    """Return the CPU seconds that a process has used."""
+    times = process.cpu_times()
+    return times.user + times.system
+
+
+def measure(hosts: int, options: argparse.Namespace, past: str) -> None:
+    """Print the figures of one run."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_STATE_HOME"] = os.environ["XDG_CACHE_HOME"] = folder
+        broker = MosquittoProcess(Path(folder), *options.broker_line)
+        broker.start()
+        publisher = subprocess.Popen(
+            [sys.executable, __file__, "--publish", str(broker.url), "--hosts", str(hosts), *(["--one"] if options.one else [])],
+            stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip  # one call
+        try:
+            assert publisher.stdout is not None
+            assert publisher.stdout.readline() == "ready\n"
+            time.sleep(3)
+            look(hosts, options, past, broker, psutil.Process(publisher.pid))
+        finally:
+            publisher.kill()
+            publisher.wait()
+            broker.stop()
+
+
+def look(
+    hosts: int, options: argparse.Namespace, past: str, broker: MosquittoProcess, publisher: psutil.Process
+) -> None:
+    """Open the app, and print what is seen over some seconds."""
+    pasts = () if past == "default" else ("--past", past)
+    log = Path(os.environ["XDG_STATE_HOME"]) / "app.log"
+    with Terminal(
+        "monitor", "--broker", str(broker.url), "--name", FLEET, *pasts, "--log-file", str(log), "--log-level", "info",
+        columns=120, rows=40,
+    ) as terminal:  # fmt: skip  # one call
+        begun_s = time.monotonic()
+        found = -1.0
+        while time.monotonic() - begun_s < options.settle:
+            time.sleep(0.1)
+            if found < 0 and f"{hosts:,} instances" in terminal.text:
+                found = time.monotonic() - begun_s
+        first = terminal.text
+        processes = {"app": terminal.process, "broker": psutil.Process(broker.pid), "publisher": publisher}
+        before = {name: cpu_s(process) for name, process in processes.items()}
+        begun_s = time.monotonic()
+        lags: list[float] = []
+        keys: list[float] = []
+        while time.monotonic() - begun_s < options.seconds:
+            time.sleep(0.5)
+            shown = re.search(r"lag (\d+(?:\.\d+)?) (ms|s)", terminal.text)
+            if shown:
+                lags.append(float(shown[1]) * (1_000 if shown[2] == "s" else 1))
+            keys.append(key_ms(terminal, len(keys)))
+        elapsed_s = time.monotonic() - begun_s
+        used = {name: cpu_s(process) - before[name] for name, process in processes.items()}
+        memory = {name: process.memory_info().rss / 2**20 for name, process in processes.items()}
+        last = terminal.text
+        if options.screens:
+            print(first, last, sep="\n")
+        terminal.end(keys="q", within_s=30)
+        if options.screens:
+            print(log.read_text()[-6000:])
+    messages = hosts * elapsed_s
+    print(
+        f"{hosts:,} hosts, --past {past}, {elapsed_s:.0f} s after {options.settle:.0f} s; all instances shown after {found:.1f} s"
+    )
+    print("  CPU, % of a core: " + ", ".join(f"{name} {value / elapsed_s * 100:.1f}" for name, value in used.items())
+          + "; us a message: " + ", ".join(f"{name} {value / messages * 1e6:.2f}" for name, value in used.items()))  # fmt: skip
+    print("  memory, MiB: " + ", ".join(f"{name} {size:.0f}" for name, size in memory.items()))
+    print(f"  lag, ms: median {middle(lags, 0.5):.0f}, p95 {middle(lags, 0.95):.0f} ({len(lags)} looks)")
+    print(
+        f"  key to screen, ms: median {middle(keys, 0.5):.0f}, p95 {middle(keys, 0.95):.0f} ({len(keys)} keys)"
+    )
+    for when, text in (("before", first), ("after", last)):
+        lines = text.splitlines()
+        print(f"  {when}: {' '.join(lines[0].split())} | {' '.join(lines[-1].split())}")
+    sys.stdout.flush()
+
+
+def key_ms(terminal: Terminal, number: int) -> float:
+    """Press a key that changes the heat map's metric, and return how long the first changed byte took."""
+    size = len(terminal.raw)
+    begun_s = time.perf_counter()
+    terminal.send("m" if number % 2 == 0 else "M")
+    while len(terminal.raw) == size and time.perf_counter() - begun_s < 2:
+        time.sleep(0.0005)
+    return (time.perf_counter() - begun_s) * 1e3
+
+
+def middle(values: list[float], share: float) -> float:
+    """Return a quantile; NaN of nothing."""
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))] if values else float("nan")
+
+
+def main() -> None:
+    """Measure the rows, or be the hosts."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hosts", type=int, nargs="+", default=[10_000, 30_000, 62_500])
+    parser.add_argument("--past", nargs="+", default=["default", "0"])
+    parser.add_argument("--seconds", type=float, default=40.0)
+    parser.add_argument(
+        "--settle", type=float, default=20.0, help="seconds between the app's start and the figures"
+    )
+    parser.add_argument("--one", action="store_true", help="one publisher for all hosts")
+    parser.add_argument("--screens", action="store_true", help="show the first and the last screen, too")
+    parser.add_argument("--broker-line", nargs="*", default=[], help="lines for Mosquitto's configuration")
+    parser.add_argument("--publish", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.publish:
+        publish(options.publish, options.hosts[0], is_one=options.one)
+        return
+    print(
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}; load {os.getloadavg()[0]:.1f}"
+    )
+    for hosts in options.hosts:
+        for past in options.past:
+            measure(hosts, options, past)
+
+
+if __name__ == "__main__":
+    main()
