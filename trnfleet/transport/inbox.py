@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -34,6 +35,11 @@ the broker's queue instead. Who must not lose in longer pauses, such as a record
 SHED_FROM_S = 1.0
 """Age of the oldest message that waits from which only the newest one of each topic counts: one tick of a usual source, so that
 a consumer that keeps up never loses a message to this."""
+BEHIND_FOR_S = 5.0
+"""Time after a message was left out in which a reader is taken to be behind still: it does not wait for a whole `SHED_FROM_S`, nor leave
+anything with the broker, whose queue drops what nobody counts as shed."""
+CROWDED_FROM = 0.5
+"""Part of a limit from which on only the newest counts for such a reader."""
 TAKEN_AT_ONCE = 1_024
 """Messages that are taken at once while others wait to be replaced: a tenth of a second of work, so that what is applied is new."""
 FULL_FROM = 0.875
@@ -62,6 +68,8 @@ class Reception(NamedTuple):
     """Messages that were left out since the last of their topic."""
     is_full: Callable[[], bool] | None = None
     """Returns whether what comes next pushes out something that counts; None where there is always room."""
+    is_behind: Callable[[], bool] | None = None
+    """Returns whether newer messages replace what waits, so that all that has come is worth reading; None where they never do."""
 
     def note_shed(self, topic: str) -> None:
         """Count a message that was left out before it was handled, for a newer one of its topic."""
@@ -193,6 +201,8 @@ class Inbox:
         self._newest: dict[str, Envelope] = {}
         self._owed: dict[str, int] = {}
         self._size_bytes = 0
+        self._came_s = self._behind_s = -math.inf
+        """Monotonic seconds at which the last message came, and at which the reader was behind last."""
         self._filled = asyncio.Event()
 
     def __len__(self) -> int:
@@ -206,10 +216,12 @@ class Inbox:
     @property
     def is_full(self) -> bool:
         """Whether what comes next may push out what no newer message replaces."""
-        limits = self._limits
-        return not self._newest and (
-            len(self) >= FULL_FROM * limits.messages or self._size_bytes >= FULL_FROM * limits.size_bytes
-        )
+        return not self.is_behind and self._is_filled(FULL_FROM)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the reader is behind, or was a moment ago: newer messages replace what waits."""
+        return bool(self._newest) or self._came_s - self._behind_s < BEHIND_FOR_S
 
     def put_all(self, batch: Sequence[Envelope]) -> None:
         """Take in envelopes that came at the same time, in order."""
@@ -223,7 +235,8 @@ class Inbox:
             return
         recent.extend(batch)
         self._size_bytes = size_bytes
-        if limits.newest_of and batch[-1].received_s - recent[0].received_s >= SHED_FROM_S:
+        self._came_s = batch[-1].received_s
+        if self._is_late():
             self._keep_newest()
             waiting = len(self)
         status = self._status
@@ -241,9 +254,8 @@ class Inbox:
             return
         self._recent.append(envelope)
         self._size_bytes += _size_bytes(envelope)
-        if limits.newest_of and (
-            self._newest or envelope.received_s - self._recent[0].received_s >= SHED_FROM_S
-        ):
+        self._came_s = envelope.received_s
+        if self._is_late():
             self._keep_newest()
         waiting = len(self._recent) + len(self._kept) + len(self._newest)
         while waiting > limits.messages or self._size_bytes > limits.size_bytes:
@@ -273,8 +285,22 @@ class Inbox:
         status.waiting, status.waiting_bytes = len(self), self._size_bytes
         return self._with_owed(batch)
 
+    def _is_late(self) -> bool:
+        """Return whether only the newest telemetry of each topic counts, now that a message has come."""
+        if not self._limits.newest_of:
+            return False
+        if self._newest or self._came_s - self._recent[0].received_s >= SHED_FROM_S:
+            return True
+        return self.is_behind and self._is_filled(CROWDED_FROM)
+
+    def _is_filled(self, share: float) -> bool:
+        """Return whether what waits takes a share of either limit."""
+        limits = self._limits
+        return len(self) >= share * limits.messages or self._size_bytes >= share * limits.size_bytes
+
     def _keep_newest(self) -> None:
         """Sort what has come last into the newest telemetry of each topic, and the rest."""
+        self._behind_s = self._came_s
         for envelope in self._recent:
             if not self._is_replaceable(envelope):
                 self._kept.append(envelope)

@@ -52,6 +52,7 @@ class Link:
         prepare: Callable[[AnyConnection], Awaitable[None]],
         deliver: Callable[[Sequence[Envelope]], None] | None = None,
         is_full: Callable[[], bool] | None = None,
+        is_behind: Callable[[], bool] | None = None,
         filters: Sequence[str] = (),
         newest_of: str = "",
         protocol: ProtocolName | None = None,
@@ -68,6 +69,7 @@ class Link:
                 raise `LinkDown`.
             deliver: takes what comes in, inside the client's callback.
             is_full: returns whether what comes next pushes out something that counts.
+            is_behind: returns whether newer messages replace what waits.
             filters: what `prepare` subscribes to; messages on other topics are counted and go nowhere.
             newest_of: beginning of the topics of which only the newest message counts once this reader is behind.
             protocol: the only version to speak; None finds out.
@@ -82,7 +84,9 @@ class Link:
         self._clock = clock
         self._rng = rng
         self._prepare = prepare
-        self._reception = Reception(deliver, topic_pattern(*filters), self.status, newest_of, {}, is_full)
+        self._reception = Reception(
+            deliver, topic_pattern(*filters), self.status, newest_of, {}, is_full, is_behind
+        )
         self._protocol = protocol
         self._only_reads = only_reads
         self._spoke_5 = False

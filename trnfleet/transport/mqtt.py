@@ -266,6 +266,7 @@ class MqttSource:
             prepare=self._subscribe,
             deliver=self._take_in,
             is_full=lambda: self._inbox.is_full,
+            is_behind=lambda: self._inbox.is_behind,
             filters=[topic_filter for topic_filter, _ in topics],
             newest_of=limits.newest_of if limits else "",
             protocol=protocol,

@@ -9,7 +9,7 @@ from support.monitor.queue_source import QueueSource
 
 from trnfleet.clock import ManualClock
 from trnfleet.domain.layout import Layout
-from trnfleet.monitor.monitor import LET_IN, Monitor
+from trnfleet.monitor.monitor import GATHER_S, LET_IN, Monitor
 from trnfleet.monitor.slices import batch_slices
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.monitor.summary import RackPower
@@ -178,7 +178,7 @@ def test_a_replaced_instance_costs_no_layout() -> None:
     assert found[1].ec2_id == f"i-{7:017x}"
 
 
-@pytest.mark.parametrize(("comes", "turns"), [(1, LET_IN), (64, LET_IN // 64), (10_000, 1), (0, 1)])
+@pytest.mark.parametrize(("comes", "turns"), [(2, LET_IN // 2), (64, LET_IN // 64), (10_000, 1), (0, 1)])
 async def test_what_comes_is_let_in_before_more_is_applied(
     monkeypatch: pytest.MonkeyPatch, comes: int, turns: int
 ) -> None:
@@ -205,3 +205,29 @@ async def test_what_comes_is_let_in_before_more_is_applied(
     with contextlib.suppress(asyncio.CancelledError):
         await reading
     assert applied == [0, turns]
+
+
+@pytest.mark.parametrize(("waiting", "expected"), [(0, GATHER_S), (3, 0.0)])
+async def test_messages_gather_unless_more_wait_already(
+    monkeypatch: pytest.MonkeyPatch, waiting: int, expected: float
+) -> None:
+    """A reader that is behind makes no pause between two batches."""
+    feed, source, clock = Feed(standalone(2)), QueueSource(), ManualClock(monotonic_s=50.0)
+    feed.scatter()
+    monitor = Monitor(source, "demo", clock=clock)
+    source.status.waiting = waiting
+    waits: list[float] = []
+    wait = clock.sleep
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        await wait(seconds)
+
+    monkeypatch.setattr(clock, "sleep", sleep)
+    reading = asyncio.create_task(monitor._read())
+    source.batches.put_nowait(feed.telemetry())
+    await clock.advance(0.01)
+    reading.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await reading
+    assert waits == [0.0, expected]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trnfleet.transport.inbox import TAKEN_AT_ONCE, Inbox, InboxLimits
+from trnfleet.transport.inbox import BEHIND_FOR_S, TAKEN_AT_ONCE, Inbox, InboxLimits
 from trnfleet.wire.ports import Envelope, LinkStatus, MessageProperties
 
 
@@ -278,3 +278,30 @@ async def test_an_inbox_is_full_before_anything_is_pushed_out() -> None:
     shedding = Inbox(InboxLimits(2, newest_of="telemetry/"), LinkStatus())
     fill(shedding, telemetry(0), telemetry(1)._replace(received_s=2.0))
     assert not shedding.is_full
+
+
+async def test_a_reader_that_was_behind_leaves_nothing_with_the_broker_for_a_while() -> None:
+    """The newest count from half of a limit on, and none waits to be read, until it has kept up for some seconds."""
+    inbox, status = behind(messages=8)
+    fill(inbox, frame("a", 0, 10.0), frame("a", 1, 11.0))
+    await inbox.take()
+    # Two topics many times over, in far less than the time from which a reader is behind.
+    fill(inbox, *(frame("ab"[number % 2], 2 + number // 2, 11.5 + number / 100) for number in range(14)))
+    assert (status.shed, status.dropped, len(inbox), inbox.is_full, inbox.is_behind) == (
+        13,
+        0,
+        2,
+        False,
+        True,
+    )
+    await inbox.take()
+    later_s = 11.63 + BEHIND_FOR_S
+    fill(inbox, *(frame(str(number), 9, later_s + number / 100) for number in range(7)))
+    assert (status.shed, inbox.is_full, inbox.is_behind) == (13, True, False)
+
+
+async def test_who_must_get_every_message_is_never_behind() -> None:
+    """Without topics of which the newest counts, what finds no room is dropped, and a full inbox says so."""
+    inbox, status = make(messages=8)
+    fill(inbox, *(telemetry(number)._replace(received_s=5.0 * number) for number in range(10)))
+    assert (status.shed, status.dropped, inbox.is_full, inbox.is_behind) == (0, 2, True, False)

@@ -19,6 +19,7 @@ from paho.mqtt.packettypes import PacketTypes
 
 from trnfleet import logs
 from trnfleet.tasks import in_thread
+from trnfleet.transport.backlog import DRAINED_BYTES
 from trnfleet.transport.client import DIAL_S, FIRST_BYTES, ForbiddenPacketError
 from trnfleet.transport.connection import (
     CONNACK_S,
@@ -95,7 +96,7 @@ class ReadingConnection:
         self.protocol: ProtocolName = "5"
         self._login = login
         self._clock = clock
-        self._is_full = reception.is_full
+        self._is_full, self._is_behind = reception.is_full, reception.is_behind
         self._password = revealed(login)
         self._packets = PacketReader(reception, Delivery(reception, clock), self._handle)
         self._socket: Any = None
@@ -280,7 +281,7 @@ class ReadingConnection:
 
     def _read(self) -> None:
         """Handle what has come, after which the rest of the loop has its turn."""
-        left = TURN_BYTES
+        left = DRAINED_BYTES if self._is_behind is not None and self._is_behind() else TURN_BYTES
         is_tls = self._login.url.is_tls
         try:
             while left > 0 and not self.ended.done():
@@ -397,9 +398,8 @@ class ReadingConnection:
                 self._paused_since_s = None
                 self._loop.add_reader(self._socket.fileno(), self._read)
                 self._read_on()
-        if not is_full:
-            self._may_pause = True
-        else:
+        self._may_pause = not is_full
+        if is_full:
             self._loop.call_later(LOOK_FOR_ROOM_S, self._look_for_room)
 
     async def _ping(self, keepalive_s: float) -> None:

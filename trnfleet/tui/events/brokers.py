@@ -175,7 +175,8 @@ class PipelineFacts(LineView, can_focus=False):
         """Return the facts, then the problems with what to do."""
         del top
         health = self._monitor.pipeline()
-        facts = [*self._picked(health), *problem_facts(health), *total_facts(health)]
+        # Problems may be many and long: the totals stay on the screen.
+        facts = [*self._picked(health), *total_facts(health), *problem_facts(health)]
         return beside([TextColumn(fact_lines(facts, width, height), width)], width)
 
 

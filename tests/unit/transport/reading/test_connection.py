@@ -13,7 +13,7 @@ import pytest
 
 from trnfleet.clock import ManualClock
 from trnfleet.transport.filters import topic_pattern
-from trnfleet.transport.inbox import Inbox, InboxLimits, Reception
+from trnfleet.transport.inbox import SHED_FROM_S, Inbox, InboxLimits, Reception
 from trnfleet.transport.reading import connection as connection_module
 from trnfleet.transport.reading.connection import PAUSE_S, ReadingConnection
 from trnfleet.transport.reasons import LinkDown
@@ -65,7 +65,11 @@ async def connected(
     monkeypatch.setattr(connection_module, "dial", lambda *_: near)
     peer = Peer(far, limits or InboxLimits())
     reception = Reception(
-        peer.inbox.put_all, topic_pattern("t/#"), peer.status, is_full=lambda: peer.inbox.is_full
+        peer.inbox.put_all,
+        topic_pattern("t/#"),
+        peer.status,
+        is_full=lambda: peer.inbox.is_full,
+        is_behind=lambda: peer.inbox.is_behind,
     )
     login = Login(BrokerUrl("h", user="ops"), "c-r", Password("hunter2"), keepalive_s=10, is_known=True)
     connection = ReadingConnection(login, peer.clock, reception)
@@ -268,6 +272,26 @@ async def test_a_pause_ends_by_itself_and_does_not_begin_again(monkeypatch: pyte
         await peer.send(message(9))
         await until(lambda: peer.status.received == 10)
         assert peer.status.dropped == 2
+
+
+async def test_a_reader_that_is_behind_reads_on_instead_of_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes takes the place of what waits, however long nothing is taken, and is counted as shed."""
+    limits = InboxLimits(messages=8, newest_of="t/")
+    async with connected(monkeypatch, limits) as (connection, peer):
+        await peer.send(mqtt5.PublishPacket("t/a", b"0"))
+        await until(lambda: peer.status.received == 1)
+        await peer.clock.advance(SHED_FROM_S)
+        await peer.send(*(mqtt5.PublishPacket("t/a", b"%d" % number) for number in range(1, 41)))
+        await until(lambda: peer.status.received == 41)
+        taken = await peer.inbox.take()
+        assert peer.status.received == len(taken) + peer.status.shed
+        assert (peer.status.dropped, connection.ended.done()) == (0, False)
+        assert taken[-1].payload == b"40"
+        assert peer.status.shed > 0
+        # It was behind a moment ago, and nothing is left with the broker.
+        await peer.send(*(mqtt5.PublishPacket("t/a", b"%d" % number) for number in range(41, 81)))
+        await until(lambda: peer.status.received == 81)
+        assert (peer.status.dropped, peer.inbox.is_full) == (0, False)
 
 
 class TlsThatWants:
