@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from trnfleet.wire.alerts import AlertMessage
     from trnfleet.wire.messages import JobMessage
 
-GROUPS_A_SLICE = 200
+GROUPS_A_SLICE = 50
 """Alerts that are updated in one slice."""
 FEW_CHIPS, RULES_A_SLICE = 20_000, 8
 """Chips up to which one slice has this number of rules that find nothing."""

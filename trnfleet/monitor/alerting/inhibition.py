@@ -10,6 +10,7 @@ import numpy as np
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
 from trnfleet.monitor.alerting.grouping import covered_chips, group_ids
+from trnfleet.monitor.store.instance_rollup import count_flags
 from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 ALERTS_A_SLICE = 5_000
 """Alerts that are looked at in one slice."""
+FOUND_A_SLICE = 200
+"""Alerts whose targets are found by their names in one slice, assumed."""
 
 
 def inhibit(
@@ -65,7 +68,7 @@ def inhibit(
                 by = _same_name(state, unseen, source, firing[name]) | by
                 continue
             if name not in covers:
-                covers[name] = _cover(source, firing[name], held.get(name, ()), readings)
+                covers[name] = yield from _cover(source, firing[name], held.get(name, ()), readings)
             cover = covers[name]
             if cover is not None:
                 yield from readings.checkpoint()
@@ -89,7 +92,7 @@ def _unseen(state: RuleState, held: Sequence[Alert]) -> list[Alert]:
 
 def _cover(
     source: RuleState, firing: Sequence[Alert], held: Sequence[Alert], readings: Readings
-) -> _Cover | None:
+) -> Slices[_Cover | None]:
     """Return what a rule's firing alerts inhibit; None where that is nothing."""
     if source.rule.scope is Scope.PUBLISHER:
         return _OfflineChips(firing, readings)
@@ -99,7 +102,16 @@ def _cover(
             flags = np.zeros(readings.layout.chips, np.bool_)
         chips = _chips_of_held(alert, readings.layout)
         flags[chips.start : chips.stop] = True
-    return None if flags is None else _CoveredChips(flags, firing, readings.layout)
+    if flags is None:
+        return None
+    spans: list[tuple[int, int, str]] = []
+    for place, alert in enumerate(firing):
+        if place % FOUND_A_SLICE == FOUND_A_SLICE - 1:
+            yield from readings.checkpoint()
+        chips = _chips_of(alert.target, readings.layout)
+        if chips:
+            spans.append((chips.start, chips.stop, alert.fingerprint))
+    return _CoveredChips(flags, spans)
 
 
 def _chips_of_held(alert: Alert, layout: Layout) -> range:
@@ -170,9 +182,8 @@ def _covered_groups(state: RuleState, flags: NDArray[np.bool_], readings: Readin
         inside = flags[chips]
         first = chips
     else:
-        sizes = np.add.reduceat(flags, layout.chip_start[:-1].astype(np.intp), dtype=np.int64) == np.diff(
-            layout.chip_start
-        )
+        counted = count_flags(flags, layout.chip_start, layout.chips_per_instance)
+        sizes = counted == np.diff(layout.chip_start)
         if level is Level.ULTRASERVER:
             sizes = np.logical_and.reduceat(sizes, layout.ultraserver_start[:-1].astype(np.intp))
         inside = sizes[rows]
@@ -189,13 +200,9 @@ def _covered_groups(state: RuleState, flags: NDArray[np.bool_], readings: Readin
 class _CoveredChips:
     """The chips that a rule's firing alerts are about, and the alert of each."""
 
-    def __init__(self, flags: NDArray[np.bool_], firing: Sequence[Alert], layout: Layout) -> None:
+    def __init__(self, flags: NDArray[np.bool_], spans: Sequence[tuple[int, int, str]]) -> None:
+        """Take the chips, and of each alert the first chip, the end and the fingerprint."""
         self.flags = flags
-        spans: list[tuple[int, int, str]] = []
-        for alert in firing:
-            chips = _chips_of(alert.target, layout)
-            if chips:
-                spans.append((chips.start, chips.stop, alert.fingerprint))
         self._spans = sorted(spans)
         self._starts = [start for start, _, _ in self._spans]
 
