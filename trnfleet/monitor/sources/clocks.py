@@ -259,6 +259,9 @@ class Timebase:
                 continue
             if clock.is_wall:
                 wall_heard_s = max(wall_heard_s, clock.heard_s)
+                if now_s - wall_heard_s <= WALL_HELD_S:
+                    # One decides: each host of a large fleet may have a clock of its own.
+                    break
                 continue
             is_heard = clock.is_heard(now_s)
             own = is_heard, float(instances.get(clock.key, 0)) if is_heard else clock.heard_s
