@@ -215,12 +215,14 @@ class FrameTables:
         ):
             return
         template = decoder.template(payload)
-        if template is None or not all(BY_NAME[cut.name].dtype == cut.dtype for cut in template.cuts):
+        if template is None:
             return
         instances = topic.instances.stop - topic.instances.start
         key = id(template), topic.chip_count, instances
         known = self._by_form.get(key)
         if known is None:
+            if any(BY_NAME[cut.name].dtype != cut.dtype for cut in template.cuts):
+                return
             if len(self._by_form) >= MOST_FORMS:
                 self._by_form = {each: table for each, table in self._by_form.items() if len(table[1])}
             if len(self._by_form) >= MOST_FORMS:

@@ -7,6 +7,7 @@ stays encoded until it is read.
 from __future__ import annotations
 
 import functools
+import operator
 import re
 import sys
 from typing import TYPE_CHECKING, NamedTuple
@@ -39,6 +40,7 @@ INSTANCE_BYTES = 130
 SLICE = 8
 """Descriptors that are searched in one slice."""
 
+_STANDARD_FIELDS = tuple(map(vars, STANDARD_COLUMNS))
 _EC2_ID = re.compile(rb'"ec2_id":"([^"\\]*)"')
 
 
@@ -96,7 +98,7 @@ class CompactDescriptor(NamedTuple):
             tuple(instance.path for instance in descriptor.instances),
             tuple(sys.intern(instance.type) for instance in descriptor.instances),
             # Almost every publisher has the same columns: one copy serves all.
-            STANDARD_COLUMNS if columns == STANDARD_COLUMNS else compact(descriptor).columns,
+            STANDARD_COLUMNS if _is_standard(columns) else compact(descriptor).columns,
             tuple(sorted(descriptor.lanes.items())),
             encode_message(descriptor.model_copy(update={"columns": ()})),
             _clock(
@@ -275,6 +277,13 @@ class Descriptors:
             return None
         descriptor = _decode(compact.rest).model_copy(update={"columns": compact.columns})
         return descriptor, descriptor.instances[compact.instances.index(instance)]
+
+
+def _is_standard(columns: tuple[ColumnSpec, ...]) -> bool:
+    """Return whether columns are the standard ones: by their fields, which takes a tenth of the time of comparing models."""
+    return len(columns) == len(_STANDARD_FIELDS) and all(
+        map(operator.eq, map(vars, columns), _STANDARD_FIELDS)
+    )
 
 
 def _columns_bytes(columns: tuple[ColumnSpec, ...]) -> int:
