@@ -35,6 +35,7 @@ COMMANDS = {
     "reserve": CommandRow("reserve", "Look for, buy, extend and list Capacity Blocks."),
     "usage": CommandRow("usage", "Use of the reserved capacity over a period, as CSV."),
     "bridge": CommandRow("bridge", "Reservations of a real AWS account, from EC2 to a broker."),
+    "relay": CommandRow("relay", "A cell's roll-ups to a top broker, for fleets beyond one broker."),
     "watch": CommandRow("watch", "Headless alerts: to the broker, Alertmanager, webhooks, programs, stdout."),
     "alerts": CommandRow("alerts", "List firing alerts; exit status 3 if a critical one is unhandled."),
     "ack": CommandRow("ack", "Acknowledge an alert, or remove the acknowledgement."),

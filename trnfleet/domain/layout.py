@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -47,6 +48,7 @@ class Node(NamedTuple):
 
 
 FLEET_NODE = Node(Level.FLEET, 0)
+NO_ROLLUPS: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -71,16 +73,25 @@ class Layout:
     """For each entry of `ultraservers`, whether it is a `standalone` segment."""
     lane_names: tuple[tuple[str, ...], ...]
     """For each entry of `types`, the names of a chip's link lanes."""
+    members: NDArray[np.int64]
+    """Instances that each row of instances stands for: 1 of one whose chips are described, or of one known from roll-ups only; of a
+    row that is known from roll-ups of an UltraServer, whose path it has, as many as that has."""
+    is_rolled: NDArray[np.bool_]
+    """Which rows of instances are known from roll-ups only: such a row has one chip row, which stands for no chip and has no values."""
 
     @staticmethod
     def of(
-        instances: Iterable[tuple[str, str]], lane_names: Mapping[str, tuple[str, ...]] | None = None
+        instances: Iterable[tuple[str, str]],
+        lane_names: Mapping[str, tuple[str, ...]] | None = None,
+        rolled: Mapping[str, int] = NO_ROLLUPS,
     ) -> Layout:
         """Build the layout of a fleet.
 
         Args:
             instances: Instance paths with the names of their types, in any order, without duplicates.
             lane_names: Names of link lanes by instance type, where they are not the catalogue's.
+            rolled: For the paths among them that are known from roll-ups only, how many instances each stands for; one of a whole
+                UltraServer has its path.
 
         Raises:
             ConfigError: an instance type is not in the hardware catalogue.
@@ -97,7 +108,7 @@ class Layout:
         paths = [path for path, _ in rows]
         before = ""
         for number, path in enumerate(paths):
-            ultraserver = path.rpartition("/")[0]
+            ultraserver = path if path in rolled and path.count("/") == 1 else path.rpartition("/")[0]
             if ultraserver == before:
                 continue
             before = ultraserver
@@ -113,6 +124,12 @@ class Layout:
             if rows
             else np.zeros(0, np.int64)
         )
+        members = np.ones(len(rows), np.int64)
+        is_rolled = np.zeros(len(rows), np.bool_)
+        if rolled:
+            is_rolled = np.fromiter((path in rolled for path in paths), np.bool_, len(rows))
+            members[is_rolled] = [rolled[path] for path in paths if path in rolled]
+            chips[is_rolled] = 1
         return Layout(
             clusters=tuple(clusters),
             ultraservers=tuple(ultraservers),
@@ -126,12 +143,50 @@ class Layout:
                 [path.endswith("/" + STANDALONE) for path in ultraservers], dtype=np.bool_
             ),
             lane_names=tuple((lane_names or {}).get(kind.name, kind.lane_names) for kind in types),
+            members=members,
+            is_rolled=is_rolled,
         )
 
     @property
     def chips(self) -> int:
         """Chip rows."""
         return int(self.chip_start[-1])
+
+    @cached_property
+    def has_rolled(self) -> bool:
+        """Whether any row is known from roll-ups only."""
+        return bool(self.is_rolled.any())
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """Chips of each row of instances, in hardware: also of those that have no rows of their own."""
+        rows = np.diff(self.chip_start)
+        if not self.has_rolled:
+            return rows
+        of_types = np.array([kind.chips for kind in self.types], np.int64)
+        return np.where(self.is_rolled, self.members * of_types[self.instance_type], rows)
+
+    @property
+    def chip_count(self) -> int:
+        """Chips of the fleet, in hardware."""
+        return int(self.sizes.sum()) if self.has_rolled else self.chips
+
+    @property
+    def instance_count(self) -> int:
+        """Instances of the fleet, in hardware."""
+        return int(self.members.sum())
+
+    def chips_below(self, node: Node) -> int:
+        """Return how many chips are below a node (1 for a chip), in hardware."""
+        if node.level is Level.CHIP:
+            return 1
+        covered = self.instance_range(node)
+        return int(self.sizes[covered.start : covered.stop].sum())
+
+    def is_rolled_up(self, node: Node) -> bool:
+        """Return whether all that is known of a node comes from roll-ups, so that it has no chips to look at."""
+        covered = self.instance_range(node)
+        return bool(self.is_rolled[covered.start : covered.stop].all())
 
     @cached_property
     def instance_index(self) -> dict[str, int]:
@@ -224,7 +279,8 @@ class Layout:
 
     def totals(self) -> Totals:
         """Return what the fleet's hardware adds up to."""
-        counts: list[int] = np.bincount(self.instance_type, minlength=len(self.types)).tolist()
+        weighted = np.bincount(self.instance_type, self.members, minlength=len(self.types))
+        counts: list[int] = weighted.astype(np.int64).tolist()
         joined: dict[str, int] = {}
         for first in self.ultraserver_start[:-1][~self.is_standalone].tolist():
             name = self.types[int(self.instance_type[first])].name
@@ -291,9 +347,13 @@ class Layout:
         if level is Level.CLUSTER:
             return _range(self.cluster_start, index)
         if level is Level.ULTRASERVER:
-            return _range(self.ultraserver_start, index)
+            below = _range(self.ultraserver_start, index)
+            # A row of the whole UltraServer is no instance of it.
+            is_whole = self.has_rolled and self.instances[below.start] == self.ultraservers[index]
+            return range(below.start, below.start) if is_whole else below
         if level is Level.INSTANCE:
-            return _range(self.chip_start, index)
+            below = _range(self.chip_start, index)
+            return range(below.start, below.start) if self.is_rolled[index] else below
         return range(self.type_of(int(self.instance_of_chip[index])).chip.neuroncores)
 
     def instance_range(self, node: Node) -> range:
@@ -352,6 +412,9 @@ class Layout:
     def same_instances(self, other: Layout) -> NDArray[np.int64]:
         """Return for each instance its number in another layout; -1 where that has none of its type at the same address."""
         numbers = self.numbers_in(other, Level.INSTANCE)
+        if other.instances and (self.has_rolled or other.has_rolled):
+            # Its chip rows come or go.
+            numbers[(numbers >= 0) & (other.is_rolled[numbers] != self.is_rolled)] = -1
         if other.instances:
             names = {kind.name: number for number, kind in enumerate(self.types)}
             types = np.array([names.get(kind.name, -1) for kind in other.types])
@@ -415,7 +478,7 @@ class Layout:
         if index is None or depth == Level.INSTANCE:
             return None if index is None else Node(Level.INSTANCE, index)
         chip = address.parse_chip(segments[3])
-        rows = _range(self.chip_start, index)
+        rows = self.children(Node(Level.INSTANCE, index))
         if chip is None or chip >= len(rows) or depth > Level.CORE:
             return None
         return Node(Level.CHIP, rows.start + chip)

@@ -150,7 +150,7 @@ def _chips(ingest: Ingest) -> NDArray[np.int64]:
     """Return how many chips each row of the traffic publishes."""
     store, publishers = ingest.store, ingest.publishers
     rows = publishers.rows()[store.publisher_of]
-    chips = np.diff(store.layout.chip_start)
+    chips = store.layout.sizes
     return np.bincount(rows, chips, minlength=len(publishers.traffic)).astype(np.int64)
 
 

@@ -167,6 +167,12 @@ class Summary:
     """What is wrong with the pipeline, the worst first."""
     mean: Means = field(default_factory=Means)
     """The same figures as means over the last seconds."""
+    unobserved_chips: int = 0
+    """Chips that no relay sees at present: whether they live is not known."""
+    rolled_chips: int = 0
+    """Chips whose figures come from the roll-ups of relays alone."""
+    cells: tuple[str, ...] = ()
+    """Cells whose relays publish them."""
 
 
 class RackPower(NamedTuple):
@@ -241,13 +247,18 @@ def summarize(
     errors = receiver_errors(ingest.watches.present(now_s))
     return Summary(
         fleet=ingest.fleet_name,
-        chips=layout.chips,
-        instances=len(layout.instances),
+        chips=layout.chip_count,
+        instances=layout.instance_count,
         ultraservers=layout.ultraserver_count,
         live_chips=chips[Freshness.LIVE],
         stale_chips=chips[Freshness.STALE] + offline,
         offline_chips=offline,
         unknown_chips=chips[Freshness.UNKNOWN],
+        unobserved_chips=chips[Freshness.UNOBSERVED],
+        rolled_chips=int(layout.sizes[layout.is_rolled].sum()) if layout.has_rolled else 0,
+        cells=tuple(sorted({each.cell for each in ingest.descriptors if each.cell}))
+        if layout.has_rolled
+        else (),
         jobs=len(ingest.jobs),
         publishers_online=pipeline.publishers_online,
         publishers=len(pipeline.publishers),
@@ -379,7 +390,9 @@ def rack_powers(store: Store, rollups: Rollups) -> list[RackPower]:
         return []
     chips_w = rollups.value("power_w", Level.INSTANCE)
     hosts_w = rollups.value("host_power_w", Level.INSTANCE)
-    is_live = rollups.states(Level.INSTANCE)[:, Freshness.LIVE] == np.diff(layout.chip_start)
+    # Of an UltraServer that is known from roll-ups only, racks are not told apart.
+    is_one = layout.members == 1
+    is_live = (rollups.states(Level.INSTANCE)[:, Freshness.LIVE] == layout.sizes) & is_one
     known = is_live & ~np.isnan(chips_w)
     racks = Racks.of(layout)
     # What a rack draws is not known while a part of it is silent.

@@ -33,6 +33,7 @@ class TopicClass(enum.StrEnum):
     SILENCE = "silence"
     PUBLISHER = "publisher"
     COMMAND = "command"
+    ROLLUP = "rollup"
     REPLY = "reply"
 
 
@@ -58,6 +59,7 @@ SUBSCRIPTIONS: tuple[tuple[TopicClass, int], ...] = (
     (TopicClass.NODE, 0),
     (TopicClass.ALERT, 1),
     (TopicClass.EVENT, 1),
+    (TopicClass.ROLLUP, 0),
     (TopicClass.TELEMETRY, 0),
 )
 """Classes that a monitor subscribes to, each with its QoS, in this order: state comes first, so that the layout stands when the

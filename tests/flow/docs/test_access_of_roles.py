@@ -37,6 +37,7 @@ TOPICS = (
     f"telemetry/{OTHER}",
     f"telemetry/{OTHER}/chip00",
     "telemetry/uc2/standalone/trn2-0001",
+    "rollup/uc1/cell-a/0000",
     f"event/{OTHER}",
     f"publisher/{AGENT}-2",
     "job/train",
@@ -49,21 +50,24 @@ TOPICS = (
     "command/uc2",
     "reply/asker/1",
 )
-_STATE = ("node", "telemetry", "event", "job", "reservation", "publisher", "alert", "ack", "silence")
+_PASSED = ("event", "job", "reservation", "publisher", "alert")
+_STATE = ("node", "telemetry", "rollup", *_PASSED, "ack", "silence")
 WRITES = {
     "publisher": ("node", "telemetry", "event", "job", "reservation", "publisher", "reply"),
     "watch": ("publisher", "alert", "ack", "silence"),
     "viewer": (),
     "operator": ("ack", "silence", "command"),
+    "relay": ("node", "rollup", *_PASSED),
 }
 READS = {
     "publisher": ("node", "reservation", "command"),
     "watch": _STATE,
     "viewer": _STATE,
     "operator": (*_STATE, "reply"),
+    "relay": _STATE,
 }
 
-LOOKS_AT_FIGURES = ("watch", "viewer", "operator")
+LOOKS_AT_FIGURES = ("watch", "viewer", "operator", "relay")
 
 
 def may_write(role: str, topic: str) -> bool:
@@ -114,7 +118,7 @@ class ListedNats(Nats):
 
     def environment(self) -> dict[str, str]:
         """Return the passwords."""
-        roles = ("PUBLISHER", "WATCH", "VIEWER", "OPERATOR", "AGENT")
+        roles = ("PUBLISHER", "WATCH", "VIEWER", "OPERATOR", "RELAY", "AGENT")
         return {f"TRNFLEET_{role}_PASSWORD": PASSWORD for role in roles}
 
 

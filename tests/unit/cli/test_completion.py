@@ -31,7 +31,7 @@ def test_an_empty_word_gives_every_command() -> None:
     ("words", "expected"),
     [
         (("mon",), ["monitor"]),
-        (("re",), ["record", "replay", "reserve"]),
+        (("re",), ["record", "replay", "reserve", "relay"]),
         (("nothing",), []),
         (("nothing", "--unknown"), []),
         (("monitor", "--b"), ["--broker", "--bell"]),

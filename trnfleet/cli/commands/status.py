@@ -333,6 +333,7 @@ def text(summary: Summary, monitor: Monitor, found: PublishedProblems, *, health
         *([("broker", WITHHELD)] if monitor.link.withholds_retained else []),
         *time,
         ("hardware", hardware),
+        *([("roll-ups", _rollup_text(summary))] if summary.rolled_chips else []),
         *figure_rows(summary),
         ("jobs", f"{summary.jobs:,}" + (f": {jobs}" if jobs else "")),
         ("pipeline", f"{lost}, {summary.undecodable:,} undecodable, {lag}"),
@@ -353,6 +354,15 @@ def text(summary: Summary, monitor: Monitor, found: PublishedProblems, *, health
         line = f"{format_rfc3339(event.ts_ns)} {event.severity.value} {where}: {plain(event.text, 256)}"
         lines.append(f"{'event':<16}{line}")
     return "\n".join(lines)
+
+
+def _rollup_text(summary: Summary) -> str:
+    """Return how many chips are known from roll-ups only, and of which cells."""
+    cells = ", ".join(plain(each) for each in summary.cells[:8])
+    if len(summary.cells) > 8:
+        cells += f" and {len(summary.cells) - 8:,} more"
+    noun = "cell" if len(summary.cells) == 1 else "cells"
+    return f"figures of {counted(summary.rolled_chips, 'chip')} are from roll-ups of {noun} {cells}"
 
 
 def figure_rows(summary: Summary) -> list[tuple[str, str]]:
@@ -399,6 +409,8 @@ def _state(summary: Summary, found: PublishedProblems, *, healthy: bool) -> str:
     state = f"{summary.live_chips:,} of {counted(summary.chips, 'chip')} live"
     if summary.stale_chips:
         state += f", {summary.stale_chips:,} stale or offline"
+    if summary.unobserved_chips:
+        state += f", {summary.unobserved_chips:,} not observed"
     problems = found.problems
     if problems.all:
         state += f", {texts.counts_text(problems.counts())}"

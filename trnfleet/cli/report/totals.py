@@ -17,6 +17,8 @@ SUMMED = (
     "stale_chips",
     "offline_chips",
     "unknown_chips",
+    "unobserved_chips",
+    "rolled_chips",
     "undescribed_chips",
     "jobs",
     "power_w",

@@ -105,9 +105,7 @@ def _follow_job(
     layout = readings.layout
     alert.place = message.on[0].partition("..")[0] if message.on else ""
     covered = [layout.find_instances(target) for target in message.on]
-    alert.chips = sum(
-        int(layout.chip_start[each.stop] - layout.chip_start[each.start]) for each in covered if each
-    )
+    alert.chips = sum(int(layout.sizes[each.start : each.stop].sum()) for each in covered if each)
     if not alert.cause and readings.instant.now_ns - alert.since_ns <= CAUSE_FOR_NS:
         alert.cause = find_cause(alert, message, layout, readings.all_events, others)
 

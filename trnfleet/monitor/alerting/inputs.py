@@ -316,7 +316,7 @@ class Readings:
         factors = [factor_of(kind.chip) for kind in layout.types] or [1.0]
         if len(set(factors)) == 1:
             return np.asarray(mean * factors[0], np.float64)
-        chips = np.diff(layout.chip_start).astype(np.float64)
+        chips = layout.sizes.astype(np.float64)
         whole = chips / np.array(factors)[layout.instance_type]
         if level is Level.ULTRASERVER:
             starts = layout.ultraserver_start[:-1].astype(np.intp)

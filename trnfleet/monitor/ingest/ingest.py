@@ -19,6 +19,7 @@ from trnfleet.monitor.ingest.layout import rebuild_layout, write_descriptor
 from trnfleet.monitor.ingest.messages import MESSAGE_HANDLERS, retained_collections, retained_ledgers
 from trnfleet.monitor.ingest.missing import MissingState
 from trnfleet.monitor.ingest.rejects import PendingTelemetry, RejectedError, reject
+from trnfleet.monitor.ingest.rollups import RollupFrames
 from trnfleet.monitor.ingest.taken import Taken
 from trnfleet.monitor.ingest.telemetry import TelemetryBatch
 from trnfleet.monitor.ingest.topics import Topics, covering_path
@@ -50,7 +51,14 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope, Source
 
 OF_SOURCES = frozenset(
-    {TopicClass.NODE, TopicClass.TELEMETRY, TopicClass.EVENT, TopicClass.JOB, TopicClass.RESERVATION}
+    {
+        TopicClass.NODE,
+        TopicClass.TELEMETRY,
+        TopicClass.ROLLUP,
+        TopicClass.EVENT,
+        TopicClass.JOB,
+        TopicClass.RESERVATION,
+    }
 )
 """Classes of what sources publish, besides their presence."""
 
@@ -86,6 +94,9 @@ class Ingest:
         self.topics = Topics(self.descriptors, self.publishers, self.timebase, limits)
         self.missing = MissingState(limits.undescribed_paths)
         """Descriptors, and presences of publishers, that the broker may have withheld."""
+        self.rollup_frames = RollupFrames(
+            self.descriptors, self.publishers, self.timebase, self.missing, self.counts, limits
+        )
         self.events = Events()
         self.alert_events = AlertEvents()
         """What happened to alerts; a pass adds to it."""
@@ -145,20 +156,22 @@ class Ingest:
         clocks: dict[int, SourceClock] = {}
         descriptors, publishers = self.descriptors.copy(), self.publishers.copy()
         timebase = self.timebase.copy(clocks)
+        counts, missing = self.counts.copy(), self.missing.copy()
         return copied(
             self,
             alerts=self.alerts.copy() if with_alerts else self.alerts,
             retained={model: collection.copy() for model, collection in self.retained.items()},
             ledgers={model: ledger.copy() for model, ledger in self.ledgers.items()},
             store=self.store.copy(),
-            counts=self.counts.copy(),
+            counts=counts,
             descriptors=descriptors,
             publishers=publishers,
             watches=self.watches.copy(),
             timebase=timebase,
             contests=self.contests.copy(),
             topics=self.topics.copy(descriptors, publishers, timebase, clocks),
-            missing=self.missing.copy(),
+            missing=missing,
+            rollup_frames=self.rollup_frames.copy(descriptors, publishers, timebase, missing, counts),
             events=self.events.copy(),
             alert_events=self.alert_events.copy(),
             reservations=self.reservations.copy(),
@@ -183,7 +196,7 @@ class Ingest:
         counts.read += len(batch)
         with guard(counts, "telemetry"):
             telemetry.decode(batch, topics)
-        taken = Taken(enters=len(batch) >= MANY)
+        taken = Taken(enters=len(batch) >= MANY, wall_ns=wall_ns)
         found = [topics.get(envelope.topic) for envelope in batch]
         begin = 0
         for end in self._ends(batch, found):
@@ -272,7 +285,7 @@ class Ingest:
         try:
             topic = self.topics.states.get(envelope.topic)
             if topic is None:
-                topic = self._handle_other(envelope, now_s)
+                topic = self._handle_other(envelope, taken, now_s)
                 if topic is None:
                     return
             topic.leave_frame_rows()
@@ -384,7 +397,7 @@ class Ingest:
         if is_change:
             self.layout_changers.add(publisher)
 
-    def _handle_other(self, envelope: Envelope, now_s: float) -> TopicState | None:
+    def _handle_other(self, envelope: Envelope, taken: Taken, now_s: float) -> TopicState | None:
         """Handle what is not telemetry of a known topic; return the topic's state where it is telemetry of a new one."""
         topic = parse_topic(envelope.topic, self._root)
         if topic.fleet != self.fleet_name:
@@ -395,6 +408,11 @@ class Ingest:
             if state is None:
                 self._take_undescribed(envelope, topic.path, now_s)
             return state
+        if topic.topic_class is TopicClass.ROLLUP:
+            lag_s = self.rollup_frames.take(topic.path, envelope, self.store, now_s, taken.wall_ns)
+            if lag_s is not None:
+                taken.lags_s.append(lag_s)
+            return None
         try:
             MESSAGE_HANDLERS[topic.topic_class](self, topic.path, envelope, now_s)
         except Exception:
@@ -417,6 +435,7 @@ class Ingest:
         self.publishers.keep({(each.publisher, each.boot) for each in descriptors})
         self.publishers.traffic.count_paths(Counter(each.publisher for each in descriptors))
         self.timebase.keep({each.clock for each in descriptors})
+        self.rollup_frames.keep()
         rebuild_layout(self.store, descriptors, self.publishers, now_s)
         self.topics.follow(self.store.layout)
 

@@ -10,6 +10,7 @@ import numpy as np
 from trnfleet import logs
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Scope
+from trnfleet.monitor.store.rolled import RolledBlock
 from trnfleet.wire.frames import is_known
 from trnfleet.wire.messages import STANDARD_COLUMNS
 
@@ -38,9 +39,11 @@ def rebuild_layout(
     """
     types: dict[str, str] = {}
     lanes: dict[str, tuple[str, ...]] = {}
+    every = list(descriptors)
+    blocks = [each for each in every if each.members]
     # Where two describe the same instance, the one with the narrower path knows better.
     widest_first = sorted(
-        descriptors,
+        (each for each in every if not each.members),
         key=lambda descriptor: (descriptor.path.count("/"), "/block-" not in descriptor.path),
     )
     for descriptor in widest_first:
@@ -48,13 +51,48 @@ def rebuild_layout(
         lanes.update(descriptor.lanes)
     # Rows get their publisher from the descriptors, and then from the messages that are written.
     store.publisher_of[:] = -1
-    layout = Layout.of(types.items(), lanes)
+    rolled = _add_rolled(types, blocks)
+    layout = Layout.of(types.items(), lanes, rolled)
     store.replace_layout(layout)
     store.described_s[np.isinf(store.described_s)] = now_s
-    _write_descriptors(store, widest_first, publishers)
+    _write_descriptors(store, [*blocks, *widest_first], publishers)
+    store.rolled.follow(
+        layout,
+        {
+            each.path: RolledBlock(each.instances, (*each.rollup.totals, *each.rollup.counters), each.cell)
+            for each in blocks
+            if each.rollup is not None
+        },
+    )
     log.info(
         "layout_rebuilt", chips=layout.chips, instances=len(layout.instances), generation=store.generation
     )
+
+
+def _add_rolled(types: dict[str, str], blocks: Sequence[CompactDescriptor]) -> dict[str, int]:
+    """Add to the types of instances the rows of roll-ups, and return how many instances each stands for.
+
+    A row is not added where all its chips are described, and has the place of its instances where only some are: what is known of a
+    part must not be taken for the whole.
+    """
+    if not blocks:
+        return {}
+    below: dict[str, list[str]] = {}
+    for path in types:
+        below.setdefault(path.rpartition("/")[0], []).append(path)
+    rolled: dict[str, int] = {}
+    for block in blocks:
+        for row, kind, members in zip(block.instances, block.types, block.members, strict=True):
+            if row.count("/") != 1:
+                if row not in types:
+                    types[row], rolled[row] = kind, members
+                continue
+            described = below.get(row, ())
+            if len(described) < members and row not in rolled:
+                for path in described:
+                    types.pop(path, None)
+                types[row], rolled[row] = kind, members
+    return rolled
 
 
 def write_descriptor(store: Store, descriptor: CompactDescriptor, publishers: Publishers) -> None:
@@ -76,8 +114,10 @@ def _write_descriptors(
 ) -> None:
     """Write descriptors, one after the other, as `write_descriptor` does: many at once take a tenth of the time."""
     index = store.layout.instance_index
-    counts = [len(each.instances) for each in descriptors]
-    paths = itertools.chain.from_iterable(each.instances for each in descriptors)
+    # Of roll-ups, and of what is below them, the layout may leave something out.
+    shown = [[path for path in each.instances if path in index] for each in descriptors]
+    counts = [len(each) for each in shown]
+    paths = itertools.chain.from_iterable(shown)
     rows = np.fromiter((index[path] for path in paths), np.int64, sum(counts))
     store.period_s[rows] = np.repeat(np.array([each.period_s for each in descriptors], np.float64), counts)
     if any(each.links for each in descriptors):
@@ -91,9 +131,9 @@ def _write_descriptors(
     # The last one that is there has an instance, else the first of those that are gone.
     store.publisher_of[rows[is_offline][::-1]] = numbers[is_offline][::-1]
     store.publisher_of[rows[is_online]] = numbers[is_online]
-    for descriptor in descriptors:
+    for descriptor, own in zip(descriptors, shown, strict=True):
         if descriptor.columns is not STANDARD_COLUMNS:
-            _blank_columns(store, descriptor, np.array([index[path] for path in descriptor.instances]))
+            _blank_columns(store, descriptor, np.array([index[path] for path in own], np.int64))
 
 
 def _blank_columns(store: Store, descriptor: CompactDescriptor, rows: NDArray[np.int64]) -> None:

@@ -325,7 +325,7 @@ MESSAGE_HANDLERS: dict[TopicClass, MessageHandler] = {
     TopicClass.COMMAND: ignore,
     TopicClass.REPLY: ignore,
 }
-"""By class; telemetry goes another way, many messages at once (`telemetry.py`)."""
+"""By class; telemetry goes another way, many messages at once (`telemetry.py`), and so do roll-ups (`rollups.py`)."""
 
 
 def retained_collections() -> dict[type[Message], RetainedCollection[Any]]:

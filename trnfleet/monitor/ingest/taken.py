@@ -31,6 +31,8 @@ class Taken:
     """Places in the batch."""
     ts_ns: list[int] = field(default_factory=list)
     topics: list[TopicState] = field(default_factory=list)
+    wall_ns: int = 0
+    """Wall clock at which they came."""
     lags_s: list[float] = field(default_factory=list)
     """The lags of all that was dated."""
 

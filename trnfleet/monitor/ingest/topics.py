@@ -242,7 +242,7 @@ class Topics:
             RejectedError: there are too many, or its publisher has too many.
         """
         covering = covering_path(path)
-        if self._descriptors.get(covering) is None:
+        if not self.is_described(path):
             return None
         state = TopicState(path, is_chip=address.level_of(path) is Level.CHIP)
         self._bind(state, layout)
@@ -274,7 +274,8 @@ class Topics:
 
     def is_described(self, path: str) -> bool:
         """Return whether there is a descriptor for an address, be it in the layout or not."""
-        return self._descriptors.get(covering_path(path)) is not None
+        descriptor = self._descriptors.get(covering_path(path))
+        return descriptor is not None and not descriptor.members
 
     def bind(self, layout: Layout, below: str) -> None:
         """Find the descriptors and rows of the topics that a descriptor covers."""
@@ -311,7 +312,7 @@ class Topics:
         if descriptor is not state.descriptor:
             state.leave_frame_rows()
         before, state.descriptor = state.descriptor, None
-        if descriptor is None:
+        if descriptor is None or descriptor.members:
             return
         if before is None or before.boot != descriptor.boot:
             # Another boot counts from 0; and what came while nothing described the topic is not lost.
@@ -328,7 +329,7 @@ class Topics:
         traffic.describe(state.row, descriptor.period_s, descriptor.boot)
         index = layout.instance_index
         rows = [index.get(path, -1) for path in descriptor.instances]
-        if min(rows) < 0:
+        if min(rows) < 0 or (layout.has_rolled and layout.is_rolled[rows].any()):
             state.leave_frame_rows()
             return
         if state.is_chip:

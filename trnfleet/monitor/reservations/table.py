@@ -244,7 +244,7 @@ class Reservations:
         count = len(layout.instances)
         util = np.full(count, np.nan)
         if rollups.ready and rollups.generation == generation and count:
-            live = rollups.states(Level.INSTANCE)[:, Freshness.LIVE] == np.diff(layout.chip_start)
+            live = rollups.states(Level.INSTANCE)[:, Freshness.LIVE] == layout.sizes
             values = fields.BY_KEY["nc_util_pct"].values(store, rollups, Level.INSTANCE, None)
             util = np.where(live, values, np.nan)
         sums = _Sums.of(util)

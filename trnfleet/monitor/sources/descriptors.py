@@ -27,6 +27,7 @@ from trnfleet.wire.messages import (
     decode_message,
     encode_message,
 )
+from trnfleet.wire.rollups import RollupDescriptor, RollupForm, is_rollup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,6 +68,12 @@ class CompactDescriptor(NamedTuple):
     """Hash of the bytes that came, by which a repetition is recognised."""
     size_bytes: int = 0
     """Memory that it takes without its columns, with what the layout keeps of its instances."""
+    members: tuple[int, ...] = ()
+    """Of a block of roll-ups, how many instances each row stands for; empty for a descriptor of telemetry."""
+    rollup: RollupForm | None = None
+    """The form of its frames, of a block of roll-ups."""
+    cell: str = ""
+    """The cell of a block of roll-ups."""
     links: int = 0
     """A bit for each connection over which it has come, of a fleet that has several; 0 where it has one."""
 
@@ -77,6 +84,8 @@ class CompactDescriptor(NamedTuple):
         Raises:
             WireError: it is not one, or names an instance type that the hardware catalogue does not have.
         """
+        if is_rollup(payload):
+            return _of_rollups(payload, limits)
         descriptor = decode_message(payload, Descriptor, limits)
         for instance in descriptor.instances:
             if instance.type not in INSTANCE_TYPES:
@@ -123,8 +132,44 @@ class CompactDescriptor(NamedTuple):
     def same_hardware(self, other: CompactDescriptor | None) -> bool:
         """Return whether another descriptor covers the same instances with the same links in the same order."""
         return other is not None and (
-            (self.instances, self.types, self.lanes) == (other.instances, other.types, other.lanes)
+            (self.instances, self.types, self.lanes, self.members)
+            == (other.instances, other.types, other.lanes, other.members)
         )
+
+
+def _of_rollups(payload: bytes, limits: Limits) -> CompactDescriptor:
+    """Decode and shorten the descriptor of a block of roll-ups.
+
+    Raises:
+        WireError: it is not one.
+    """
+    descriptor = decode_message(payload, RollupDescriptor, limits)
+    form = RollupForm.of(descriptor)
+    paths = tuple(row.path for row in descriptor.rows)
+    return CompactDescriptor(
+        descriptor.path,
+        sys.intern(descriptor.publisher),
+        sys.intern(descriptor.boot),
+        descriptor.revision,
+        descriptor.period_s,
+        paths,
+        tuple(sys.intern(row.type) for row in descriptor.rows),
+        STANDARD_COLUMNS,
+        (),
+        b"",
+        _clock(
+            descriptor.publisher,
+            descriptor.clock.epoch,
+            descriptor.clock.speed,
+            is_simulated=descriptor.origin == "simulated" or descriptor.replay,
+            is_replay=descriptor.replay,
+        ),
+        hash(payload),
+        held_bytes((descriptor.path, paths)) + SHELL_BYTES + INSTANCE_BYTES * len(paths),
+        members=tuple(row.instances for row in descriptor.rows),
+        rollup=form,
+        cell=sys.intern(descriptor.cell),
+    )
 
 
 class _ColumnSet(NamedTuple):
@@ -270,9 +315,10 @@ class Descriptors:
         cluster, _, rest = instance.partition("/")
         ultraserver = f"{cluster}/{rest.partition('/')[0]}"
         compact = self._by_path.get(instance) or self._by_path.get(ultraserver)
-        if compact is None or instance not in compact.instances:
+        if compact is None or compact.members or instance not in compact.instances:
             # Blocks are not part of an address, and are few.
-            compact = next((each for each in self._by_path.values() if instance in each.instances), None)
+            blocks = (each for each in self._by_path.values() if not each.members)
+            compact = next((each for each in blocks if instance in each.instances), None)
         if compact is None:
             return None
         descriptor = _decode(compact.rest).model_copy(update={"columns": compact.columns})

@@ -214,9 +214,7 @@ def _jobs_down(jobs: Collection[JobMessage], store: Store, _rollups: Rollups) ->
     for job in down[:LIMIT]:
         place = job.on[0].partition("..")[0] if job.on else ""
         covered = [layout.find_instances(each) for each in job.on]
-        chips = sum(
-            int(layout.chip_start[each.stop] - layout.chip_start[each.start]) for each in covered if each
-        )
+        chips = sum(int(layout.sizes[each.start : each.stop].sum()) for each in covered if each)
         path = place if layout.find(place) is not None else ""
         what = f"{job.job}: {JOBS_DOWN[job.state]}"
         found.append(Finding(Severity.CRITICAL, path, what, max(1, chips), subject=job.job))

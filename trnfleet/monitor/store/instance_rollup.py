@@ -38,7 +38,9 @@ class Included:
         layout = store.layout
         live = states[:, Freshness.LIVE]
         self.instance_live: NDArray[np.bool_] = live > 0
-        self.partly: NDArray[np.bool_] = self.instance_live & (live < np.diff(layout.chip_start))
+        self.partly: NDArray[np.bool_] = (
+            self.instance_live & (live < np.diff(layout.chip_start)) & ~layout.is_rolled
+        )
         """Instances of which some chips count and others do not."""
         self.all_chips = not self.partly.any()
         self.ultraserver_live = _any(self.instance_live, layout.ultraserver_start)

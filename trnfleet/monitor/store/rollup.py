@@ -3,6 +3,8 @@
 A node's roll-up is made of the chips below it that are live; where none is live, of the last values known (which is
 drawn dimmed). Values that are not available are skipped, and `covered` says how many chips went in.
 
+Rows that are known from roll-ups only (`rolled.py`) come with their totals, which go up from the level of instances as any others.
+
 A pass runs in slices (`monitor/slices.py`) of one metric over some instances. Its arrays become the roll-ups only at the end,
 together and with the generation of the layout that they were computed for. Where the store's generation is another one, the
 roll-ups are stale: their rows belong to the layout before, until the next pass ends. Readers compare `generation` with the
@@ -124,7 +126,7 @@ class Rollups:
         return self._takes[level]
 
     def states(self, level: Level) -> NDArray[np.int64]:
-        """Return nodes x 4: how many chips below each node are in each `Freshness`."""
+        """Return nodes x 5: how many chips below each node are in each `Freshness`."""
         return self._states[level]
 
     def spread(self, name: str) -> Spread | None:
@@ -159,6 +161,7 @@ class Rollups:
         counts: dict[tuple[str, Level], NDArray[np.float64]] = {}
         states, included, takes, chips, steps, of_all, of_instances = yield from self._basis_of(store)
         is_all_fresh = bool(store.instance_fresh.all())
+        rolled = store.rolled if layout.has_rolled else None
         for metric in METRICS:
             total, count = np.zeros(len(chips)), chips
             covered = of_all
@@ -169,6 +172,9 @@ class Rollups:
                         count = count.copy() if count is chips else count
                         count[part] = known
                     yield from checkpoint(store, generation)
+                if rolled is not None:
+                    count = count.copy() if count is chips else count
+                    total[rolled.numbers], count[rolled.numbers] = rolled.parts(metric.name)
                 if count is not chips:
                     covered = _covered(steps, count, takes)
             else:
@@ -179,6 +185,11 @@ class Rollups:
                     counts_in = ~np.isnan(values) & (store.instance_fresh | ~included.instance_live)
                     covered = _covered(steps, counts_in.astype(np.float64), takes)
                     total = np.where(counts_in, values, 0.0)
+                if rolled is not None:
+                    counts_in = ~np.isnan(values) & (store.instance_fresh | ~included.instance_live)
+                    count, total = counts_in.astype(np.float64), np.where(counts_in, values, 0.0)
+                    total[rolled.numbers], count[rolled.numbers] = rolled.parts(metric.name)
+                    covered = _covered(steps, count, takes)
             _roll_up(steps, metric, total, covered, totals, counts)
         yield from checkpoint(store, generation)
         spreads = yield from _spreads(store)
@@ -190,7 +201,8 @@ class Rollups:
 
     def _basis_of(self, store: Store) -> Slices[_Basis]:
         """Return what all metrics have in common; of a fleet that lives as a whole it is kept until the layout changes."""
-        generation, is_live = store.generation, not store.chip_state.any()
+        generation = store.generation
+        is_live = not store.layout.has_rolled and not store.chip_state.any()
         if is_live and self._of_live is not None and self._of_live[0] == generation:
             return self._of_live[1]
         layout = store.layout
@@ -357,11 +369,13 @@ def _count_states(store: Store) -> dict[Level, NDArray[np.int64]]:
         }
     counted = np.zeros((instances, len(Freshness)), np.int64)
     counted[:, Freshness.LIVE] = np.diff(layout.chip_start)
-    for state in (Freshness.STALE, Freshness.OFFLINE, Freshness.UNKNOWN) if store.chip_state.any() else ():
+    for state in tuple(Freshness)[1:] if store.chip_state.any() else ():
         flags = store.chip_state == state
         if flags.any():
             counted[:, state] = count_flags(flags, layout.chip_start, layout.chips_per_instance)
             counted[:, Freshness.LIVE] -= counted[:, state]
+    if layout.has_rolled:
+        counted[store.rolled.numbers] = store.rolled.states_now(layout.sizes)
     ultraservers = np.add.reduceat(counted, layout.ultraserver_start[:-1].astype(np.intp), axis=0)
     clusters = np.add.reduceat(ultraservers, layout.cluster_start[:-1].astype(np.intp), axis=0)
     return {

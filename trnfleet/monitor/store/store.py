@@ -18,6 +18,7 @@ import numpy as np
 from trnfleet.domain.layout import EMPTY_LAYOUT, Layout, moves
 from trnfleet.domain.metrics import METRICS, Aggregate, Metric, Scope
 from trnfleet.monitor.medians import median
+from trnfleet.monitor.store.rolled import Rolled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,6 +40,8 @@ class Freshness(enum.IntEnum):
     """Its publisher has disconnected, as it or its last will announced."""
     UNKNOWN = 3
     """Described less than three periods ago, and nothing has come yet."""
+    UNOBSERVED = 4
+    """No relay sees it at present, so that nobody here knows whether it lives."""
 
 
 class Store:
@@ -49,6 +52,8 @@ class Store:
         """Goes up with every change of the layout."""
         self.revision = 0
         """Goes up with every change of values or freshness."""
+        self.rolled = Rolled()
+        """Figures of the rows that are known from roll-ups only."""
         self._allocate(EMPTY_LAYOUT)
 
     def _allocate(self, layout: Layout) -> None:
@@ -130,7 +135,8 @@ class Store:
         if not np.array_equal(fresh, self.instance_fresh):
             self.instance_fresh = fresh
             self.revision += 1
-        if is_one and self.chip_seen_s.min(initial=np.inf) >= deadline[0] and not offline.any():
+        is_usual = is_one and not self.rolled.blocks
+        if is_usual and self.chip_seen_s.min(initial=np.inf) >= deadline[0] and not offline.any():
             # The usual case: all have come in time.
             if self.chip_state.any():
                 self.chip_state = np.full(len(owner), Freshness.LIVE, np.uint8)
@@ -143,14 +149,40 @@ class Store:
             states[young[owner] & np.isinf(self.chip_seen_s)] = Freshness.UNKNOWN
         if offline.any():
             states[offline[owner]] = Freshness.OFFLINE
+        if self.rolled.blocks:
+            self._refresh_rolled(states, deadline, ~offline, young)
         if not np.array_equal(states, self.chip_state):
             self.chip_state = states
+            self.revision += 1
+
+    def _refresh_rolled(
+        self,
+        states: NDArray[np.uint8],
+        deadline: NDArray[np.float64],
+        is_online: NDArray[np.bool_],
+        is_young: NDArray[np.bool_],
+    ) -> None:
+        """Work out which rows relays see; the chip row of a row is live where any chip of the row is, and never silent by itself."""
+        rolled, first = self.rolled, self.layout.chip_start[:-1]
+        before = rolled.states_now(self.layout.sizes)
+        unseen = rolled.observe(deadline, is_online, is_young)
+        counted = rolled.states_now(self.layout.sizes)
+        of_rows = np.full(len(rolled), Freshness.UNOBSERVED, np.uint8)
+        of_rows[rolled.observed | rolled.awaited] = Freshness.UNKNOWN
+        of_rows[counted[:, Freshness.LIVE] > 0] = Freshness.LIVE
+        rows = first[rolled.numbers]
+        states[rows], self.chip_seen_s[rows], self.chip_ts_ns[rows] = of_rows, rolled.seen_s, rolled.ts_ns
+        if len(unseen):
+            rows = self.layout.chip_rows(unseen)
+            states[rows[states[rows] != Freshness.LIVE]] = Freshness.UNOBSERVED
+        if not np.array_equal(before, counted):
             self.revision += 1
 
     def copy(self) -> Store:
         """Return a copy of all columns; the layout itself never changes."""
         twin = copy.copy(self)
         twin.columns = {name: column.copy() for name, column in self.columns.items()}
+        twin.rolled = self.rolled.copy()
         for key in (*_CHIP_ARRAYS, *_INSTANCE_ARRAYS):
             setattr(twin, key, getattr(self, key).copy())
         return twin
@@ -173,7 +205,7 @@ class Store:
     def nbytes(self) -> int:
         """Bytes that the columns take."""
         arrays = [getattr(self, key) for key in (*_CHIP_ARRAYS, *_INSTANCE_ARRAYS)]
-        return sum(array.nbytes for array in (*self.columns.values(), *arrays))
+        return self.rolled.nbytes + sum(int(array.nbytes) for array in (*self.columns.values(), *arrays))
 
 
 _CHIP_ARRAYS = ("chip_seen_s", "chip_ts_ns", "chip_state")

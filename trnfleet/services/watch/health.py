@@ -45,7 +45,7 @@ class WatchHealth:
             away = next((each.status for each in self._connections if not each.status.connected), None)
             return "listening for other watches" if away is None else f"no connection: {away.last_error}"
         role = "leader" if service.role is Role.LEADER else f"standby, {service.leader} leads"
-        chips = counted(self._monitor.store.layout.chips, "chip")
+        chips = counted(self._monitor.store.layout.chip_count, "chip")
         return f"{role}; {chips}, {counted(service.firing, 'firing alert')}"
 
     def _count_pass(self) -> None:

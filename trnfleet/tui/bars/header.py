@@ -176,12 +176,16 @@ def _inventory(
             (summary.stale_chips - summary.offline_chips, "stale"),
             (summary.offline_chips, "offline"),
             (summary.unknown_chips, "not heard yet"),
+            (summary.unobserved_chips, "not observed"),
         )
         for number, (chips, state) in enumerate([each for each in by_state if each[0] or each[1] == "live"]):
             parts.append((", " if number else "", theme.HEAD))
             parts.append((f"{count(chips)} {state}", theme.HEAD if state == "live" else theme.HEAD_STRONG))
     if undescribed:
         parts.append((f", {undescribed} not described", theme.HEAD_STRONG))
+    if summary.rolled_chips:
+        of = "" if summary.rolled_chips == summary.chips else f"{count(summary.rolled_chips)} "
+        parts.append((f"  {of}from roll-ups", theme.HEAD))
     right = _badge(problems, width - width_of(parts) - 2)
     if of_fleets and width_of(parts) + width_of(right) + 6 <= width:
         right.insert(0, ("all: ", theme.HEAD))

@@ -98,8 +98,8 @@ WORDS = {
 }
 
 _OF_STATE = np.zeros(len(Freshness), np.int8)
-_OF_STATE[[Freshness.LIVE, Freshness.STALE, Freshness.OFFLINE, Freshness.UNKNOWN]] = [
-    Health.NORMAL, Health.STALE, Health.OFFLINE, Health.MISSING,
+_OF_STATE[list(Freshness)] = [
+    Health.NORMAL, Health.STALE, Health.OFFLINE, Health.MISSING, Health.MISSING,
 ]  # fmt: skip
 HANDLED = len(Severity)
 """Added to the rank of a severity where the problem is acknowledged or silenced."""

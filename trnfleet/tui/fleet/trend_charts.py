@@ -146,7 +146,7 @@ def _power(source: Source) -> Trend:
     layout = source.context.monitor.store.layout
     cap_w = {kind.name: kind.chip.power_max_w.value for kind in layout.types}
     by_instance = np.array([cap_w[kind.name] for kind in layout.types])[layout.instance_type]
-    chips = np.diff(layout.chip_start)
+    chips = layout.sizes
     # The header's cap: of the chips whose power is known.
     fleet_w = source.context.frame.summary.mean.power_cap_w or float((by_instance * chips).sum())
     series = source.job_series(POWER, lambda _name, track: track)
@@ -202,9 +202,9 @@ def _single(source: Source, field: Field) -> Trend:
     low, high = field.scale(monitor.store.layout)
     limits = list(thresholds(monitor, field, Level.FLEET))
     if not field.is_ratio:
-        limits.append(Limit(high * monitor.store.layout.chips, "peak", theme.CHART_CAP))
+        limits.append(Limit(high * monitor.store.layout.chip_count, "peak", theme.CHART_CAP))
     chart = source.chart([_of_field(source, field)], field.unit, floor=low, limits=limits)
-    of = "" if field.is_ratio else f" of {with_unit(high * monitor.store.layout.chips, field.unit)}"
+    of = "" if field.is_ratio else f" of {with_unit(high * monitor.store.layout.chip_count, field.unit)}"
     return Trend(fleet_name(field), field.key, of, chart, (), _note(source))
 
 

@@ -26,7 +26,7 @@ class State(NamedTuple):
 
 def overall(counts: tuple[int, ...]) -> Freshness:
     """Return the freshness of a node from how many chips below it are in each state: the best of them but unknown."""
-    for state in (Freshness.LIVE, Freshness.STALE, Freshness.OFFLINE):
+    for state in (Freshness.LIVE, Freshness.STALE, Freshness.OFFLINE, Freshness.UNOBSERVED):
         if counts[state]:
             return state
     return Freshness.UNKNOWN
@@ -50,7 +50,7 @@ def describe(counts: tuple[int, ...], age_s: float) -> State:
         return State(freshness, f"◐ {share} live", theme.SEVERITY_STYLE[Severity.WARNING])
     if freshness is Freshness.UNKNOWN:
         return State(freshness, f"{glyph} no data yet", theme.STATE_STYLE[freshness])
-    text = f"{glyph} {freshness.name.lower()}"
+    text = f"{glyph} {'unseen' if freshness is Freshness.UNOBSERVED else freshness.name.lower()}"
     if math.isfinite(age_s):
         text += f" {duration(age_s, DurationStyle.COARSE)}"
     return State(freshness, text, theme.STATE_STYLE[freshness])

@@ -127,6 +127,13 @@ class TreeIndex:
         cores = np.array([kind.chip.neuroncores for kind in layout.types], dtype=np.int64)
         self._cores: NDArray[np.int64] = cores[layout.instance_type] if len(cores) else np.zeros(0, np.int64)
         self._chips = np.diff(layout.chip_start) if selection is None else selection.chips
+        self._is_whole = layout.is_rolled & np.array(
+            [path.count("/") == 1 for path in layout.instances]
+            if layout.has_rolled
+            else np.zeros(len(layout.instances)),
+            np.bool_,
+        )
+        """Rows of the layout that stand for an UltraServer, and are no instances of it."""
         self._heights: dict[Level, dict[Level, NDArray[np.int64]]] = {}
         self._branches: dict[Node, _Branch] = {}
         self._special: dict[Node, set[Node]] = {}
@@ -310,7 +317,7 @@ class TreeIndex:
             return known
         layout = self.layout
         chip = 1 + self._cores if depth >= Level.CORE else 1
-        below = self._chips * chip if depth >= Level.CHIP else 0
+        below = np.where(layout.is_rolled, 0, self._chips * chip) if depth >= Level.CHIP else 0
         heights = {Level.INSTANCE: np.where(self._chips > 0, 1 + below, 0)}
         for level, starts in (
             (Level.ULTRASERVER, layout.ultraserver_start),
@@ -318,7 +325,10 @@ class TreeIndex:
         ):
             rows = heights[Level(level + 1)]
             total = np.add.reduceat(rows, starts[:-1]) if len(rows) else np.zeros(0, np.int64)
-            heights[level] = np.where(total > 0, 1 + (total if depth > level else 0), 0)
+            below = total
+            if level is Level.ULTRASERVER and layout.has_rolled:
+                below = np.add.reduceat(np.where(self._is_whole, 0, rows), starts[:-1])
+            heights[level] = np.where(total > 0, 1 + (below if depth > level else 0), 0)
         self._heights[depth] = heights
         return heights
 

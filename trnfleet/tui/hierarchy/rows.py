@@ -117,7 +117,7 @@ class TreeRows:
         return found
 
     def _counts(self, level: Level, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return nodes x 4: how many chips of each node are in each state."""
+        """Return nodes x 5: how many chips of each node are in each state."""
         store, rollups = self._monitor.store, self._frame.rollups
         if level >= Level.CHIP:
             chips = numbers // CORE_LANES if level is Level.CORE else numbers

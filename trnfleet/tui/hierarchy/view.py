@@ -179,7 +179,10 @@ class TreeFoot(LineView, can_focus=False):
             kind = (
                 "instances outside UltraServers" if layout.is_standalone[node.number] else LEVEL_NAMES[level]
             )
-            return [path, kind, counted(len(layout.children(node)), "instance"), self._chips(node)]
+            covered = layout.instance_range(node)
+            instances = int(layout.members[covered.start : covered.stop].sum())
+            words = [path, kind, counted(instances, "instance"), self._chips(node)]
+            return [*words, "from roll-ups"] if layout.is_rolled_up(node) else words
         instance = layout.instance_range(node).start
         words = [path, layout.type_of(instance).name, self._descriptions.ec2_id(layout.instances[instance])]
         words.append(self._descriptions.job_name(int(self._monitor.store.job_of[instance])))
@@ -191,14 +194,14 @@ class TreeFoot(LineView, can_focus=False):
         return [
             plain(monitor.fleet_name, 64),
             "fleet",
-            counted(len(layout.instances), "instance"),
-            counted(layout.chips, "chip"),
+            counted(layout.instance_count, "instance"),
+            counted(layout.chip_count, "chip"),
             counted(len(monitor.ingest.jobs), "job"),
             where_text(fleet.live, fleet.clock.monotonic_s()),
         ]
 
     def _chips(self, node: Node) -> str:
-        return counted(len(self._monitor.store.layout.chip_range(node)), "chip")
+        return counted(self._monitor.store.layout.chips_below(node), "chip")
 
 
 _NAME_GAP = 3

@@ -105,7 +105,13 @@ is_ascii = False
 
 SEVERITY_GLYPH = {Severity.CRITICAL: "✖", Severity.WARNING: "▲", Severity.INFO: "•"}
 """Severity is never shown by colour alone."""
-STATE_GLYPH = {Freshness.LIVE: "●", Freshness.STALE: "◌", Freshness.OFFLINE: "✖", Freshness.UNKNOWN: "·"}
+STATE_GLYPH = {
+    Freshness.LIVE: "●",
+    Freshness.STALE: "◌",
+    Freshness.OFFLINE: "✖",
+    Freshness.UNKNOWN: "·",
+    Freshness.UNOBSERVED: "◌",
+}
 TILE_GLYPH = {
     Tile.NORMAL: "·",
     Tile.WARNING: "▲",

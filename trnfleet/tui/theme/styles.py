@@ -37,6 +37,7 @@ def styles_of(palette: Palette) -> dict[str, Any]:
         Freshness.STALE: palette.stale,
         Freshness.OFFLINE: palette.offline,
         Freshness.UNKNOWN: palette.stale,
+        Freshness.UNOBSERVED: palette.stale,
     }
     ramp = tuple(Color.parse(each) for each in palette.ramp)
     background = _background(page)

@@ -37,7 +37,7 @@ def job(name: str, *places: str) -> bytes:
 
 
 def test_every_class_but_telemetry_has_a_handler() -> None:
-    assert set(TopicClass) - {TopicClass.TELEMETRY} == set(MESSAGE_HANDLERS)
+    assert set(TopicClass) - {TopicClass.TELEMETRY, TopicClass.ROLLUP} == set(MESSAGE_HANDLERS)
     assert {
         each for each, handler in MESSAGE_HANDLERS.items() if isinstance(handler, RetainedHandler)
     } < RETAINED

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.alerts.signals import FIGURES, LANES, LINKS_UP, Scope
+from trnfleet.domain.alerts.signals import FIGURES, LANES, LEVEL_OF, LINKS_UP, Scope
 from trnfleet.domain.metrics import BY_NAME, Aggregate
 from trnfleet.monitor.alerting.conditions.compare import compare, compare_codes
 from trnfleet.monitor.alerting.conditions.medians import (
@@ -337,6 +337,8 @@ class RowSearch:
         if scope is Scope.ULTRASERVER:
             # Standalone segments are numbered among them and are none.
             hit = hit[~readings.layout.is_standalone[hit]]
+        if readings.layout.has_rolled and scope is not Scope.ULTRASERVER:
+            hit = hit[~_is_rolled(readings, scope, hit)]
         if not len(hit):
             return NOTHING
         if len(hit) > MANY:
@@ -354,6 +356,15 @@ class RowSearch:
     def look(self, readings: Readings, rows: Rows) -> tuple[Flags, Flags, Values]:
         """Return for firing and pending targets that do not fulfil them: what is known, what is not clear yet, values."""
         return self._own.look(readings, rows)
+
+
+def _is_rolled(readings: Readings, scope: Scope, rows: Rows) -> Flags:
+    """Return which targets below the UltraServer are rows known from roll-ups only: their cell evaluates these rules."""
+    layout = readings.layout
+    if LEVEL_OF[scope] is Level.CHIP:
+        rows = layout.instance_of_chip[readings.chips_of(scope, rows)].astype(np.int64)
+    flags: Flags = layout.is_rolled[rows]
+    return flags
 
 
 def _lacking_links(readings: Readings) -> Flags:

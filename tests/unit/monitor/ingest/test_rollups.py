@@ -1,0 +1,156 @@
+"""Roll-ups in a monitor: totals of rows without chips, what is not observed, and chips in a row's place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from support.monitor.queue_source import QueueSource
+
+from trnfleet.clock import ManualClock
+from trnfleet.domain.address import Level
+from trnfleet.domain.layout import Node
+from trnfleet.monitor.monitor import Monitor
+from trnfleet.wire.messages import ClockSpec, Descriptor, InstanceSpec, PublisherMessage, message_envelope
+from trnfleet.wire.ports import CONTENT_TYPE_CBOR, Envelope
+from trnfleet.wire.rollups import (
+    COUNTERS,
+    SEVERITIES,
+    STATES,
+    TOTALS,
+    RollupDescriptor,
+    RollupFrame,
+    RollupRow,
+    encode_rollup,
+)
+from trnfleet.wire.telemetry import Head
+from trnfleet.wire.topics import TopicClass, build_topic
+
+if TYPE_CHECKING:
+    from trnfleet.monitor.summary import Summary
+
+PATH, BOOT = "uc1/cell-a/0000", "b00t"
+ROWS = ("uc1/standalone/trn2-1", "uc1/us-0001", "uc1/us-0002")
+INSTANCES = (1, 4, 4)
+CHIPS = np.array([16, 64, 64])
+
+
+class Top:
+    """A monitor on a top broker, and one relay, message by message."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.monitor = Monitor(QueueSource(), "demo", clock=self.clock)
+        self.seq = 0
+        rows = tuple(
+            RollupRow(path=path, type="trn2u.48xlarge" if count > 1 else "trn2.48xlarge", instances=count)
+            for path, count in zip(ROWS, INSTANCES, strict=True)
+        )
+        self.take(TopicClass.NODE, PATH, RollupDescriptor(
+            path=PATH, publisher="relay-1", boot=BOOT, period_s=1.0, cell="cell-a", rows=rows,
+            clock=ClockSpec(epoch="2026-01-05T00:00:00Z"), origin="neuron",
+        ))  # fmt: skip
+
+    def take(
+        self, topic_class: TopicClass, path: str, message: RollupDescriptor | Descriptor | PublisherMessage
+    ) -> None:
+        self.monitor.apply([message_envelope(build_topic("demo", topic_class, path), message, retain=False)])
+
+    def frame(self, power_w: tuple[float, ...], stale: int = 0) -> None:
+        """Take a frame of a row's power each, of which the last has some stale chips."""
+        states = np.zeros((3, STATES), np.uint16)
+        states[:, 0] = CHIPS
+        states[2, :2] = 64 - stale, stale
+        totals = np.zeros((len(TOTALS), 3), np.float32)
+        covered = np.zeros((len(TOTALS) + len(COUNTERS), 3), np.uint16)
+        totals[TOTALS.index("power_w")], covered[TOTALS.index("power_w")] = power_w, states[:, 0]
+        ts_ns = self.clock.wall_ns()
+        frame = RollupFrame(
+            Head(BOOT, self.seq, ts_ns), totals, np.zeros((len(COUNTERS), 3)), covered, states,
+            np.zeros((3, len(SEVERITIES)), np.uint16), ["", "trn2u-1-1/chip03", ""],
+        )  # fmt: skip
+        self.seq += 1
+        topic = build_topic("demo", TopicClass.ROLLUP, PATH)
+        self.monitor.apply([Envelope(topic, encode_rollup(PATH, 0, frame), content_type=CONTENT_TYPE_CBOR)])
+
+    def describe_hosts(self, names: tuple[int, ...]) -> None:
+        """Take the descriptors of instances of the first UltraServer."""
+        for name in names:
+            path = f"uc1/us-0001/trn2u-1-{name}"
+            self.take(TopicClass.NODE, path, Descriptor(
+                path=path, publisher="host", boot="h", period_s=1.0, clock=ClockSpec(epoch="2026-01-05T00:00:00Z"),
+                instances=(InstanceSpec(path=path, type="trn2u.48xlarge"),), columns=(),
+            ))  # fmt: skip
+
+    def look(self) -> Summary:
+        self.monitor.compute()
+        return self.monitor.summary()
+
+
+def test_totals_of_every_level_come_from_roll_ups() -> None:
+    """The fleet's hardware is counted by the catalogue, and no row is taken for a chip."""
+    top = Top()
+    top.frame((4_000.0, 20_000.0, 10_000.0), stale=14)
+    seen = top.look()
+    assert (seen.chips, seen.instances, seen.ultraservers) == (144, 9, 2)
+    assert (seen.live_chips, seen.stale_chips, seen.rolled_chips, seen.cells) == (130, 14, 144, ("cell-a",))
+    assert seen.power_w == 34_000.0
+    rollups, layout = top.monitor.rollups, top.monitor.store.layout
+    assert rollups.value("power_w", Level.ULTRASERVER).tolist() == [4_000.0, 20_000.0, 10_000.0]
+    assert rollups.value("power_w", Level.CLUSTER).tolist() == [34_000.0]
+    assert layout.find("uc1/us-0001/trn2u-1-1") is None
+    assert layout.find("uc1/standalone/trn2-1/chip00") is None
+    assert list(layout.children(Node(Level.ULTRASERVER, 1))) == []
+
+
+async def test_rows_without_a_relay_are_not_observed() -> None:
+    """By its last will at once, else after three periods; the figures are the last known ones, and none is stale."""
+    top = Top()
+    top.frame((4_000.0, 20_000.0, 10_000.0))
+    await top.clock.advance(2.0)
+    assert top.look().live_chips == 144
+    await top.clock.advance(2.0)
+    assert (top.look().unobserved_chips, top.look().stale_chips, top.look().power_w) == (144, 0, 34_000.0)
+    top.frame((4_000.0, 20_000.0, 10_000.0))
+    assert top.look().live_chips == 144
+    top.take(TopicClass.PUBLISHER, "relay-1", PublisherMessage(client="relay-1", state="online", boot=BOOT))
+    top.take(TopicClass.PUBLISHER, "relay-1", PublisherMessage(client="relay-1", state="offline", boot=BOOT))
+    assert (top.look().unobserved_chips, top.look().offline_chips) == (144, 0)
+
+
+def test_chips_take_a_row_s_place_once_all_of_it_are_described() -> None:
+    """A part of an UltraServer is not shown for the whole; where its chips go again, the row is back with its figures."""
+    top = Top()
+    top.frame((4_000.0, 20_000.0, 10_000.0))
+    top.describe_hosts((0, 1))
+    assert (top.look().chips, top.look().rolled_chips, top.look().power_w) == (144, 144, 34_000.0)
+    top.describe_hosts((2, 3))
+    assert (top.look().chips, top.look().rolled_chips, top.look().power_w) == (144, 80, 14_000.0)
+    for name in range(4):
+        topic = build_topic("demo", TopicClass.NODE, f"uc1/us-0001/trn2u-1-{name}")
+        top.monitor.apply([Envelope(topic, b"")])
+    assert (top.look().chips, top.look().rolled_chips, top.look().power_w) == (144, 144, 34_000.0)
+
+
+def test_frames_are_counted_and_old_ones_left_out() -> None:
+    """A frame that comes twice is a duplicate, one of another boot is undescribed, and all add up."""
+    top = Top()
+    top.frame((1.0, 2.0, 3.0))
+    top.seq = 0
+    top.frame((9.0, 9.0, 9.0))
+    top.seq = 3
+    top.frame((4.0, 5.0, 6.0))
+    seen = top.look()
+    assert (seen.messages, seen.duplicates, seen.lost, seen.power_w) == (2, 1, 2, 15.0)
+    assert top.monitor.counts.unaccounted(top.monitor.ingest.pending) == 0
+
+
+async def test_a_copy_of_what_is_known_stays_as_it_was() -> None:
+    top = Top()
+    top.frame((4_000.0, 20_000.0, 10_000.0))
+    kept = top.monitor.snapshot()
+    await top.clock.advance(1.0)
+    top.frame((1.0, 1.0, 1.0))
+    assert top.look().power_w == 3.0
+    top.monitor.restore(kept)
+    assert top.look().power_w == 34_000.0

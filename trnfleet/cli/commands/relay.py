@@ -1,0 +1,60 @@
+"""`trnfleet relay`: a cell's roll-ups to a top broker."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import click
+
+from trnfleet.cli.options import (
+    BROKER_HELP,
+    access_options,
+    fleet_option,
+    log_options,
+    make_session,
+    setting,
+)
+from trnfleet.cli.params import Broker, FleetName, Root
+from trnfleet.cli.streams import exit_on_broken_pipe, report
+from trnfleet.wire.topics import DEFAULT_ROOT
+
+if TYPE_CHECKING:
+    from trnfleet.cli.access import AccessOptions
+    from trnfleet.transport.url import BrokerUrl
+
+
+@click.command("relay")
+@setting("--broker", type=Broker(), required=True, help=f"The cell's broker. {BROKER_HELP}")
+@setting(
+    "--to",
+    type=Broker(),
+    required=True,
+    help="URL of the top broker, with its user where that is another one than the cell's.",
+)
+@setting("--cell", type=FleetName(), required=True, help="Name of the cell, which the top shows.")
+@setting("--root", type=Root(), default=DEFAULT_ROOT, help="First part of every topic, on both brokers.")
+@access_options()
+@fleet_option
+@log_options
+def command(
+    broker: BrokerUrl, to: BrokerUrl, cell: str, root: str, access: AccessOptions, name: str | None
+) -> None:
+    """Publish a cell's roll-ups on a top broker, so that a monitor there shows more than one broker carries.
+
+    Once a second it publishes one row of figures an UltraServer, or a standalone instance, and passes jobs, reservations, alerts,
+    events and the presence of publishers on; telemetry and descriptors of hosts stay in the cell. What a relay cannot see, because
+    it is gone or does not hear its cell, is not observed on the top: neither stale nor offline. A cell has one relay: the one that
+    began last goes on, an earlier one ends with status 1.
+
+    \b
+    Examples:
+      trnfleet relay --broker mqtt://cell-a.example:1883 --to mqtt://top.example:1883 --cell cell-a
+      trnfleet status --broker mqtt://top.example:1883
+    """
+    from trnfleet.services.relay.run import RelayRequest, relay_cell
+
+    urls = (broker, to)
+    session, top = (make_session(each, root, access, urls=urls) for each in urls)
+    with exit_on_broken_pipe():
+        asyncio.run(relay_cell(session, top, RelayRequest(name, cell), report))

@@ -1,0 +1,253 @@
+"""Figures of rows that are known from roll-ups only, as relays publish them.
+
+Such a row of the layout stands for an UltraServer or a standalone instance of which no chip is described here: it has one chip row
+of no values, so that ranges of chips are never empty, and its totals come from here into the roll-ups of a pass, at the level of
+instances. Levels above are computed of them as of any instances.
+
+Where the chips of a row are described as well, such as under a lease, the layout has them instead, and the row's figures wait here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trnfleet.domain.address import Level
+from trnfleet.domain.metrics import BY_NAME, METRICS
+from trnfleet.monitor.copies import copied
+from trnfleet.wire.rollups import SEVERITIES, STATES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.layout import Layout
+    from trnfleet.wire.rollups import RollupFrame
+
+UNKNOWN, UNOBSERVED = 3, 4
+"""The last two states of `Freshness`, which is a level above this."""
+_ROW_OF = {metric.name: number for number, metric in enumerate(METRICS)}
+
+
+class RolledBlock(NamedTuple):
+    """A block of rows as its descriptor has it."""
+
+    rows: tuple[str, ...]
+    """Addresses, in the order of its frames."""
+    columns: tuple[str, ...]
+    """Metrics of its frames, those of float32 and then those of float64."""
+    cell: str
+
+
+class _Kept(NamedTuple):
+    block: RolledBlock
+    frame: RollupFrame | None
+    seen_s: float
+
+
+class _Place(NamedTuple):
+    at: slice
+    """Rows of the table."""
+    pick: NDArray[np.int64]
+    """The same rows in the block's frames."""
+
+
+class Rolled:
+    """The newest roll-ups of all blocks, and those of them that the layout shows."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, _Kept] = {}
+        self._place: dict[str, _Place] = {}
+        self._early: dict[str, tuple[RollupFrame, float]] = {}
+        """Frames that came before their block's rows were in the layout."""
+        self._allocate(0)
+        self._beside: NDArray[np.int64] = np.zeros((0, 2), np.int64)
+        """Instances that are described beside a row, and the number of its block in `_beside_blocks`."""
+        self._beside_blocks: tuple[str, ...] = ()
+
+    def _allocate(self, rows: int) -> None:
+        self.numbers: NDArray[np.int64] = np.zeros(rows, np.int64)
+        """Number of each shown row among the instances of the layout."""
+        self.totals: NDArray[np.float64] = np.zeros((len(METRICS), rows))
+        self.counts: NDArray[np.float64] = np.zeros((len(METRICS), rows))
+        self.states: NDArray[np.int64] = np.zeros((rows, STATES), np.int64)
+        """Chips by freshness as the relay said it; none where nothing has come."""
+        self.alerts: NDArray[np.int64] = np.zeros((rows, len(SEVERITIES)), np.int64)
+        """Alerts that fire in its cell by severity, the worst first."""
+        self.worst: list[str] = [""] * rows
+        """Address of each row's worst chip; empty for none."""
+        self.seen_s: NDArray[np.float64] = np.full(rows, -np.inf)
+        """Monotonic seconds at which the newest frame of each came."""
+        self.ts_ns: NDArray[np.int64] = np.zeros(rows, np.int64)
+        """Source time of it."""
+        self.observed: NDArray[np.bool_] = np.zeros(rows, np.bool_)
+        """Whether a relay sees each at present."""
+        self.awaited: NDArray[np.bool_] = np.zeros(rows, np.bool_)
+        """Which were described a moment ago, and nothing has come of them yet."""
+
+    def __len__(self) -> int:
+        """Return how many rows the layout shows."""
+        return len(self.numbers)
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks that are described."""
+        return len(self._held)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays, and of the frames that wait."""
+        table = (self.numbers, self.totals, self.counts, self.states, self.alerts, self.seen_s, self.observed)
+        frames = [each.frame for each in self._held.values() if each.frame is not None]
+        parts = [part for each in frames for part in (each.totals, each.counters, each.covered, each.states)]
+        return sum(int(each.nbytes) for each in (*table, *parts))
+
+    def copy(self) -> Rolled:
+        """Return a copy; blocks and frames never change."""
+        twin = copied(
+            self,
+            _held=self._held.copy(),
+            _place=self._place.copy(),
+            _early=self._early.copy(),
+            worst=self.worst.copy(),
+        )
+        for key in (
+            "numbers",
+            "_beside",
+            "totals",
+            "counts",
+            "states",
+            "alerts",
+            "seen_s",
+            "ts_ns",
+            "observed",
+            "awaited",
+        ):
+            setattr(twin, key, getattr(self, key).copy())
+        return twin
+
+    def put(self, path: str, frame: RollupFrame, now_s: float) -> None:
+        """Take a frame of a block that is described."""
+        known = self._held.get(path)
+        if known is None:
+            # Its descriptor waits for the next layout.
+            self._early[path] = frame, now_s
+            return
+        held = self._held[path] = known._replace(frame=frame, seen_s=now_s)
+        if path in self._place:
+            self._write(held, self._place[path])
+
+    def follow(self, layout: Layout, blocks: Mapping[str, RolledBlock]) -> None:
+        """Find the rows of all blocks in a new layout.
+
+        Args:
+            layout: The layout, which has a row or its chips.
+            blocks: All blocks by path; frames of one that is another now are forgotten.
+        """
+        held = self._held
+        self._held = {
+            path: held[path] if path in held and held[path].block == block else _Kept(block, None, -np.inf)
+            for path, block in blocks.items()
+        }
+        for path, (frame, seen_s) in self._early.items():
+            early = self._held.get(path)
+            if early is not None and early.frame is None and frame.states.shape[0] == len(early.block.rows):
+                self._held[path] = early._replace(frame=frame, seen_s=seen_s)
+        self._early = {}
+        index, is_rolled, taken = layout.instance_index, layout.is_rolled, set[int]()
+        numbers: list[int] = []
+        self._place = {}
+        beside: list[tuple[int, int]] = []
+        names: list[str] = []
+        for path, block in blocks.items():
+            pick: list[int] = []
+            first = len(numbers)
+            for number, row in enumerate(block.rows):
+                at = index.get(row, -1)
+                if at >= 0 and is_rolled[at]:
+                    # Two blocks that have the same row: the first has it.
+                    if at not in taken:
+                        taken.add(at)
+                        numbers.append(at)
+                        pick.append(number)
+                    continue
+                node = layout.find(row)
+                if node is not None and node.level in {Level.ULTRASERVER, Level.INSTANCE}:
+                    beside += [(instance, len(names)) for instance in layout.instance_range(node)]
+                    names.append(path)
+            if pick:
+                self._place[path] = _Place(slice(first, len(numbers)), np.array(pick, np.int64))
+        self._allocate(len(numbers))
+        self.numbers = np.array(numbers, np.int64)
+        self._beside = np.array(beside, np.int64).reshape(-1, 2)
+        self._beside_blocks = tuple(names)
+        for path, place in self._place.items():
+            self._write(self._held[path], place)
+
+    def observe(
+        self,
+        deadlines_s: NDArray[np.float64],
+        is_online: NDArray[np.bool_],
+        is_young: NDArray[np.bool_],
+    ) -> NDArray[np.int64]:
+        """Work out which rows a relay sees; return the instances that are described beside a row that none sees.
+
+        Args:
+            deadlines_s: Monotonic seconds before which a frame is too old, for each instance of the layout.
+            is_online: Whether the publisher of each instance is online.
+            is_young: Whether each instance was described a moment ago.
+        """
+        numbers = self.numbers
+        self.observed = (self.seen_s >= deadlines_s[numbers]) & is_online[numbers]
+        self.awaited = ~self.observed & is_young[numbers] & is_online[numbers] & np.isinf(self.seen_s)
+        if not len(self._beside):
+            return np.zeros(0, np.int64)
+        instances, blocks = self._beside.T
+        seen_s = np.array([self._held[path].seen_s for path in self._beside_blocks])[blocks]
+        return np.asarray(instances[seen_s < deadlines_s[instances]], np.int64)
+
+    def states_now(self, chips: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how many chips of each shown row are in each freshness.
+
+        Args:
+            chips: Chips of each instance of the layout.
+        """
+        unseen = np.zeros_like(self.states)
+        unseen[:, UNOBSERVED] = np.where(self.awaited, 0, chips[self.numbers])
+        unseen[:, UNKNOWN] = np.where(self.awaited, chips[self.numbers], 0)
+        return np.where(self.observed[:, None], self.states, unseen)
+
+    def cell_of(self, path: str) -> str:
+        """Return the cell of an UltraServer, an instance or a chip; empty where no block has it."""
+        parts = path.split("/")
+        wanted = {"/".join(parts[:depth]) for depth in (2, 3)}
+        for held in self._held.values():
+            if not wanted.isdisjoint(held.block.rows):
+                return held.block.cell
+        return ""
+
+    def _write(self, held: _Kept, place: _Place) -> None:
+        """Write a block's newest frame into the table."""
+        frame, (at, pick) = held.frame, place
+        if frame is None:
+            return
+        self.seen_s[at], self.ts_ns[at] = held.seen_s, frame.head.ts_ns
+        self.states[at], self.alerts[at] = frame.states[pick], frame.alerts[pick]
+        rows = held.block.rows
+        self.worst[at] = [
+            f"{rows[row]}/{frame.worst[row]}" if frame.worst[row] else "" for row in pick.tolist()
+        ]
+        split = len(frame.totals)
+        known = [(_ROW_OF[name], number) for number, name in enumerate(held.block.columns) if name in BY_NAME]
+        for first, stop, values in ((0, split, frame.totals), (split, len(frame.covered), frame.counters)):
+            own = [each for each in known if first <= each[1] < stop]
+            to, source = [each[0] for each in own], [each[1] - first for each in own]
+            self.totals[to, at] = values[source][:, pick]
+        self.counts[[each[0] for each in known], at] = frame.covered[[each[1] for each in known]][:, pick]
+
+    def parts(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return a metric's total (or maximum, or bits) and how many chips or instances went into it, of the shown rows."""
+        row = _ROW_OF[name]
+        return self.totals[row], self.counts[row]

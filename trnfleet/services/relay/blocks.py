@@ -1,0 +1,170 @@
+"""Roll-ups of a monitor as blocks of rows: one an UltraServer, or an instance where it stands alone or its neighbours are of other types."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trnfleet.domain.address import Level
+from trnfleet.domain.layout import Node
+from trnfleet.domain.metrics import BY_NAME
+from trnfleet.monitor.store.store import Freshness
+from trnfleet.wire.rollups import BLOCK_ROWS, COUNTERS, SEVERITIES, TOTALS, RollupFrame, RollupRow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.layout import Layout
+    from trnfleet.monitor.store.rollup import Rollups
+    from trnfleet.monitor.store.store import Store
+    from trnfleet.wire.alerts import AlertMessage
+    from trnfleet.wire.telemetry import Head
+
+_TEMPERATURE = BY_NAME["temperature_c"]
+
+
+class Block(NamedTuple):
+    """A block: its path, and its rows as a range of all rows."""
+
+    path: str
+    span: slice
+    rows: tuple[RollupRow, ...]
+
+
+class Rows:
+    """The rows of one layout."""
+
+    def __init__(self, layout: Layout, cell: str) -> None:
+        self.layout = layout
+        levels: list[bool] = []
+        numbers: list[int] = []
+        rows: list[RollupRow] = []
+        first: list[int] = []
+        for number, path in enumerate(layout.ultraservers):
+            members = layout.instance_range(Node(Level.ULTRASERVER, number))
+            types = layout.instance_type[members.start : members.stop]
+            if not layout.is_standalone[number] and bool((types == types[0]).all()):
+                count = int(layout.members[members.start : members.stop].sum())
+                levels.append(True)
+                numbers.append(number)
+                first.append(members.start)
+                rows.append(RollupRow(path=path, type=layout.type_of(members.start).name, instances=count))
+                continue
+            for instance in members:
+                levels.append(False)
+                numbers.append(instance)
+                first.append(instance)
+                rows.append(
+                    RollupRow(
+                        path=layout.instances[instance], type=layout.type_of(instance).name, instances=1
+                    )
+                )
+        self._is_ultraserver = np.array(levels, np.bool_)
+        self._numbers = np.array(numbers, np.int64)
+        self._chip_start = layout.chip_start[np.array(first, np.int64)].astype(np.intp)
+        self._index = {row.path: number for number, row in enumerate(rows)}
+        self._paths = [row.path for row in rows]
+        self.blocks = tuple(_blocks(rows, cell))
+
+    def frames(
+        self, store: Store, rollups: Rollups, alerts: Iterable[AlertMessage], heads: dict[str, Head]
+    ) -> dict[str, RollupFrame]:
+        """Return the frame of each block, of the last pass.
+
+        Args:
+            store: The newest values, of the rows' layout.
+            rollups: Those of the last pass, of the same layout.
+            alerts: What watches of the cell publish.
+            heads: The head of each block's frame.
+        """
+        states = self._picked(rollups.states(Level.ULTRASERVER), rollups.states(Level.INSTANCE))
+        totals, covered = self._columns(rollups, TOTALS)
+        counters, covered_counters = self._columns(rollups, COUNTERS)
+        covered = np.concatenate([covered, covered_counters])
+        worst = self._hottest(store)
+        severities = self._count_alerts(alerts, worst)
+        return {
+            block.path: RollupFrame(
+                heads[block.path],
+                totals[:, block.span].astype(np.float32),
+                counters[:, block.span],
+                covered[:, block.span].astype(np.uint16),
+                states[block.span].astype(np.uint16),
+                np.minimum(severities[block.span], np.iinfo(np.uint16).max).astype(np.uint16),
+                worst[block.span],
+            )
+            for block in self.blocks
+        }
+
+    def _picked(self, ultraservers: NDArray[np.int64], instances: NDArray[np.int64]) -> NDArray[np.int64]:
+        made = np.empty((len(self._numbers), *ultraservers.shape[1:]), ultraservers.dtype)
+        whole = self._is_ultraserver
+        made[whole], made[~whole] = ultraservers[self._numbers[whole]], instances[self._numbers[~whole]]
+        return made
+
+    def _columns(
+        self, rollups: Rollups, names: tuple[str, ...]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return totals and coverage of some metrics, a line each."""
+        whole, shape = self._is_ultraserver, (len(names), len(self._numbers))
+        totals, covered = np.zeros(shape), np.zeros(shape)
+        for line, name in enumerate(names):
+            for level, mask in ((Level.ULTRASERVER, whole), (Level.INSTANCE, ~whole)):
+                total, count = rollups.parts(name, level)
+                totals[line, mask], covered[line, mask] = (
+                    total[self._numbers[mask]],
+                    count[self._numbers[mask]],
+                )
+        return np.where(covered > 0, totals, 0.0), covered
+
+    def _hottest(self, store: Store) -> list[str]:
+        """Return the address of each row's hottest live chip, below the row's; empty where none is known."""
+        if not len(self._numbers):
+            return []
+        layout, starts = self.layout, self._chip_start
+        codes = store.columns[_TEMPERATURE.name].astype(np.int64)
+        codes[(codes == _TEMPERATURE.top) | (store.chip_state != Freshness.LIVE)] = -1
+        most = np.maximum.reduceat(codes, starts)
+        of_chips = np.repeat(most, np.diff(np.append(starts, len(codes))))
+        found = np.flatnonzero((codes == of_chips) & (codes >= 0))
+        # The first chip of each row that has the row's highest temperature.
+        owners = np.searchsorted(starts, found, side="right") - 1
+        rows, place = np.unique(owners, return_index=True)
+        worst = [""] * len(starts)
+        for row, chip in zip(rows.tolist(), found[place].tolist(), strict=True):
+            worst[row] = layout.path(Node(Level.CHIP, chip)).removeprefix(self._paths[row] + "/")
+        return worst
+
+    def _count_alerts(self, alerts: Iterable[AlertMessage], worst: list[str]) -> NDArray[np.int64]:
+        """Count firing alerts by row and severity; the chip of the most severe takes the place of the hottest in `worst`."""
+        counted = np.zeros((len(self._numbers), len(SEVERITIES)), np.int64)
+        ranks: dict[int, int] = {}
+        for alert in alerts:
+            if alert.state != "firing":
+                continue
+            target = alert.target.partition(":")[0]
+            parts = target.split("/")
+            row = self._index.get("/".join(parts[:2]), self._index.get("/".join(parts[:3]), -1))
+            if row < 0:
+                continue
+            rank = SEVERITIES.index(alert.severity)
+            counted[row, rank] += 1
+            if len(parts) >= Level.CHIP and rank < ranks.get(row, len(SEVERITIES)):
+                ranks[row] = rank
+                worst[row] = "/".join(parts[: Level.CHIP]).removeprefix(self._paths[row] + "/")
+        return counted
+
+
+def _blocks(rows: list[RollupRow], cell: str) -> Iterable[Block]:
+    """Yield the blocks: consecutive rows of a cluster, `BLOCK_ROWS` at most."""
+    first = number = 0
+    while first < len(rows):
+        cluster = rows[first].path.partition("/")[0]
+        stop = first
+        while stop < len(rows) and stop - first < BLOCK_ROWS and rows[stop].path.partition("/")[0] == cluster:
+            stop += 1
+        yield Block(f"{cluster}/{cell}/{number:04}", slice(first, stop), tuple(rows[first:stop]))
+        first, number = stop, number + 1

@@ -1,0 +1,253 @@
+"""Roll-ups on the wire: what a relay publishes of its cell, one row an UltraServer or a standalone instance.
+
+A block of rows has a retained descriptor on `node/{path}`, told from a telemetry one by its `kind`, and a frame a period on
+`rollup/{path}`. A frame is a CBOR map: `v`, `path`, `boot`, `rev`, `seq`, `ts` as in telemetry, and RFC 8746 arrays, little-endian:
+`totals` (float32) and `counters` (float64), a line of rows for each column, `covered` (how many chips or instances went into each,
+a line for each column of both), `states` (chips in each freshness) and `alerts` (firing ones by severity), a line for each row;
+`worst` has for each row the address of its worst chip below the row's, or an empty text.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
+
+import cbor2
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic_core import PydanticCustomError
+
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
+from trnfleet.domain.metrics import BY_NAME, METRICS, Kind, Scope
+from trnfleet.domain.severity import Severity
+from trnfleet.errors import WireError
+from trnfleet.wire.cbor import decode_cbor
+from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
+from trnfleet.wire.messages import SCHEMA, ClockSpec, Message, Name, Path, TypeName
+from trnfleet.wire.telemetry import MAX_SEQ, Head
+from trnfleet.wire.values import EARLIEST_NS, LATEST_NS, Period, Revision
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+STATES = 5
+"""Chips of a row by freshness: live, stale, offline, not heard of yet, not observed."""
+SEVERITIES = tuple(Severity)
+BLOCK_ROWS = 256
+"""Rows of a block at most: its descriptor and its frame stay below 128 KB."""
+MOST_INSTANCES = 64
+"""Instances that a row stands for at most; a Trn3 UltraServer has 36."""
+
+TOTALS = tuple(metric.name for metric in METRICS if metric.kind is not Kind.COUNTER)
+"""Columns of float32: sums, maxima and bits."""
+COUNTERS = tuple(metric.name for metric in METRICS if metric.kind is Kind.COUNTER)
+"""Columns of float64: sums of counters, which float32 would round."""
+
+_KIND = re.compile(rb'"kind"\s*:\s*"rollup"')
+_F4, _F8, _U2 = np.dtype("<f4"), np.dtype("<f8"), np.dtype("<u2")
+_TAGS = {_F4: 85, _F8: 86, _U2: 69}
+_MAX_DEPTH = 4
+_LONGEST_WORST = 140
+
+RowPath = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){1,2}$")]
+Columns = Annotated[tuple[Name, ...], Field(max_length=DEFAULT_LIMITS.columns)]
+
+
+class RollupRow(BaseModel):
+    """A row of a block."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    path: RowPath
+    """Address of an UltraServer, or of an instance."""
+    type: TypeName
+    """Type of its instances."""
+    instances: Annotated[int, Field(ge=1, le=MOST_INSTANCES)]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.path.count("/") == 2 and self.instances != 1:
+            raise PydanticCustomError("instances", "a row of an instance stands for one instance")
+        return self
+
+
+class RollupDescriptor(Message):
+    """The descriptor of a block of roll-ups: its relay, its rows in the order of the frames, and their columns."""
+
+    kind: Literal["rollup"] = "rollup"
+    path: Path
+    publisher: Name
+    """Client id of the relay; its last will takes nothing offline, but makes all of it not observed."""
+    boot: Name
+    revision: Revision = 0
+    period_s: Period
+    clock: ClockSpec
+    replay: bool = False
+    origin: Literal["simulated", "neuron"] = "simulated"
+    cell: Name
+    rows: Annotated[tuple[RollupRow, ...], Field(min_length=1, max_length=DEFAULT_LIMITS.instances)]
+    totals: Columns = TOTALS
+    counters: Columns = COUNTERS
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        columns = (*self.totals, *self.counters)
+        if len(set(columns)) < len(columns):
+            raise PydanticCustomError("columns", "two columns of the same name")
+        paths = {row.path for row in self.rows}
+        if len(paths) < len(self.rows):
+            raise PydanticCustomError("rows", "two rows of the same path")
+        return self
+
+
+class RollupFrame(NamedTuple):
+    """A frame of a block; arrays are views of the payload."""
+
+    head: Head
+    totals: NDArray[np.float32]
+    """Columns x rows."""
+    counters: NDArray[np.float64]
+    """Columns x rows."""
+    covered: NDArray[np.uint16]
+    """Columns of both x rows."""
+    states: NDArray[np.uint16]
+    """Rows x `STATES`."""
+    alerts: NDArray[np.uint16]
+    """Rows x severities, the worst first."""
+    worst: Sequence[str]
+
+
+class RollupForm(NamedTuple):
+    """What a descriptor says that its frames are checked against."""
+
+    path: str
+    boot: str
+    revision: int
+    totals: tuple[str, ...]
+    counters: tuple[str, ...]
+    chips: NDArray[np.int64]
+    """Chips of each row."""
+    instances: NDArray[np.int64]
+    """Instances of each row."""
+
+    @staticmethod
+    def of(descriptor: RollupDescriptor) -> RollupForm:
+        """Return the form of a descriptor's frames.
+
+        Raises:
+            WireError: it names an instance type that the hardware catalogue does not have, or a row outside its cluster.
+        """
+        cluster = descriptor.path.partition("/")[0]
+        for row in descriptor.rows:
+            if row.type not in INSTANCE_TYPES:
+                raise WireError(f"unknown instance type {row.type!r}")
+            if row.path.partition("/")[0] != cluster:
+                raise WireError("describes a row that is not of its cluster")
+        instances = np.array([row.instances for row in descriptor.rows], np.int64)
+        chips = instances * np.array([INSTANCE_TYPES[row.type].chips for row in descriptor.rows], np.int64)
+        return RollupForm(
+            descriptor.path, descriptor.boot, descriptor.revision, descriptor.totals, descriptor.counters, chips, instances,
+        )  # fmt: skip  # fields beside each other
+
+
+def is_rollup(payload: bytes) -> bool:
+    """Return whether a descriptor is one of roll-ups."""
+    return _KIND.search(payload) is not None
+
+
+def encode_rollup(path: str, revision: int, frame: RollupFrame) -> bytes:
+    """Return a frame as CBOR."""
+    return cbor2.dumps(
+        {
+            "v": SCHEMA,
+            "path": path,
+            "boot": frame.head.boot,
+            "rev": revision,
+            "seq": frame.head.seq,
+            "ts": frame.head.ts_ns,
+            "totals": _tagged(frame.totals, _F4),
+            "counters": _tagged(frame.counters, _F8),
+            "covered": _tagged(frame.covered, _U2),
+            "states": _tagged(frame.states, _U2),
+            "alerts": _tagged(frame.alerts, _U2),
+            "worst": list(frame.worst),
+        }
+    )
+
+
+def decode_rollup_head(payload: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[dict[str, Any], Head, int]:
+    """Return a frame's fields, its head and its revision.
+
+    Raises:
+        WireError: it is too large, or no frame.
+    """
+    if len(payload) > limits.payload_bytes:
+        raise WireError(f"a roll-up of {len(payload)} bytes is over the limit of {limits.payload_bytes}")
+    fields = decode_cbor(payload, _MAX_DEPTH)
+    if not isinstance(fields, dict) or fields.get("v") != SCHEMA:
+        raise WireError(f"not a roll-up of version {SCHEMA}")
+    boot, seq, ts_ns, revision = (fields.get(key) for key in ("boot", "seq", "ts", "rev"))
+    if not isinstance(boot, str) or not 0 < len(boot) <= 64:
+        raise WireError("a roll-up whose boot is no text of 1 to 64 characters")
+    numbers = ((seq, 0, MAX_SEQ), (ts_ns, EARLIEST_NS, LATEST_NS), (revision, 0, MAX_SEQ))
+    for value, least, most in numbers:
+        if type(value) is not int or not least <= value <= most:
+            raise WireError("a roll-up whose seq, ts or rev is no number within its limits")
+    return fields, Head(boot, int(seq or 0), int(ts_ns or 0)), int(revision or 0)
+
+
+def decode_rollup(fields: dict[str, Any], head: Head, form: RollupForm) -> RollupFrame:
+    """Return the arrays of a frame.
+
+    Raises:
+        WireError: it is not as its descriptor announces, or says more than its rows have.
+    """
+    if fields.get("path") != form.path:
+        raise WireError("the roll-up's path is not its topic's")
+    rows, columns = len(form.chips), len(form.totals) + len(form.counters)
+    frame = RollupFrame(
+        head,
+        _array(fields, "totals", _F4, (len(form.totals), rows)),
+        _array(fields, "counters", _F8, (len(form.counters), rows)),
+        _array(fields, "covered", _U2, (columns, rows)),
+        _array(fields, "states", _U2, (rows, STATES)),
+        _array(fields, "alerts", _U2, (rows, len(SEVERITIES))),
+        fields.get("worst", ()),
+    )
+    if not (np.isfinite(frame.totals).all() and np.isfinite(frame.counters).all()):
+        raise WireError("a roll-up with a value that is no finite number")
+    if not np.array_equal(frame.states.sum(axis=1, dtype=np.int64), form.chips):
+        raise WireError("a roll-up whose states are not of as many chips as its rows have")
+    for number, name in enumerate((*form.totals, *form.counters)):
+        metric = BY_NAME.get(name)
+        most = form.instances if metric is not None and metric.scope is Scope.INSTANCE else form.chips
+        if (frame.covered[number] > most).any():
+            raise WireError(f"a roll-up whose {name} covers more than its rows have")
+    worst = frame.worst
+    if (
+        not isinstance(worst, list)
+        or len(worst) != rows
+        or not all(isinstance(each, str) and len(each) <= _LONGEST_WORST for each in worst)
+    ):
+        raise WireError(f"a roll-up whose worst is no list of {rows} addresses")
+    return frame
+
+
+def _tagged(array: NDArray[Any], dtype: np.dtype[Any]) -> cbor2.CBORTag:
+    return cbor2.CBORTag(_TAGS[dtype], np.ascontiguousarray(array, dtype).tobytes())
+
+
+def _array(fields: dict[str, Any], key: str, dtype: np.dtype[Any], shape: tuple[int, int]) -> NDArray[Any]:
+    value = fields.get(key)
+    size = shape[0] * shape[1] * dtype.itemsize
+    if (
+        not isinstance(value, cbor2.CBORTag)
+        or value.tag != _TAGS[dtype]
+        or not isinstance(value.value, bytes)
+    ):
+        raise WireError(f"a roll-up whose {key} is no array of {dtype.name}")
+    if len(value.value) != size:
+        raise WireError(f"a roll-up whose {key} has {len(value.value)} bytes, not {size}")
+    return np.frombuffer(value.value, dtype).reshape(shape)
