@@ -124,6 +124,12 @@ past_option = setting(
     default="1GiB",
     help="Disk for going back in time; 0 keeps nothing. Deleted at the end.",
 )
+history_option = setting(
+    "--history",
+    type=FileName(),
+    metavar="FOLDER",
+    help="Folder of `trnfleet history write`: charts of 24 hours, 7 and 30 days, and all of it. Needs DuckDB: pip install duckdb.",
+)
 durable_option = setting(
     "--durable",
     is_flag=True,

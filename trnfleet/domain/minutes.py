@@ -107,3 +107,41 @@ class MinuteRows(NamedTuple):
         """Bytes that it takes."""
         own: tuple[NDArray[Any], ...] = (self.instance, self.chip, self.covered_s, self.job)
         return sum(each.nbytes for each in (*own, *self.figures.values()))
+
+
+class Wanted(NamedTuple):
+    """A part of history: a node's figures, or its jobs', in equal steps."""
+
+    address: str
+    """The node's; empty for the fleet."""
+    from_ns: int
+    """The fleet's time."""
+    to_ns: int
+    step_ns: int
+    jobs: tuple[str, ...] = ()
+    """Jobs whose figures are wanted instead of the node's."""
+
+
+class KeptColumn(NamedTuple):
+    """A figure, a value a step; NaN where there is none."""
+
+    low: NDArray[np.float32]
+    mean: NDArray[np.float32]
+    high: NDArray[np.float32]
+
+
+class KeptSeries(NamedTuple):
+    """What history has of what was wanted."""
+
+    wanted: Wanted
+    columns: dict[str, KeptColumn]
+    """By the metrics' names; of jobs by `NAME JOB`."""
+    chips: NDArray[np.float32]
+    """Chips that were covered; NaN in steps of which history has nothing."""
+
+
+class Reach(NamedTuple):
+    """The times that history has anything of."""
+
+    first_ns: int
+    end_ns: int

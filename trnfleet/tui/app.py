@@ -20,6 +20,7 @@ from textual.message import Message
 from textual.worker import WorkerFailed
 
 from trnfleet import logs
+from trnfleet.clock import NS_PER_S
 from trnfleet.domain.address import Level, level_of
 from trnfleet.garbage import collect_garbage, spare_collector
 from trnfleet.text import plain
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.monitor.alerting.operator import OperatorActions
     from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.minutes.folder import FleetHistory
     from trnfleet.monitor.replay.controls import Playback
     from trnfleet.tui.alerts.actions import AlertActions
     from trnfleet.tui.bars.status import OwnProcess
@@ -138,6 +140,7 @@ class FleetApp(CommandKeys, TerminalApp):
         bell: bool = False,
         notify: bool = False,
         playback: Playback | None = None,
+        history: FleetHistory | None = None,
         others: Sequence[WatchedFleet] = (),
         arrivals: AsyncIterator[WatchedFleet | str] | None = None,
         processes: Sequence[OwnProcess] = (),
@@ -156,6 +159,7 @@ class FleetApp(CommandKeys, TerminalApp):
             bell: Whether the terminal rings for new alerts.
             notify: Whether the terminal is asked for a desktop notification of new alerts.
             playback: What goes back in time; the caller runs it. None where nothing is kept.
+            history: The files of months, which the caller runs; None for none.
             others: Further fleets beside that one.
             arrivals: Fleets that come while the app runs, and the names of those that it has no room for; None for none.
             processes: Processes of the app's own, whose end is told.
@@ -165,9 +169,11 @@ class FleetApp(CommandKeys, TerminalApp):
         """
         super().__init__(playback)
         self.take_theme(theme_name, ascii_only=ascii_only)
-        first = UiContext.of(monitor, clock, playback=playback, operator=operator)
-        for state, its_playback, its_operator in others:
-            UiContext.of(state, clock, playback=its_playback, operator=its_operator, beside=first)
+        first = UiContext.of(monitor, clock, playback=playback, operator=operator, history=history)
+        for state, its_playback, its_operator, its_history in others:
+            UiContext.of(
+                state, clock, playback=its_playback, operator=its_operator, history=its_history, beside=first
+            )
         self._arrivals = arrivals
         self._make_pages = partial(
             FleetPages, self, rings=bell, notifies=notify, tour=Tour(is_first_run=is_first_run)
@@ -187,6 +193,8 @@ class FleetApp(CommandKeys, TerminalApp):
         self._time_drawn: Hashable = None
         """The playback's state that the seek bar shows."""
         self._note_until_s = -np.inf
+        self._told_problem = ""
+        """What could not be read of history and has been told."""
         self._shows_note = False
         """Whether a note stands in the status line."""
         self._entry = VIEWS[0]
@@ -204,7 +212,7 @@ class FleetApp(CommandKeys, TerminalApp):
         self.monitor, self.playback = fleet.context.monitor, fleet.context.playback
         self._pages, self._watch, self._beside = fleet.views, fleet.watch, fleet.news
         self._bars.show_fleet(fleet.context)
-        self.seek_bar.show_playback(fleet.context.playback)
+        self.seek_bar.show_playback(fleet.context.playback, fleet.context)
 
     def compose(self) -> ComposeResult:
         yield from self._bars.above
@@ -247,9 +255,14 @@ class FleetApp(CommandKeys, TerminalApp):
             fleets.not_shown += 1
             self.tell(f"fleet {plain(arrival, 64)} is not shown, --name shows it: {len(fleets.contexts)} are")
         else:
-            state, playback, operator = arrival
+            state, playback, operator, history = arrival
             context = UiContext.of(
-                state, self.clock, playback=playback, operator=operator, beside=self.context
+                state,
+                self.clock,
+                playback=playback,
+                operator=operator,
+                history=history,
+                beside=self.context,
             )
             pages = self._make_pages(context)
             self._fleets.append(pages)
@@ -550,6 +563,7 @@ class FleetApp(CommandKeys, TerminalApp):
         for fleet in self._fleets:
             fleet.watch.note_present()
         self.follow_playback()
+        self._tell_history()
         revision = monitor.revision
         if self._shown.follow_source():
             self._news = None
@@ -559,6 +573,7 @@ class FleetApp(CommandKeys, TerminalApp):
             playback.position_ns // _PLAYED_NS if playback is not None and playback.shows_past else 0,
             # Values come with the next pass, together with all that is made of them.
             revision._replace(store=0),
+            None if self.context.history is None else self.context.history.revision,
             self._watch.revision,
             self.context.fleets.news(self.context) if len(self._fleets) > 1 else None,
         )
@@ -606,6 +621,26 @@ class FleetApp(CommandKeys, TerminalApp):
     @property
     def fleet_name(self) -> str:
         return self.monitor.fleet_name
+
+    def widen_charts(self, fleet_ns: int) -> bool:
+        """Let charts reach back to a moment of history; return whether it has that."""
+        history, moment = self.context.history, self.monitor.moment()
+        if (
+            history is None
+            or history.reach is None
+            or not history.reach.first_ns <= fleet_ns < moment.time_ns
+        ):
+            return False
+        self.context.window.reach_back((moment.time_ns - fleet_ns) / NS_PER_S / (moment.speed or 1.0))
+        return True
+
+    def _tell_history(self) -> None:
+        """Show once in full what cannot be read of history."""
+        problem = "" if self.context.history is None else self.context.history.problem
+        if problem != self._told_problem:
+            self._told_problem = problem
+            if problem:
+                self.tell(f"history: {plain(problem, 400)}", is_problem=True)
 
     def _write_bars(self) -> None:
         note = None

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.monitor.alerting.operator import OperatorActions
     from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.minutes.folder import FleetHistory
     from trnfleet.monitor.replay.controls import Playback
     from trnfleet.tui.bars.status import OwnProcess
     from trnfleet.tui.state.context import WatchedFleet
@@ -47,6 +48,7 @@ async def run_app(
     broker_kind: str = "",
     operator: OperatorActions | None = None,
     playback: Playback | None = None,
+    history: FleetHistory | None = None,
     others: Sequence[WatchedFleet] = (),
     arrivals: AsyncIterator[WatchedFleet | str] | None = None,
     bell: bool = False,
@@ -66,6 +68,7 @@ async def run_app(
         broker_kind: The broker's name and version, where they are known.
         operator: Acknowledges and silences alerts; None for an app that cannot.
         playback: Playback of the past or of a recording; None for none.
+        history: The files of months, for charts; None for none.
         others: Further fleets beside that one.
         arrivals: Fleets that come while the app runs, and the names of those that it has no room for; None for none.
         bell: Whether to ring the terminal's bell when an alert fires.
@@ -86,6 +89,7 @@ async def run_app(
         bell=bell,
         notify=notify,
         playback=playback,
+        history=history,
         others=others,
         arrivals=arrivals,
         processes=processes,

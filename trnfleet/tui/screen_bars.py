@@ -102,7 +102,7 @@ class ScreenBars:
             text, is_problem = note
             self.status.show(lambda width: [note_line(text, width, hints, is_problem=is_problem)])
         else:
-            kept = ("", False) if playback is None else kept_text(playback)
+            kept = kept_text(playback, context.history, context.kept_s)
             kind, own = self._broker_kind, self._processes
             brokers = brokers_text(context.fleets.links, context.clock.monotonic_s())
             self.status.show(lambda width: [status(summary, link, kind, hints, width, kept, own, brokers)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +14,7 @@ from trnfleet.cli.options import (
     all_fleets_option,
     app_log_options,
     broker_options,
+    history_option,
     log_file_for_app,
     log_file_option,
     past_option,
@@ -24,12 +26,12 @@ from trnfleet.cli.streams import require_terminal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
     from trnfleet.cli.alert_options import AlertOptions
     from trnfleet.cli.look_options import LookOptions
     from trnfleet.cli.options import LogOptions
     from trnfleet.domain.alerts.rules import Rule
+    from trnfleet.services.history.charts import HistoryCharts
     from trnfleet.services.session import BrokerSession
 
 
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 @app_alert_options
 @look_options
 @past_option
+@history_option
 @setting(
     "--allow-commands",
     is_flag=True,
@@ -64,6 +67,7 @@ def command(
     alerts: AlertOptions,
     looks: LookOptions,
     past: int,
+    history: str | None,
     allow_commands: bool,
     log_file: str | None,
     log: LogOptions,
@@ -78,6 +82,7 @@ def command(
       trnfleet monitor --broker mqtt://127.0.0.1:1883
       trnfleet monitor --broker mqtt://127.0.0.1:1883 --allow-commands --bell
       trnfleet monitor --broker mqtt://127.0.0.1:1883 --past 10GiB
+      trnfleet monitor --broker mqtt://127.0.0.1:1883 --history /var/lib/trnfleet/history
       trnfleet monitor --broker mqtt://b1.example:1883 --broker mqtt://b2.example:1883 --all-fleets
       TRNFLEET_MQTT_PASSWORD=... trnfleet monitor --broker mqtt://ops@broker.example:1883 --name prod
     """
@@ -97,6 +102,7 @@ def command(
         may_write=allow_commands,
         pue=pue,
         past_bytes=past,
+        history=history,
         log_file=file,
     )
     ctx.exit(asyncio.run(app))
@@ -113,6 +119,7 @@ async def _run(
     may_write: bool,
     pue: float | None,
     past_bytes: int,
+    history: str | None,
     log_file: Path,
 ) -> int:
     from trnfleet.services.brokers.session import session_of
@@ -122,12 +129,21 @@ async def _run(
     from trnfleet.tui.state.context import WatchedFleet
 
     def watched(viewing: Viewing) -> WatchedFleet:
-        return WatchedFleet(viewing.state, viewing.playback, viewing.operator)
+        return WatchedFleet(viewing.state, viewing.playback, viewing.operator, folder_of(viewing))
+
+    def folder_of(viewing: Viewing) -> HistoryCharts | None:
+        """Return the history of a fleet, which is read from now on."""
+        return None if folder is None else folder.of(viewing.state.fleet_name)
 
     async def arrivals() -> AsyncIterator[WatchedFleet | str]:
         async for each in viewings.arrivals():
             yield each.name if isinstance(each, NotShown) else watched(each)
 
+    folder = None
+    if history is not None:
+        from trnfleet.services.history.charts import HistoryFolder
+
+        folder = HistoryFolder(Path(history), sessions[0].clock)
     fleets = await find_fleets(sessions, names, takes_all=takes_all, most=MOST_FLEETS)
     with view_fleets(
         fleets,
@@ -139,6 +155,8 @@ async def _run(
     ) as viewings:
         first, *others = viewings.shown.values()
         running = viewings.running
+        if folder is not None:
+            running["history"] = folder.run()
         if takes_all:
             running["follow_fleets"] = viewings.follow(session_of(sessions))
         return await run_app(
@@ -148,6 +166,7 @@ async def _run(
             log_file=log_file,
             operator=first.operator,
             playback=first.playback,
+            history=folder_of(first),
             others=[watched(each) for each in others],
             arrivals=arrivals() if takes_all else None,
             bell=alerts.bell,

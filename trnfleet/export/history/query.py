@@ -17,10 +17,11 @@ from trnfleet.export.history.files import require_folder
 from trnfleet.export.history.tables import TABLES, WINDOW_MINUTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
     from trnfleet.export.history.database import Result
+    from trnfleet.export.history.files import Partition
     from trnfleet.export.history.tables import Table
 
 MOST_ROWS = 1_000_000
@@ -80,8 +81,25 @@ class HistoryReader:
         """Close it."""
         self._database.close()
 
-    def query(self, sql: str, parameters: Sequence[Any] = (), *, most: int = MOST_ROWS) -> Result:
+    def interrupt(self) -> None:
+        """End the query of another thread, which fails then."""
+        self._database.interrupt()
+
+    def query(
+        self,
+        sql: str,
+        parameters: Sequence[Any] = (),
+        *,
+        most: int = MOST_ROWS,
+        found: Callable[[], list[Partition]] | None = None,
+    ) -> Result:
         """Return the rows of one statement that reads.
+
+        Args:
+            sql: The statement.
+            parameters: Values of its question marks.
+            most: Rows at most.
+            found: Returns the partitions to look at; all by default.
 
         Raises:
             ConfigError: it is none, or names a table or column that there is not.
@@ -95,7 +113,9 @@ class HistoryReader:
             raise ConfigError(f"{self._folder}: history is only read: {kinds[0]} is refused")
         for left in reversed(range(TRIES)):
             try:
-                catalogue = read_catalogue(self._database, self._folder, bad=self._bad)
+                catalogue = read_catalogue(
+                    self._database, self._folder, None if found is None else found(), bad=self._bad
+                )
                 self.left_out = catalogue.left_out
                 make_views(self._database, catalogue)
                 return self._database.run(sql, parameters, most=most)

@@ -21,6 +21,12 @@ class Reason(enum.Enum):
     """Nothing was kept yet, or it is not kept any more."""
     SILENT = "no telemetry"
     """Sampled, and nothing live was there."""
+    NOT_IN_HISTORY = "not in history"
+    """The files of months have nothing of it: no writer ran, nothing came, or it is not written yet."""
+    BEFORE_HISTORY = "before history"
+    """They begin later."""
+    READING = "reading history"
+    UNREADABLE = "history not readable"
 
 
 class Gap(NamedTuple):

@@ -18,6 +18,7 @@ from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, HEALTH_BITS, METRICS,
 from trnfleet.monitor.store.store import Freshness, join_lanes
 from trnfleet.tui import theme
 from trnfleet.tui.metric_display import CHIP_CHARTS
+from trnfleet.tui.state.chart_history import read_kept, resolution
 from trnfleet.tui.state.chart_window import chart_inputs, fired_marks, thresholds
 from trnfleet.tui.widgets.charts import Chart, Limit, Series
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.store.store import Store
     from trnfleet.tui.chip.marks import Part, PartMark, PartMarks
+    from trnfleet.tui.state.chart_history import Kept
     from trnfleet.tui.state.chart_window import ChartInputs
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.state.descriptors import Descriptions
@@ -166,6 +168,7 @@ def read_chip(
     store, layout = monitor.store, monitor.store.layout
     node = Node(Level.CHIP, chip)
     path = layout.path(node)
+    kept = read_kept(context, inputs.times, path)
     instance = int(layout.instance_of_chip[chip])
     described = descriptions.of(layout.instances[instance])
     descriptor = described.descriptor if described else None
@@ -193,10 +196,10 @@ def read_chip(
         links=_links(layout, chip, values),
         unhealthy=_unhealthy(store, chip),
         rates=rates.take(path, ts_ns, np.array([values[name][0] for name in COUNTERS])),
-        charts=_charts(monitor, inputs, node, path),
+        charts=_charts(monitor, inputs, node, path, kept),
         series={field.key: monitor.history.series(layout, node, field.key) for field in CHIP_CHARTS},
         samples=monitor.history.samples,
-        window=inputs.line_note,
+        window=inputs.line_note + resolution(kept),
         provenance=tuple(_provenance(metric, descriptor) for metric in METRICS),
         speed=descriptor.clock.speed if descriptor else 1.0,
         marks=marks.of(path, layout, layout.lane_names_of(instance)),
@@ -211,7 +214,9 @@ def _late_s(monitor: FleetState, described_by: str, chip: int) -> float:
     return timebase.late_by_s(short.clock, ts_ns, float(store.chip_seen_s[chip]))
 
 
-def _charts(monitor: FleetState, inputs: ChartInputs, node: Node, path: str) -> dict[str, Chart]:
+def _charts(
+    monitor: FleetState, inputs: ChartInputs, node: Node, path: str, kept: Kept | None
+) -> dict[str, Chart]:
     """Return the charts of a chip: what it does, with the limits of rules and hardware, and its own alerts."""
     layout, times = monitor.store.layout, inputs.times
     kind = layout.type_of(int(layout.instance_of_chip[node.number]))
@@ -226,8 +231,13 @@ def _charts(monitor: FleetState, inputs: ChartInputs, node: Node, path: str) -> 
         if peak and not field.is_ratio:
             limits.append(Limit(peak, "cap" if field.unit == "W" else "peak", theme.CHART_CAP))
         ceiling = 100.0 if field.unit == "%" else np.inf
-        series = Series(track.smoothed(inputs.mean_s), theme.CHART)
-        found[field.key] = Chart([series], field.unit, times, field.low, ceiling, limits, marks, inputs.gaps)
+        figure = field.hardware(kind.chip) if field.hardware else 1.0
+        before = None if kept is None else kept.field(field, figure, track)
+        series = Series(track.smoothed(inputs.mean_s), theme.CHART, before=before)
+        gaps = () if kept is None else kept.gaps([track])
+        found[field.key] = Chart(
+            [series], field.unit, times, field.low, ceiling, limits, marks, inputs.gaps, gaps
+        )
     return found
 
 

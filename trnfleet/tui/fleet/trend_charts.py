@@ -19,6 +19,7 @@ from trnfleet.monitor.store.job_history import POWER, STEP_TIME
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.metric_display import FLEET_CHARTS, fleet_name
+from trnfleet.tui.state.chart_history import figure_of, read_kept, resolution
 from trnfleet.tui.state.chart_window import MEAN_S, chart_inputs, fired_marks, thresholds
 from trnfleet.tui.widgets.charts import Chart, Limit, Series, legend
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.monitor.store.fields import Field
     from trnfleet.monitor.store.rings import Track
+    from trnfleet.tui.state.chart_history import Kept
     from trnfleet.tui.state.chart_window import ChartInputs
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.widgets.cells import Parts
@@ -88,6 +90,10 @@ class Source(NamedTuple):
     styles: dict[str, Style]
     tracks: dict[tuple[str, str], Track]
     """What has been read of jobs, by their names and figures."""
+    kept: Kept | None
+    """History of the fleet; None without a folder, or for a short span."""
+    kept_jobs: Kept | None
+    """The same of its jobs."""
 
     @staticmethod
     def of(context: UiContext) -> Source:
@@ -105,10 +111,15 @@ class Source(NamedTuple):
         shown = tuple(sorted(power, key=lambda name: (-power[name], name))[:most])
         slots = theme.job_slots(shown)
         styles = {name: theme.JOB_STYLES[slots[name]] for name in shown}
-        return Source(context, inputs, fired_marks(monitor, span_s), shown, styles, tracks)
+        kept = read_kept(context, inputs.times, "")
+        jobs = read_kept(context, inputs.times, "", shown) if shown else None
+        return Source(context, inputs, fired_marks(monitor, span_s), shown, styles, tracks, kept, jobs)
 
-    def chart(self, series: list[Series], unit: str, **rest: object) -> Chart:
+    def chart(self, series: list[Series], unit: str, *, is_of_jobs: bool = False, **rest: object) -> Chart:
+        kept = self.kept_jobs if is_of_jobs else self.kept
         chart = Chart(series, unit, self.inputs.times, marks=self.marks, gaps=self.inputs.gaps)
+        if kept is not None:
+            chart = chart._replace(kept_gaps=kept.gaps([each.track for each in series]))
         return chart._replace(**rest)  # type: ignore[arg-type]  # the names are checked by tests that draw all charts
 
     def job_series(self, key: str, change: Callable[[str, Track], Track | None]) -> list[Series]:
@@ -120,7 +131,9 @@ class Source(NamedTuple):
                 track = self.context.monitor.history.job_track(name, key, span_s)
             changed = change(name, track.smoothed(MEAN_S)) if len(_known(track.last(span_s))) else None
             if changed is not None:
-                found.append(Series(changed, self.styles[name], plain(name), has_band=False))
+                former = None if self.kept_jobs is None else self.kept_jobs.job(name, key, track)
+                before = None if former is None else change(name, former)
+                found.append(Series(changed, self.styles[name], plain(name), has_band=False, before=before))
         return found
 
 
@@ -160,7 +173,8 @@ def _power(source: Source) -> Trend:
         limits = [Limit(largest_w, "cap", theme.CHART_CAP)] if largest_w else []
     else:
         series, limits = [_of_field(source, BY_KEY[POWER])], [Limit(fleet_w, "cap", theme.CHART_CAP)]
-    chart = source.chart(series, "W", limits=limits)
+    is_of_jobs = bool(series and series[0].name)
+    chart = source.chart(series, "W", is_of_jobs=is_of_jobs, limits=limits)
     return Trend("Power", POWER, f" of {with_unit(fleet_w, 'W')}", chart, figures, _note(source))
 
 
@@ -181,7 +195,7 @@ def _steps(source: Source) -> Trend | None:
     if rule is not None and rule.limit is not None:
         value = 100.0 * (rule.limit - 1.0)
         limits = [Limit(value, "alert", theme.CHART_THRESHOLD, is_always_shown=True)]
-    chart = source.chart(series, "%", limits=limits, is_signed=True)
+    chart = source.chart(series, "%", is_of_jobs=True, limits=limits, is_signed=True)
     return Trend("Step time, % of base", "", "", chart, figures, _note(source))
 
 
@@ -210,8 +224,10 @@ def _single(source: Source, field: Field) -> Trend:
 
 def _of_field(source: Source, field: Field) -> Series:
     monitor = source.context.monitor
-    track = monitor.history.track(monitor.store.layout, FLEET_NODE, field.key, source.inputs.times.span_s)
-    return Series(track.smoothed(MEAN_S), theme.CHART)
+    layout = monitor.store.layout
+    track = monitor.history.track(layout, FLEET_NODE, field.key, source.inputs.times.span_s)
+    before = None if source.kept is None else source.kept.field(field, figure_of(field, layout), track)
+    return Series(track.smoothed(MEAN_S), theme.CHART, before=before)
 
 
 def _is_step_rule(rule: Rule) -> bool:
@@ -224,7 +240,7 @@ def _usual(source: Source, name: str) -> float | None:
 
 
 def _note(source: Source) -> str:
-    return f"{source.inputs.note}, {MEAN_S} s mean"
+    return f"{source.inputs.note}, {MEAN_S} s mean{resolution(source.kept)}"
 
 
 def _known(track: Track) -> np.ndarray[tuple[int], np.dtype[np.float32]]:

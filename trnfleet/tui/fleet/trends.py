@@ -86,6 +86,7 @@ class Trends(LineView, can_focus=False):
             context.alerts.revision,
             context.window.span_s(monitor.history.end),
             context.shows_past,
+            None if context.history is None else context.history.revision,
             width,
             height,
         )

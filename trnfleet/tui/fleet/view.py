@@ -195,7 +195,9 @@ class FleetView(FilteredView):
         """Paint what changed, all of it of one pass: what says most in the fewest lines first."""
         rollups = self.context.frame.rollups
         news = self.context.fleets.revision, self.latest.received, len(self.monitor.ingest.jobs)
-        shown = rollups.generation, rollups.revision, *news
+        history = self.context.history
+        kept = 0 if history is None else history.revision
+        shown = rollups.generation, rollups.revision, kept, *news
         if shown == self._shown:
             # Nothing here shows an age, and what changes sizes draws itself.
             return 0

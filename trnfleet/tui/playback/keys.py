@@ -16,6 +16,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.domain.moments import find_moment, is_move
 from trnfleet.errors import TrnfleetError
 from trnfleet.monitor.replay.controls import Mode
 from trnfleet.text import plain
@@ -37,6 +38,7 @@ TIME, FILE = "go to", "save as"
 """Prompts."""
 ALERTS_ALONE = ("alert",)
 ANY = ("alert", "resolved", "event")
+CHARTS_ALONE = "charts reach back to it now; history has minutes, and no chips by the second to go back to"
 NO_PLAYBACK = "nothing is recorded here (--past 0), so there is no past to show"
 
 
@@ -94,6 +96,11 @@ class TimeKeys(App[None]):
 
     def focus_page(self) -> None:
         """Return the focus to the view."""
+
+    def widen_charts(self, fleet_ns: int) -> bool:
+        """Let charts reach back to a moment of history; return whether it has that."""
+        del fleet_ns
+        return False
 
     @property
     def fleet_name(self) -> str:
@@ -245,9 +252,27 @@ class TimeKeys(App[None]):
                 playback.seek(parse_time(text, playback.position_ns, playback.start_ns, playback.end_ns))
                 self._show_request()
         except ValueError as error:
-            self._say(str(error), is_problem=True)
+            if message.asked == FILE or not self._show_in_charts(text):
+                self._say(str(error), is_problem=True)
+            else:
+                self._left()
         else:
             self._left()
+
+    def _show_in_charts(self, text: str) -> bool:
+        """Let charts reach back to a time before all that can be gone back to; return whether history has it."""
+        playback, context = self.playback, self.seek_bar.shown
+        if playback is None or context is None or not context.kept_s or is_move(text):
+            return False
+        first_ns = playback.position_ns - context.kept_s * NS_PER_S
+        try:
+            time_ns = find_moment(text, first_ns, playback.end_ns, here_ns=playback.position_ns)
+        except ValueError:
+            return False
+        if not first_ns <= time_ns < playback.start_ns or not self.widen_charts(time_ns):
+            return False
+        self._say(f"{text}: {CHARTS_ALONE}")
+        return True
 
     def _save(self, playback: Playback, path: Path) -> None:
         async def save() -> None:
@@ -279,6 +304,9 @@ class TimeKeys(App[None]):
         message.stop()
         playback = self.playback
         place_ns = None if playback is None else playback.moment_of(message.fleet_ns)
+        if (playback is None or place_ns is None) and self.widen_charts(message.fleet_ns):
+            self._say(CHARTS_ALONE)
+            return
         if playback is None or place_ns is None:
             is_live = playback is not None and playback.is_live_possible
             missing = "no history of that moment" if is_live else "that moment is not in this recording"

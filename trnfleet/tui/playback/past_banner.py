@@ -14,6 +14,7 @@ from trnfleet.tui.widgets.cells import Parts, width_of
 from trnfleet.tui.widgets.targets import Target, TargetKind, linked
 
 if TYPE_CHECKING:
+    from trnfleet.monitor.minutes.folder import FleetHistory
     from trnfleet.monitor.problems.problem import ProblemCounts
     from trnfleet.monitor.replay.controls import Playback
     from trnfleet.tui.bars.hints import Hints
@@ -88,13 +89,26 @@ def _fires(before: ProblemCounts | None, now: ProblemCounts | None) -> Parts:
     return [(f" now firing: {' '.join(shown)} " if shown else " now 0 firing ", style)]
 
 
-def kept_text(playback: Playback) -> tuple[str, bool]:
-    """Return the length of the recorded past for the status line, and whether recording has failed."""
-    problem = playback.recording_problem
+def kept_text(
+    playback: Playback | None, history: FleetHistory | None = None, kept_s: int = 0
+) -> tuple[str, bool]:
+    """Return the length of the recorded past for the status line, and whether recording has failed or history is not read.
+
+    Args:
+        playback: What goes back in time; None for nothing.
+        history: The files of months; None for none.
+        kept_s: Seconds for which they reach back.
+    """
+    problem = "" if playback is None else playback.recording_problem
     if problem:
         return f"not recording: {plain(problem, 60)}", True
+    if history is not None and history.problem:
+        return f"history: {plain(history.problem, 60)}", True
+    charts = f", charts {duration(kept_s, DurationStyle.LONG)}" if kept_s else ""
+    if playback is None:
+        return charts.removeprefix(", "), False
     if not playback.is_live_possible or not playback.is_recording:
         return "", False
     # Seconds would change all the time.
     style = DurationStyle.COARSE if playback.window_s < _HOUR_S else DurationStyle.LONG
-    return f"history {duration(playback.window_s, style)}", False
+    return f"history {duration(playback.window_s, style)}{charts}", False

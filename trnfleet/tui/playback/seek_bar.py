@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.replay.controls import Playback
     from trnfleet.monitor.replay.marks import Mark
     from trnfleet.tui.playback.seek_bar_format import Marked
+    from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.widgets.cells import Parts
 
 
@@ -38,6 +39,7 @@ class SeekBar(Bar):
     def __init__(self, playback: Playback | None, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
         super().__init__(fill=lambda: theme.BAR_SEEK, id=id)
         self._playback = playback
+        self._of: UiContext | None = None
         self._track = range(0)
         self._drawn: Seek | None = None
         self._marked_marks: Sequence[Mark] = ()
@@ -48,10 +50,16 @@ class SeekBar(Bar):
         self._held: tuple[Seek, range] | None = None
         """What was drawn when the button went down: while it is held, a cell means the same time."""
 
-    def show_playback(self, playback: Playback | None) -> None:
-        """Show another playback from now on."""
+    def show_playback(self, playback: Playback | None, context: UiContext | None = None) -> None:
+        """Show another playback from now on, and how far the history of its fleet reaches."""
+        self._of = context
         self._playback, self._drawn, self._held = playback, None, None
         self._marked_marks, self._marked_of = (), ()
+
+    @property
+    def shown(self) -> UiContext | None:
+        """The fleet that is shown."""
+        return self._of
 
     @property
     def track(self) -> range:
@@ -62,7 +70,7 @@ class SeekBar(Bar):
         """Show the playback as it is now."""
         playback = self._playback
         if playback is not None:
-            self._drawn = Seek.of(playback)
+            self._drawn = Seek.of(playback, 0 if self._of is None else self._of.kept_s)
             self.show(self._line)
 
     def _line(self, width: int) -> list[Parts]:

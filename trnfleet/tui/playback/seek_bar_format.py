@@ -41,6 +41,8 @@ _NEAR_SHARE = 0.015
 """Share of the recording, and at least two seconds, after a mark in which its text is shown."""
 _LONG_NOTE, _SHORT_NOTE = 44, 20
 """Cells of that text."""
+_LEAST_KEPT_S = 60
+"""Seconds by which history reaches farther back than the bar where it is shown."""
 _HOUR_NS = 3_600 * NS_PER_S
 HERE, KNOWN, UNKNOWN, NOT_YET = "┃", "─", "┄", " "
 """Position, scanned, not scanned yet, and the future: they differ by shape, not by colour alone."""
@@ -82,10 +84,12 @@ class Seek(NamedTuple):
     start_ns: int
     end_ns: int
     surveyed_ns: int
+    kept_s: int = 0
+    """Seconds for which history reaches back from the position."""
 
     @staticmethod
-    def of(playback: Playback) -> Seek:
-        """Read a playback."""
+    def of(playback: Playback, kept_s: int = 0) -> Seek:
+        """Read a playback, of whose fleet history reaches back so far."""
         return Seek(
             playback.mode,
             playback.is_live_possible,
@@ -99,6 +103,7 @@ class Seek(NamedTuple):
             playback.start_ns,
             playback.end_ns,
             playback.surveyed_ns,
+            kept_s,
         )
 
     @property
@@ -252,10 +257,10 @@ def seek_line(
     return SeekLine(parts, range(first, first + cells))
 
 
-_LEFT = ("sign", "mode", "rate", "date", "time", "start")
+_LEFT = ("sign", "mode", "rate", "date", "time", "kept", "start")
 _RIGHT = ("end", "back", "note", "loop")
 _SHRINKING = (
-    ("note", _SHORT_NOTE), ("date", 0), ("start", 0), ("end", 0), ("note", 1), ("loop", 1), ("mode", 0), ("back", 1),
+    ("note", _SHORT_NOTE), ("date", 0), ("kept", 0), ("start", 0), ("end", 0), ("note", 1), ("loop", 1), ("mode", 0), ("back", 1),
     ("note", 0), ("back", 0), ("loop", 0),
 )  # fmt: skip  # a list of names
 """Texts that shrink where there is little room, first to last: to these cells, to a short form (1), or to nothing (0)."""
@@ -287,6 +292,9 @@ def _words(seek: Seek, marks: Sequence[Mark]) -> dict[str, tuple[str, Style]]:
         "back": (back_text(seek).ljust(_longest_back(seek)), theme.BAR_SEEK),
         "note": _note(seek, marks, _LONG_NOTE),
     }
+    # Nothing where the bar itself reaches as far.
+    if seek.kept_s > (seek.position_ns - seek.start_ns) / NS_PER_S + _LEAST_KEPT_S:
+        words["kept"] = (f"◂ charts {duration(seek.kept_s, DurationStyle.LONG)}", theme.BAR_SEEK_QUIET)
     if seek.loops:
         words["loop"] = ("↻ loop", theme.BAR_SEEK)
     return words

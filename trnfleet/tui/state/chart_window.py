@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 WINDOWS_S = (60, 300, 900, 3_600, 21_600, None)
 """Spans to choose from, wall seconds; None for all that is kept."""
+LONG_WINDOWS_S = (*WINDOWS_S[:-1], 86_400, 7 * 86_400, 30 * 86_400, None)
+"""The same with a folder of history."""
 _USUAL = 1
 MEAN_S = 10
 """Seconds that lines are means of, as headlines are: two steps of training, so that no line is the swing of single steps."""
@@ -39,6 +41,13 @@ class ChartWindow:
 
     def __init__(self) -> None:
         self._place = _USUAL
+        self.kept_s: list[Callable[[], int]] = []
+        """Each returns how many seconds back a folder of history reaches; none without one."""
+
+    @property
+    def spans_s(self) -> tuple[int | None, ...]:
+        """The spans to choose from."""
+        return LONG_WINDOWS_S if self.kept_s else WINDOWS_S
 
     @property
     def place(self) -> int:
@@ -47,7 +56,7 @@ class ChartWindow:
 
     def step(self, by: int) -> None:
         """Choose a longer span, or a shorter one where `by` is negative; the longest and the shortest are ends."""
-        self._place = min(len(WINDOWS_S) - 1, max(0, self._place + by))
+        self._place = min(len(self.spans_s) - 1, max(0, self._place + by))
 
     def span_s(self, end_s: int) -> int:
         """Return the span, wall seconds.
@@ -55,14 +64,24 @@ class ChartWindow:
         Args:
             end_s: Seconds from the first sample to the chart's end, which is as long as all that is kept can be.
         """
-        chosen = WINDOWS_S[self._place]
-        return min(MOST_ALL_S, max(LEAST_ALL_S, end_s)) if chosen is None else chosen
+        chosen = self.spans_s[self._place]
+        if chosen is not None:
+            return chosen
+        own_s = min(MOST_ALL_S, max(LEAST_ALL_S, end_s))
+        return max([own_s, *(each() for each in self.kept_s)])
+
+    def reach_back(self, seconds: float) -> None:
+        """Choose the shortest span that reaches back so far, or the longest."""
+        places = [number for number, each in enumerate(self.spans_s) if each is not None and each >= seconds]
+        self._place = max(self._place, min(places, default=len(self.spans_s) - 1))
 
     def title(self, end_s: int) -> str:
         """Return the span in words, such as `5 min` or `all: 2 h 10 min`."""
         span_s = self.span_s(end_s)
-        for size_s, unit in ((3_600, "h"), (60, "min")):
-            if WINDOWS_S[self._place] is not None and not span_s % size_s:
+        for size_s, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+            if span_s == 86_400 and unit == "d":
+                continue
+            if self.spans_s[self._place] is not None and not span_s % size_s:
                 return f"{span_s // size_s} {unit}"
         return f"all: {duration(span_s)}"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from trnfleet.clock import NS_PER_S
 from trnfleet.monitor.problems.problem import ProblemCounts, Problems
 from trnfleet.monitor.problems.search import urgency
 from trnfleet.tui.state.alerts import AlertSnapshot
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.monitor.alerting.operator import OperatorActions
     from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.minutes.folder import FleetHistory
     from trnfleet.monitor.problems.problem import Problem
     from trnfleet.monitor.replay.controls import Playback
     from trnfleet.wire.ports import LinkStatus
@@ -47,6 +49,8 @@ class UiContext(NamedTuple):
     """What goes back in time; None where nothing is kept."""
     operator: OperatorActions | None = None
     """Where acknowledgements and silences are written; None for a screen that only reads."""
+    history: FleetHistory | None = None
+    """The files of months; None for none."""
 
     @staticmethod
     def of(
@@ -55,6 +59,7 @@ class UiContext(NamedTuple):
         *,
         playback: Playback | None = None,
         operator: OperatorActions | None = None,
+        history: FleetHistory | None = None,
         beside: UiContext | None = None,
     ) -> UiContext:
         """Return the context of a fleet, and enter it among all of them.
@@ -64,6 +69,7 @@ class UiContext(NamedTuple):
             clock: The real clock.
             playback: What goes back in time.
             operator: Where acknowledgements and silences are written.
+            history: The files of months.
             beside: The context of another fleet of the same app; None for the first.
         """
         fleets = Fleets() if beside is None else beside.fleets
@@ -77,9 +83,20 @@ class UiContext(NamedTuple):
             fleets,
             playback,
             operator,
+            history,
         )
         fleets.contexts.append(made)
+        if history is not None:
+            made.window.kept_s.append(lambda: made.kept_s)
         return made
+
+    @property
+    def kept_s(self) -> int:
+        """Wall seconds for which history reaches back; 0 where it has nothing."""
+        reach, moment = None if self.history is None else self.history.reach, self.monitor.moment()
+        if reach is None:
+            return 0
+        return max(0, int((moment.time_ns - reach.first_ns) / NS_PER_S / (moment.speed or 1.0)))
 
     @property
     def live(self) -> FleetState:
@@ -106,6 +123,8 @@ class WatchedFleet(NamedTuple):
     """What goes back in time; None where nothing is kept."""
     operator: OperatorActions | None = None
     """Where acknowledgements and silences are written; None for a screen that only reads."""
+    history: FleetHistory | None = None
+    """The files of months; None for none."""
 
 
 class Fleets:

@@ -48,6 +48,17 @@ class Series(NamedTuple):
     """Its name in the legend; empty for the only one."""
     has_band: bool = True
     """Whether least and largest samples are drawn as a band around the line."""
+    before: Track | None = None
+    """What was there before its first value, in steps of another length; None for nothing."""
+
+    def bands(self, grid: plot.Grid) -> plot.Bands:
+        """Return its bands: of its own samples, and where it has none of what was there before."""
+        own = grid.bands(self.track, has_extremes=self.has_band)
+        if self.before is None:
+            return own
+        missing = np.isnan(own.mean)
+        former = grid.bands(self.before, has_extremes=self.has_band)
+        return plot.Bands(*(np.where(missing, old, new) for old, new in zip(former, own, strict=True)))
 
 
 class Limit(NamedTuple):
@@ -93,6 +104,8 @@ class Chart(NamedTuple):
     limits: Sequence[Limit] = ()
     marks: Sequence[Mark] = ()
     gaps: Sequence[Gap] = ()
+    kept_gaps: Sequence[Gap] = ()
+    """Gaps of what was there before the first sample."""
     is_signed: bool = False
     """Whether values are distances, written with a sign."""
 
@@ -131,7 +144,7 @@ def draw(
     cells = width - gutter
     grid = plot.Grid(chart.times.span_s, cells * plot.COLUMNS, chart.times.end_s)
     canvas = _Canvas(rows, cells)
-    bands = [grid.bands(each.track, has_extremes=each.has_band) for each in chart.series]
+    bands = [each.bands(grid) for each in chart.series]
     for limit in chart.limits:
         if low <= limit.value <= high:
             canvas.dash(limit, low, high)
@@ -220,8 +233,11 @@ def stems_of(names: Sequence[str]) -> list[str]:
 def scale_of(chart: Chart) -> tuple[float, float]:
     """Return the ends of a chart's scale: round numbers around what there is, and around the limits that are near."""
     lows, highs = [chart.floor], [chart.floor]
-    for each in chart.series:
-        track = each.track.last(chart.times.span_s)
+    tracks = [
+        (each, track) for each in chart.series for track in (each.track, each.before) if track is not None
+    ]
+    for each, former in tracks:
+        track = former.last(chart.times.span_s)
         least, most = (track.low, track.high) if each.has_band else (track.mean, track.mean)
         lowest, highest = _NO_VALUE, _NO_VALUE
         if len(least):
@@ -354,6 +370,9 @@ def _gaps(chart: Chart, grid: plot.Grid, bands: list[plot.Bands]) -> list[tuple[
         first, last = grid.column_of(gap.first), grid.column_of(gap.after - 1)
         reasons[max(0, first) : max(0, last + 1)] = _REASONS.index(gap.reason)
     reasons[: max(0, grid.column_of(begins_s))] = _REASONS.index(Reason.BEFORE_START)
+    for gap in chart.kept_gaps:
+        first, after = grid.column_of(gap.first), grid.column_of(gap.after)
+        reasons[max(0, first) : max(0, after)] = _REASONS.index(gap.reason)
     return [
         (first, after, _REASONS[number])
         for first, after, number in plot.row_runs(np.where(missing, reasons, _PRESENT)[np.newaxis])[0]
@@ -406,17 +425,18 @@ def _ticks(times: Times, cells: int) -> list[tuple[float, str]]:
     speed = times.speed or 1.0
     span_s = max(1, round(times.span_s * speed))
     every_s = plot.tick_every(span_s, cells, 8 if span_s < 3_600 else 5)
-    size = 8 if every_s % 60 else 5
+    # Days have dates, and shorter steps times of day.
+    begin, size = (5, 5) if not every_s % 86_400 else (11, 8 if every_s % 60 else 5)
     last_s = times.end_ns // NS_PER_S
     first = last_s - last_s % every_s
     return [
-        ((times.end_ns / NS_PER_S - at_s) / speed, format_rfc3339(at_s * NS_PER_S)[11 : 11 + size])
+        ((times.end_ns / NS_PER_S - at_s) / speed, format_rfc3339(at_s * NS_PER_S)[begin : begin + size])
         for at_s in range(first, last_s - span_s, -every_s)
     ]
 
 
 def _back(seconds: int) -> str:
-    for size, unit in ((3_600, "h"), (60, "m")):
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
         if seconds >= size and not seconds % size:
             return f"{seconds // size}{unit}"
     if seconds >= 3_600:

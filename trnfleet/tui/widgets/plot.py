@@ -168,7 +168,10 @@ def nice_ceiling(value: float) -> float:
     return float(next((each * power for each in _NICE if each * power >= value * (1 - 1e-9)), 10.0 * power))
 
 
-_TICKS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400)
+_TICKS_S = (
+    1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200,
+    86_400, 172_800, 345_600, 604_800, 1_209_600, 2_592_000, 7_776_000, 31_536_000,
+)  # fmt: skip  # a list of numbers
 
 
 def tick_every(span_s: int, cells: int, label: int) -> int:

@@ -1,0 +1,195 @@
+"""History for charts: the figures of a node, or of jobs, in equal steps; of a fleet's own files and of the days in question alone."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trnfleet.domain.address import Level, level_of, parse_chip, split
+from trnfleet.domain.metrics import CHIP_METRICS, Aggregate, Kind
+from trnfleet.domain.minutes import KeptColumn, KeptSeries, Reach, has_peak
+from trnfleet.errors import ConfigError
+from trnfleet.export.history.files import list_files, partitions, require_folder
+from trnfleet.export.history.query import OF, HistoryReader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from trnfleet.domain.metrics import Metric
+    from trnfleet.domain.minutes import Wanted
+    from trnfleet.export.history.catalogue import LeftOut
+    from trnfleet.export.history.files import Partition
+
+MEMORY_BYTES = 256 * 2**20
+"""Memory that DuckDB may take within the app."""
+MOST_STEPS = 20_000
+JOB_FIGURES = ("power_w", "step_time_s")
+_MINUTE_US = 60_000_000
+_METRICS = tuple(each for each in CHIP_METRICS if each.has_history and each.kind is Kind.GAUGE)
+
+
+class ChartReader:
+    """A folder of history; for one thread at a time, which is the first that imports DuckDB."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._reader: HistoryReader | None = None
+
+    @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """Files that the last answer lacks, with the reason."""
+        return () if self._reader is None else self._reader.left_out
+
+    def interrupt(self) -> None:
+        """End what another thread reads at present."""
+        if self._reader is not None:
+            self._reader.interrupt()
+
+    def reach(self, fleet: str) -> Reach:
+        """Return the times that the names of a fleet's files are of.
+
+        Raises:
+            ConfigError: the folder is not there or cannot be read, or has nothing of the fleet.
+        """
+        require_folder(self._folder)
+        found = partitions(self._folder)
+        own = [each for each in found if each.fleet == fleet]
+        days = [day for day in (own[:1], own[-1:]) if day]
+        files = [file for day in days for each in self._of_day(own, day[0]) for file in each]
+        if not files:
+            others = ", ".join(sorted({repr(each.fleet) for each in found} - {repr(fleet)})[:5])
+            raise ConfigError(
+                f"{self._folder}: no history of the fleet {fleet!r}"
+                + (f"; it has that of {others}" if others else "")
+            )
+        first, last = min(each.first for each in files), max(each.last for each in files)
+        return Reach(first * 60_000_000_000, (last + 1) * 60_000_000_000)
+
+    def _of_day(self, own: Sequence[Partition], of: Partition) -> list[list[Any]]:
+        return [list_files(self._folder, each)[0] for each in own if each.day == of.day]
+
+    def read(self, fleet: str, wanted: Wanted) -> KeptSeries:
+        """Return what is kept of something.
+
+        Raises:
+            TrnfleetError: it cannot be read.
+        """
+        if self._reader is None:
+            self._reader = HistoryReader(self._folder, memory_bytes=MEMORY_BYTES, threads=1)
+        steps = -(-(wanted.to_ns - wanted.from_ns) // wanted.step_ns)
+        if not 0 < steps <= MOST_STEPS:
+            raise ConfigError(f"{self._folder}: {steps:,} steps are wanted, and {MOST_STEPS:,} is the limit")
+        first, last = (
+            datetime.fromtimestamp(each // 10**9, UTC).date()
+            for each in (wanted.from_ns - 86_400 * 10**9, wanted.to_ns)
+        )
+
+        def days() -> list[Partition]:
+            return [
+                each for each in partitions(self._folder) if each.fleet == fleet and first <= each.day <= last
+            ]
+
+        sql, parameters, names = _jobs_sql(wanted) if wanted.jobs else _node_sql(wanted)
+        found = self._reader.query(sql, [*parameters], found=days)
+        if wanted.jobs:
+            return _of_jobs(wanted, steps, found.rows)
+        return _of_node(wanted, steps, found.rows, names)
+
+
+def _bucket(wanted: Wanted, length_minutes: int) -> str:
+    """Return the SQL of the step that the middle of a row is in."""
+    from_us, step_us = wanted.from_ns // 1_000, wanted.step_ns // 1_000
+    middle_us = length_minutes * _MINUTE_US // 2
+    return f"(epoch_us(time) + {middle_us - from_us}) // {step_us}"
+
+
+def _within(wanted: Wanted) -> tuple[str, list[Any]]:
+    return "time >= make_timestamp(?::BIGINT) AND time < make_timestamp(?::BIGINT)", [
+        wanted.from_ns // 1_000,
+        wanted.to_ns // 1_000,
+    ]
+
+
+def _node_sql(wanted: Wanted) -> tuple[str, list[Any], list[str]]:
+    """Return the SQL of a node's figures: for each step the chips, and least, mean and largest value of each metric."""
+    level = level_of(wanted.address)
+    table = "fleets" if level is Level.FLEET else "ultraservers" if level <= Level.ULTRASERVER else "chips"
+    length = 1 if table == "chips" else 10
+    where, parameters = _within(wanted)
+    for name, segment in zip(OF["chip"], split(wanted.address), strict=False):
+        where += f" AND {name} = ?"
+        parameters.append(parse_chip(segment) if name == "chip" else segment)
+    inner, outer, names = [], [], []
+    for metric in _METRICS:
+        name = metric.name
+        inner.append(f"{_at_once(metric)} AS {name}")
+        outer += [f"min({name})", f"avg({name})"]
+        if has_peak(metric):
+            # Peaks of several chips do not come at the same time: their sum is none of the node's.
+            is_peak = level >= Level.CHIP or metric.aggregate is Aggregate.MAX
+            inner.append(f"{f'max({name}_max)' if is_peak else 'NULL::DOUBLE'} AS {name}_top")
+            outer.append(f"max({name}_top)")
+        else:
+            outer.append(f"max({name})")
+        names.append(name)
+    chips = "count(*)" if table == "chips" else "sum(chips)"
+    return (
+        (
+            f"SELECT {_bucket(wanted, length)}, max(chips), {', '.join(outer)} FROM "
+            f"(SELECT time, {chips} AS chips, {', '.join(inner)} FROM {table} WHERE {where} GROUP BY time) GROUP BY 1"
+        ),
+        parameters,
+        names,
+    )
+
+
+def _at_once(metric: Metric) -> str:
+    """Return the SQL that joins the rows of one time."""
+    if metric.aggregate is Aggregate.SUM:
+        return f"sum({metric.name})"
+    return f"sum({metric.name} * covered_s) / nullif(sum(covered_s) FILTER ({metric.name} IS NOT NULL), 0)"
+
+
+def _jobs_sql(wanted: Wanted) -> tuple[str, list[Any], list[str]]:
+    where, parameters = _within(wanted)
+    marks = ", ".join("?" for _ in wanted.jobs)
+    return (
+        (
+            f"SELECT {_bucket(wanted, 10)}, job, avg(power_w), avg(step_time_s) FROM "
+            f"(SELECT time, job, sum(power_w) AS power_w, max(step_time_s) AS step_time_s FROM jobs "
+            f"WHERE {where} AND job IN ({marks}) GROUP BY time, job) GROUP BY 1, 2"
+        ),
+        [*parameters, *wanted.jobs],
+        list(JOB_FIGURES),
+    )
+
+
+def _of_node(wanted: Wanted, steps: int, rows: Sequence[tuple[Any, ...]], names: list[str]) -> KeptSeries:
+    values = np.full((steps, 1 + 3 * len(names)), np.nan, np.float32)
+    for step, *row in rows:
+        if 0 <= step < steps:
+            values[step] = [np.nan if each is None else each for each in row]
+    columns = {}
+    for number, name in enumerate(names):
+        low, mean, high = values[:, 1 + 3 * number : 4 + 3 * number].T
+        columns[name] = KeptColumn(low, mean, np.where(np.isnan(high), mean, high))
+    return KeptSeries(wanted, columns, values[:, 0])
+
+
+def _of_jobs(wanted: Wanted, steps: int, rows: Sequence[tuple[Any, ...]]) -> KeptSeries:
+    columns: dict[str, KeptColumn] = {}
+    chips = np.full(steps, np.nan, np.float32)
+    for step, job, *row in rows:
+        if not 0 <= step < steps:
+            continue
+        chips[step] = 1.0
+        for name, value in zip(JOB_FIGURES, row, strict=True):
+            key = f"{name} {job}"
+            if key not in columns:
+                empty = np.full(steps, np.nan, np.float32)
+                columns[key] = KeptColumn(empty, empty, empty)
+            columns[key].mean[step] = np.nan if value is None else value
+    return KeptSeries(wanted, columns, chips)

@@ -1,0 +1,161 @@
+"""History for the charts of the app: read in a thread, one question at a time; a bounded number of answers is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import OrderedDict
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from trnfleet import logs
+from trnfleet.errors import ConfigError, TrnfleetError
+from trnfleet.export.history.charts import ChartReader
+from trnfleet.tasks import in_thread
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trnfleet.clock import Clock
+    from trnfleet.domain.minutes import KeptSeries, Reach, Wanted
+
+log = logs.get_logger(__name__)
+
+FRESH_S = 60.0
+"""Seconds after which something is read again that is still shown: a writer adds a file a minute."""
+RETRY_S = 30.0
+"""Seconds after which what could not be read is tried again."""
+LIMIT_S = 30.0
+"""Longest time for one question; one that takes longer is ended."""
+MOST_ANSWERS = 64
+MOST_WAITING = 16
+"""Questions that wait; the oldest are dropped: nobody looks at them any more."""
+
+
+class _Answer:
+    def __init__(self, series: KeptSeries, at_s: float) -> None:
+        self.series, self.at_s = series, at_s
+
+
+class HistoryFolder:
+    """A folder of history, for the fleets of one app."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        """Take a folder, which may come into being later.
+
+        Raises:
+            ConfigError: DuckDB is not installed.
+        """
+        if find_spec("duckdb") is None:
+            raise ConfigError(
+                "--history: DuckDB is not installed: pip install duckdb, or pipx inject trnfleet duckdb"
+            )
+        self._folder, self._clock = folder, clock
+        self._fleets: asyncio.Queue[HistoryCharts] = asyncio.Queue()
+
+    def of(self, fleet: str) -> HistoryCharts:
+        """Return the history of a fleet, which `run` reads from now on."""
+        charts = HistoryCharts(self._folder, fleet, self._clock)
+        self._fleets.put_nowait(charts)
+        return charts
+
+    async def run(self) -> None:
+        """Read what is asked for of any fleet, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                charts = await self._fleets.get()
+                group.create_task(charts.run(), name="history_of_fleet")
+
+
+class HistoryCharts:
+    """The history of one fleet, a `FleetHistory`."""
+
+    def __init__(self, folder: Path, fleet: str, clock: Clock) -> None:
+        self._folder, self._fleet, self._clock = folder, fleet, clock
+        self._reader = ChartReader(folder)
+        self._answers: OrderedDict[tuple[str, tuple[str, ...], int], _Answer] = OrderedDict()
+        """By what does not change as time goes on."""
+        self._waiting: OrderedDict[tuple[str, tuple[str, ...], int], Wanted] = OrderedDict()
+        self._asked = asyncio.Event()
+        self._tried_s = -math.inf
+        self.revision = 0
+        self.problem = ""
+        self.reach: Reach | None = None
+
+    def ask(self, wanted: Wanted) -> KeptSeries | None:
+        """Return an answer that is there, or one to the same question of a little earlier; None while it is read."""
+        key = (wanted.address, wanted.jobs, wanted.step_ns)
+        answer = self._answers.get(key)
+        if answer is not None:
+            self._answers.move_to_end(key)
+        is_old = (
+            answer is None
+            or answer.series.wanted != wanted
+            or self._clock.monotonic_s() - answer.at_s >= FRESH_S
+        )
+        if is_old:
+            self._waiting[key] = wanted
+            self._waiting.move_to_end(key)
+            while len(self._waiting) > MOST_WAITING:
+                self._waiting.popitem(last=False)
+            self._asked.set()
+        return None if answer is None else answer.series
+
+    async def run(self) -> None:
+        """Read what is asked for, until cancelled."""
+        await self._look()
+        while True:
+            await self._asked.wait()
+            self._asked.clear()
+            while self._waiting:
+                # A folder that cannot be read is not tried ten times a second.
+                rest_s = self._tried_s + RETRY_S - self._clock.monotonic_s()
+                if rest_s > 0:
+                    await self._clock.sleep(rest_s)
+                key, wanted = self._waiting.popitem()
+                await self._read(key, wanted)
+
+    async def _look(self) -> None:
+        try:
+            self.reach = await in_thread(partial(self._reader.reach, self._fleet))
+        except TrnfleetError as error:
+            self._failed(str(error))
+        else:
+            self.revision += 1
+
+    async def _read(self, key: tuple[str, tuple[str, ...], int], wanted: Wanted) -> None:
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                self.reach = await in_thread(partial(self._reader.reach, self._fleet))
+                series = await in_thread(partial(self._reader.read, self._fleet, wanted))
+        except TimeoutError:
+            self._reader.interrupt()
+            self._failed(
+                f"{self._folder}: reading took longer than {LIMIT_S:.0f} s: `trnfleet history compact` makes it quicker"
+            )
+            return
+        except TrnfleetError as error:
+            self._failed(str(error))
+            return
+        except Exception as error:  # a library that fails must not end the app
+            log.exception("history_not_read", folder=str(self._folder))
+            self._failed(f"{self._folder}: {type(error).__name__}: {error}")
+            return
+        self._tried_s = -math.inf
+        self._answers[key] = _Answer(series, self._clock.monotonic_s())
+        while len(self._answers) > MOST_ANSWERS:
+            self._answers.popitem(last=False)
+        left_out = self._reader.left_out
+        more = f" (and {len(left_out) - 1:,} more files)" if len(left_out) > 1 else ""
+        self._tell(f"left out {left_out[0].path}: {left_out[0].why}{more}" if left_out else "")
+
+    def _failed(self, problem: str) -> None:
+        self._tried_s = self._clock.monotonic_s()
+        self._tell(problem)
+
+    def _tell(self, problem: str) -> None:
+        if problem and problem != self.problem:
+            log.warning("history_problem", problem=problem)
+        self.problem = problem
+        self.revision += 1

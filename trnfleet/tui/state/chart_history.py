@@ -1,0 +1,188 @@
+"""What charts have of history before the app's own samples, and why there is nothing where that is so.
+
+A chart counts wall seconds from the first sample; history has the fleet's time. What lies before the first sample has negative seconds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trnfleet.clock import NS_PER_S
+from trnfleet.domain.address import Level, level_of
+from trnfleet.domain.metrics import BY_NAME, Aggregate
+from trnfleet.domain.minutes import Wanted
+from trnfleet.monitor.store.gaps import Gap, Reason
+from trnfleet.monitor.store.rings import Track
+from trnfleet.tui.widgets.plot import row_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.layout import Layout
+    from trnfleet.domain.minutes import KeptSeries
+    from trnfleet.monitor.store.fields import Field
+    from trnfleet.tui.state.context import UiContext
+    from trnfleet.tui.widgets.charts import Times
+
+FROM_S = 3_600
+"""Spans from which on history is read: a shorter one is the app's own soon."""
+MOST_STEPS = 1_500
+_STEPS_S = (60, 600, 3_600, 21_600, 86_400)
+_QUANTA = 16
+"""What is asked for moves on by a sixteenth of the span."""
+
+
+class Kept(NamedTuple):
+    """History for the charts of a node, or of jobs."""
+
+    series: KeptSeries | None
+    origin_ns: int
+    """The fleet's time at the first sample."""
+    speed: float
+    step_s: int
+    """Wall seconds."""
+    from_s: int
+    end_s: int
+    reach_s: tuple[float, float] | None
+    is_failed: bool
+
+    def gaps(self, own: Sequence[Track]) -> tuple[Gap, ...]:
+        """Return why there is nothing before the first value of the app's own."""
+        until = min([self.end_s, *map(begin_of, own)])
+        if self.series is None:
+            reason = Reason.UNREADABLE if self.is_failed else Reason.READING
+            return (Gap(self.from_s, until, reason),)
+        first = self._first
+        missing = np.isnan(self.series.chips).astype(np.int64)
+        found = [Gap(self.from_s, until, Reason.NOT_IN_HISTORY)]
+        for begin, after, is_missing in row_runs(missing[np.newaxis])[0]:
+            if not is_missing:
+                found.append(Gap((first + begin) * self.step_s, (first + after) * self.step_s, Reason.SILENT))
+        if self.reach_s is not None and self.reach_s[0] > self.from_s:
+            found.append(Gap(self.from_s, min(until, int(self.reach_s[0])), Reason.BEFORE_HISTORY))
+        return tuple(each for each in found if each.after > each.first and each.first < until)
+
+    def field(self, field: Field, figure: float, own: Track) -> Track | None:
+        """Return a field's part that ends where the app's own begins; None where there is nothing."""
+        if self.series is None or any(name not in self.series.columns for name in field.parts):
+            return None
+        parts = [self.series.columns[name] for name in field.parts]
+        hardware = np.array([figure])
+        is_node = level_of(self.series.wanted.address) < Level.CHIP
+        if is_node and field.is_max:
+            # The highest of all chips, as the app's own line is.
+            parts = [each._replace(low=each.high, mean=each.high) for each in parts]
+        made = []
+        for at in range(3):
+            values = [each[at].astype(np.float64) for each in parts]
+            if is_node and field.is_ratio:
+                values = [
+                    value / self.series.chips if BY_NAME[name].aggregate is Aggregate.SUM else value
+                    for name, value in zip(field.parts, values, strict=True)
+                ]
+            made.append(field.join(values, hardware).astype(np.float32))
+        return self._track(made[0], made[1], made[2], own)
+
+    def job(self, name: str, key: str, own: Track) -> Track | None:
+        """Return a job's part."""
+        column = None if self.series is None else self.series.columns.get(f"{key} {name}")
+        return None if column is None else self._track(*column, own)
+
+    @property
+    def _first(self) -> int:
+        """Number of the first step, counted from the first sample."""
+        assert self.series is not None  # noqa: S101  callers have looked
+        back_s = (self.series.wanted.from_ns - self.origin_ns) / NS_PER_S / self.speed
+        return int(back_s // self.step_s)
+
+    def _track(
+        self,
+        low: NDArray[np.float32],
+        mean: NDArray[np.float32],
+        high: NDArray[np.float32],
+        own: Track,
+    ) -> Track | None:
+        first = self._first
+        begin = max(0, self.from_s // self.step_s - first)
+        after = max(begin, min(len(mean), -(-begin_of(own) // self.step_s) - first))
+        if not (~np.isnan(mean[begin:after])).any():
+            return None
+        total = first + after
+        return Track(
+            low[begin:after], mean[begin:after], high[begin:after], self.step_s, total, total * self.step_s
+        )
+
+
+def begin_of(own: Track) -> int:
+    """Return the second of a track's first value; its end where it has none."""
+    known = np.flatnonzero(~np.isnan(own.mean))
+    first = int(known[0]) if len(known) else len(own.mean)
+    return (own.total - len(own.mean) + first) * own.step_s
+
+
+def read_kept(context: UiContext, times: Times, address: str, jobs: tuple[str, ...] = ()) -> Kept | None:
+    """Return history for the charts of a span; None without a folder, and for a short span.
+
+    Args:
+        context: The fleet.
+        times: The span.
+        address: The node.
+        jobs: Jobs that are wanted instead of it.
+    """
+    history, span_s = context.history, times.span_s
+    if history is None or span_s < FROM_S:
+        return None
+    moment = context.monitor.moment()
+    speed = moment.speed or 1.0
+    is_coarse = bool(jobs) or level_of(address) <= Level.ULTRASERVER
+    rows_s = 600 if is_coarse else 60
+    # No step is shorter than a row of history, whatever the fleet's speed.
+    step_s = next(
+        (each for each in _STEPS_S if each * speed >= rows_s and span_s <= MOST_STEPS * each),
+        _STEPS_S[-1],
+    )
+    step_ns = round(step_s * speed) * NS_PER_S
+    quantum_ns = max(step_ns, round(span_s * speed / _QUANTA) * NS_PER_S // step_ns * step_ns)
+    origin_ns = moment.time_ns - round(times.end_s * speed * NS_PER_S)
+    to_ns = -(-moment.time_ns // quantum_ns) * quantum_ns
+    length_ns = -(-round(span_s * speed * NS_PER_S) // quantum_ns) * quantum_ns + quantum_ns
+    series = history.ask(Wanted(address, to_ns - length_ns, to_ns, step_ns, jobs))
+    reach = history.reach
+    reach_s = (
+        None
+        if reach is None
+        else (
+            (reach.first_ns - origin_ns) / NS_PER_S / speed,
+            (reach.end_ns - origin_ns) / NS_PER_S / speed,
+        )
+    )
+    return Kept(
+        series, origin_ns, speed, step_s, times.end_s - span_s, times.end_s, reach_s, bool(history.problem)
+    )
+
+
+def resolution(kept: Kept | None) -> str:
+    """Return the length of a step of history for a chart's note; empty where there is none."""
+    if kept is None or kept.series is None:
+        return ""
+    step_s = kept.step_s
+    text = (
+        f"{step_s // 3_600} h"
+        if step_s >= 3_600
+        else f"{step_s // 60} min"
+        if step_s >= 60
+        else f"{step_s} s"
+    )
+    return f", {text} of history"
+
+
+def figure_of(field: Field, layout: Layout) -> float:
+    """Return the hardware figure of one chip that a field's join needs: the mean of the fleet's types, by their chips."""
+    if field.hardware is None or not layout.types:
+        return 1.0
+    by_type = np.array([field.hardware(kind.chip) for kind in layout.types])
+    return float(np.average(by_type[layout.instance_type], weights=np.diff(layout.chip_start)))
