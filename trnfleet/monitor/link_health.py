@@ -34,6 +34,9 @@ KNOWN_FOR_S = 1.0
 LOSS_WINDOW_S = 3.0
 LOSSY_FROM = 0.5
 """Share of messages that reveal a gap in their sequence from which silence means loss: it takes most topics at once."""
+LOSSY_OVERLOADED_FROM = 0.1
+"""The same while this monitor leaves out telemetry itself: then the broker's queue for it drops messages as well. Of ten thousand hosts ten would
+miss three in a row."""
 OVERLOAD_GAP_S = 5.0
 """Times of overload that are less than this apart are one."""
 LEAST_MESSAGES = 10
@@ -74,6 +77,7 @@ class LinkHealth:
         """Median lag of the last batch, and when."""
         self._loss_mark = (-math.inf, 0, 0)
         self._lossy = 0.0
+        self._lossy_from = LOSSY_FROM
         self._alive_s: float | None = None
         self._overloaded = (math.inf, -math.inf)
         """Since when the monitor has been overloaded, and when it was last."""
@@ -98,6 +102,7 @@ class LinkHealth:
             counts: For the share of messages that were lost.
         """
         self._measure_loss(now_s, counts)
+        self._note_load(now_s, counts.shed)
         if link.parts:
             self._outages.update(now_s, link.parts, store)
         first = self._connects is None
@@ -116,7 +121,6 @@ class LinkHealth:
             self._doubt(now_s, store)
         if self.is_behind(now_s):
             self.resume(now_s, 0.0)
-        self._note_load(now_s, counts.shed)
 
     def follow(self, now_s: float, store: Store) -> None:
         """Follow the breaks of publishers, once freshness has been judged."""
@@ -160,7 +164,7 @@ class LinkHealth:
 
     def is_behind(self, now_s: float) -> bool:
         """Return whether messages wait, or are lost, in such numbers that what does not come says nothing of its source."""
-        return self.behind_s(now_s) >= BEHIND_FROM_S or self._lossy >= LOSSY_FROM
+        return self.behind_s(now_s) >= BEHIND_FROM_S or self._lossy >= self._lossy_from
 
     def unheard_s(self, now_s: float) -> float:
         """Return for how long nothing can be heard; 0 while something can."""
@@ -189,7 +193,7 @@ class LinkHealth:
 
     def stale_periods(self) -> float:
         """Return after how many periods values are stale: more while most messages are lost, so that they do not flutter."""
-        if self._lossy < LOSSY_FROM:
+        if self._lossy < self._lossy_from:
             return STALE_AFTER_PERIODS
         return min(MOST_PERIODS, STALE_AFTER_PERIODS / max(1e-3, 1.0 - self._lossy))
 
@@ -235,6 +239,8 @@ class LinkHealth:
         if is_shedding or self.behind_s(now_s) >= BEHIND_FROM_S:
             since_s, last_s = self._overloaded
             self._overloaded = (since_s if now_s - last_s < OVERLOAD_GAP_S else now_s), now_s
+        is_overloaded = now_s - self._overloaded[1] < OVERLOAD_GAP_S
+        self._lossy_from = LOSSY_OVERLOADED_FROM if is_overloaded else LOSSY_FROM
 
     def _measure_loss(self, now_s: float, counts: PipelineCounts) -> None:
         marked_s, messages, gaps = self._loss_mark

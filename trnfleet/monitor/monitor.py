@@ -58,12 +58,12 @@ log = logs.get_logger(__name__)
 
 GATHER_S = 0.05
 """Time in which messages gather between two batches: many in a batch cost much less than one by one."""
+GATHER_BEHIND_S = 0.01
+"""The same of a reader that is behind, for whom more waits already: the time that keys and painting have between two batches."""
 _END = object()
 LET_IN = 384
 """Messages that are taken in at most between two slices of work on messages: four times as many as a slice applies, so that of three times what
 fits all is seen here. To take one in is a sixth of the work of applying it (measured)."""
-PASS_SHARE = 0.06
-"""Share of time that roll-ups may take; the next pass waits accordingly."""
 
 
 class Snapshot(NamedTuple):
@@ -281,8 +281,7 @@ class Monitor:
                 self.link_health.wake(self.clock.monotonic_s(), PASS_EVERY_S[1])
                 self.apply(part)
                 await self._let_in()
-            # Of a reader that is behind more waits already: a pause at each batch would leave out more than it cannot take.
-            await self.clock.sleep(0.0 if self.link.waiting else GATHER_S)
+            await self.clock.sleep(GATHER_BEHIND_S if self.link.waiting else GATHER_S)
         self.ended = True
         log.info("source_ended")
 
@@ -302,8 +301,7 @@ class Monitor:
 
     async def _keep_passing(self) -> None:
         """Refresh freshness each time and everything else when something has changed, within `PASS_SHARE` of time."""
-        clock, (shortest, longest) = self.clock, PASS_EVERY_S
-        pause_s, judgements, pacing = 0.0, Judgements(), self._pass_pacing
+        clock, pause_s, judgements, pacing = self.clock, 0.0, Judgements(), self._pass_pacing
         while True:
             self.link_health.wake(clock.monotonic_s(), pause_s)
             for wait_s in pacing.waits(clock.monotonic_s, self.store, self._usual_period_s()):
@@ -329,7 +327,8 @@ class Monitor:
                             await clock.sleep(rest_s)
                 ended_s = clock.monotonic_s()
                 self.link_health.wake(ended_s)
-                pause_s = min(longest, max(shortest, own_s / PASS_SHARE)) - (ended_s - begun_s)
+                is_overloaded = self.link_health.overloaded_s(ended_s) > 0
+                pause_s = pacing.pause_s(own_s, ended_s - begun_s, is_overloaded=is_overloaded)
             await clock.sleep(pause_s)
 
     def _refresh_states(self) -> None:

@@ -39,6 +39,10 @@ TURN_AFTER_S = 0.0005
 """Work after which the loop has a turn: of a small fleet most slices are a few microseconds, less than a turn itself takes."""
 PASS_EVERY_S = (0.2, 1.0)
 """Shortest and longest time between the beginnings of two passes."""
+PASS_SHARE = 0.06
+"""Share of time that passes may take; the next one waits accordingly."""
+OVERLOADED_EVERY_S = (1.0, 2.0)
+"""The same times while the monitor does not keep up, in which passes take half of that share; samples are taken for each second still."""
 WHOLE_AFTER_S = 0.1
 """Time without a message after which a tick of the sources is taken to be whole."""
 WHOLE_WITHIN_S = 0.3
@@ -141,6 +145,18 @@ class PassPacing:
             if rest_s <= 0:
                 return
             yield rest_s
+
+    def pause_s(self, own_s: float, took_s: float, *, is_overloaded: bool) -> float:
+        """Return the seconds until the next pass is thought of.
+
+        Args:
+            own_s: Work of the pass.
+            took_s: Time since its begin.
+            is_overloaded: Whether messages need the time more than passes do.
+        """
+        shortest, longest = OVERLOADED_EVERY_S if is_overloaded else PASS_EVERY_S
+        share = PASS_SHARE / 2 if is_overloaded else PASS_SHARE
+        return min(longest, max(shortest, own_s / share)) - took_s
 
     def is_due(self, now_s: float, store: Revised) -> bool:
         """Return whether a pass begins now, and note it."""

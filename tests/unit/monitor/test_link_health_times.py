@@ -148,3 +148,22 @@ def test_overload_is_one_while_it_comes_back_soon(store: Store) -> None:
     driven.counts.shed += 1
     driven.update(108.0 + OVERLOAD_GAP_S)
     assert driven.health.overloaded_s(108.0 + OVERLOAD_GAP_S) == pytest.approx(1.0)
+
+
+def test_a_little_loss_says_nothing_of_silence_only_while_overloaded(store: Store) -> None:
+    """A fifth of messages lost is the sources' own, or the network's, unless this monitor leaves out telemetry itself."""
+    driven = Driven(store)
+    driven.update(100.0)
+
+    def lose(window: int, *, shed: int) -> tuple[bool, bool]:
+        driven.counts.messages += 100
+        driven.counts.gaps += 20
+        driven.counts.shed += shed
+        now_s = 100.0 + LOSS_WINDOW_S * window
+        driven.update(now_s)
+        return driven.health.is_behind(now_s), driven.health.stale_periods() > STALE_AFTER_PERIODS
+
+    assert lose(1, shed=0) == (False, False)
+    assert lose(2, shed=1) == (True, True)
+    # Its end is known once nothing has been left out for a while.
+    assert lose(2 + int(OVERLOAD_GAP_S), shed=0) == (False, False)

@@ -9,7 +9,7 @@ from support.monitor.queue_source import QueueSource
 
 from trnfleet.clock import ManualClock
 from trnfleet.domain.layout import Layout
-from trnfleet.monitor.monitor import GATHER_S, LET_IN, Monitor
+from trnfleet.monitor.monitor import GATHER_BEHIND_S, GATHER_S, LET_IN, Monitor
 from trnfleet.monitor.slices import batch_slices
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.monitor.summary import RackPower
@@ -207,11 +207,11 @@ async def test_what_comes_is_let_in_before_more_is_applied(
     assert applied == [0, turns]
 
 
-@pytest.mark.parametrize(("waiting", "expected"), [(0, GATHER_S), (3, 0.0)])
-async def test_messages_gather_unless_more_wait_already(
+@pytest.mark.parametrize(("waiting", "expected"), [(0, GATHER_S), (3, GATHER_BEHIND_S)])
+async def test_messages_gather_for_less_time_where_more_wait_already(
     monkeypatch: pytest.MonkeyPatch, waiting: int, expected: float
 ) -> None:
-    """A reader that is behind makes no pause between two batches."""
+    """A reader that is behind makes a shorter pause between two batches."""
     feed, source, clock = Feed(standalone(2)), QueueSource(), ManualClock(monotonic_s=50.0)
     feed.scatter()
     monitor = Monitor(source, "demo", clock=clock)

@@ -12,7 +12,7 @@ from trnfleet.clock import ManualClock
 from trnfleet.monitor.failures import guarded
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.pipeline.counts import PipelineCounts
-from trnfleet.monitor.slices import LayoutChanged, checkpoint, finish, require
+from trnfleet.monitor.slices import LayoutChanged, PassPacing, checkpoint, finish, require
 from trnfleet.tasks import background
 
 if TYPE_CHECKING:
@@ -92,3 +92,15 @@ async def test_a_pass_rests_as_long_as_it_works(monkeypatch: pytest.MonkeyPatch)
         await clock.advance(0.1)
     assert slept_s[:4] == [0.0, 0.003, 0.007, 0.0]
     assert slept_s[4] > 0.1
+
+
+@pytest.mark.parametrize(
+    ("own_s", "usual_s", "overloaded_s"), [(0.001, 0.2, 1.0), (0.045, 0.75, 1.5), (0.5, 1.0, 2.0)]
+)
+def test_passes_are_rarer_while_messages_need_the_time(
+    own_s: float, usual_s: float, overloaded_s: float
+) -> None:
+    """An overloaded monitor gives passes half of their share of time, and makes one each second or two."""
+    pacing = PassPacing()
+    assert pacing.pause_s(own_s, 0.1, is_overloaded=False) == pytest.approx(usual_s - 0.1)
+    assert pacing.pause_s(own_s, 0.1, is_overloaded=True) == pytest.approx(overloaded_s - 0.1)

@@ -27,6 +27,10 @@ NAMED = 3
 """Publishers that a line names."""
 
 
+TOLD_BY_OVERLOAD = frozenset({"lag", "messages-lost", "messages-dropped", "broker-drops"})
+"""Problems that are what an overload does, and are no others while it lasts: the rule `monitor-overloaded` inhibits theirs."""
+
+
 def judge(health: PipelineHealth) -> tuple[PipelineProblem, ...]:
     """Return what is wrong, the worst first, and what is in progress before what is over."""
     found = [
@@ -38,6 +42,10 @@ def judge(health: PipelineHealth) -> tuple[PipelineProblem, ...]:
         *_refusals(health),
         *_brokers(health),
     ]
+    if health.overloaded_s >= 1:
+        found = [
+            each._replace(severity=Severity.INFO) if each.name in TOLD_BY_OVERLOAD else each for each in found
+        ]
     return tuple(sorted(found, key=lambda each: each.severity.rank))
 
 
@@ -88,14 +96,16 @@ def _own_pace(health: PipelineHealth) -> Iterator[PipelineProblem]:
     if health.overloaded_s >= 1:
         text = (
             f"this monitor has not kept up for {duration(health.overloaded_s)}: "
-            f"{counted(health.recent.shed, 'message')} left out within {duration(RECENT_S)}"
+            f"{counted(health.recent.shed, 'message')} left out here and {counted(health.recent.lost, 'tick')} lost "
+            f"within {duration(RECENT_S)}"
         )
         yield PipelineProblem(
             "monitor-overloaded", Severity.WARNING, text, f"overloaded {duration(health.overloaded_s)}"
         )
     if counts.shed:
         text = f"{counted(counts.shed, 'message')} left out here for newer ones of their topics"
-        severity = Severity.WARNING if health.recent.shed else Severity.INFO
+        is_told = health.overloaded_s >= 1 or not health.recent.shed
+        severity = Severity.INFO if is_told else Severity.WARNING
         yield PipelineProblem("monitor-overloaded", severity, text, f"shed {count(counts.shed)}")
     if health.lag_s is not None and health.lag_s > LAG_FROM_S:
         row = _largest(health.publishers.lag_max_s, health.publishers.lag_max_s > LAG_FROM_S)

@@ -1,0 +1,81 @@
+"""The app gets more than it can take, because its process is stopped: every message is accounted for, and only the pipeline has alerts."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+from support.monitor.feed import Feed, standalone
+from support.processes.terminal import Terminal
+from support.processes.waiting import running
+
+from trnfleet.transport.mqtt import MqttPublisher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from support.processes.mosquitto import MosquittoProcess
+
+pytestmark = pytest.mark.broker
+
+HELD_TICKS = 3_000
+"""Their frames are more than the buffers of the sockets on the way and the broker's queue hold."""
+ACCOUNT = re.compile(
+    r"published ([\d,]+) by sequence numbers = ([\d,]+) came \+ ([\d,]+) came late \+ ([\d,]+) lost \+ ([\d,]+) left out here"
+)
+
+
+async def test_what_a_stopped_app_did_not_take_is_counted_and_nothing_is_called_silent(
+    mosquitto_with: Callable[..., MosquittoProcess],
+) -> None:
+    """Published is what came, was lost and was left out, as the screen says; all chips are live again, and no alert of the fleet has fired."""
+    broker = mosquitto_with("max_queued_messages 100")
+    feed = Feed(standalone(2))
+    feed.scatter()
+    sent = 0
+    publisher = MqttPublisher(broker.url, client_id="p")
+
+    async def tick(count: int) -> None:
+        nonlocal sent
+        for _ in range(count):
+            messages = feed.telemetry()
+            sent += len(messages)
+            await publisher.publish(messages)
+
+    with Terminal(
+        "monitor", "--broker", str(broker.url), "--name", feed.fleet, "--past", "0", rows=60
+    ) as app:
+        await asyncio.to_thread(app.wait_for, "msg/s")
+        publisher.on_connect(feed.announcements)
+        async with running(publisher.run()):
+            await publisher.wait_connected(5)
+            await asyncio.to_thread(app.wait_for, "2 instances")
+            await tick(1)
+            await asyncio.to_thread(app.wait_for, "all live")
+            app.process.send_signal(signal.SIGSTOP)
+            await tick(HELD_TICKS)
+            app.process.send_signal(signal.SIGCONT)
+            app.send("9t")
+            found: tuple[int, ...] = ()
+            for _ in range(40):
+                # The next message of a topic tells what was lost before it, and may find the queue still full.
+                await tick(1)
+                await asyncio.sleep(0.3)
+                if account := ACCOUNT.search(" ".join(app.text.split())):
+                    found = tuple(int(each.replace(",", "")) for each in account.groups())
+                    if found[0] >= sent - 2 and found[0] == sum(found[1:]):
+                        break
+            published, came, _, lost, _ = found
+            assert published == sum(found[1:])
+            assert sent - 2 <= published <= sent
+            assert lost > 0
+            assert came > 0
+            app.send("8")
+            await tick(1)
+            await asyncio.to_thread(app.wait_for, "all live")
+            text = app.text
+            assert not [each for each in ("silent", "offline", "stale") if each in text]
+            assert app.end(keys="q") == 0
