@@ -22,7 +22,7 @@ from trnfleet.monitor.ingest.rejects import PendingTelemetry, RejectedError, rej
 from trnfleet.monitor.ingest.rollups import RollupFrames
 from trnfleet.monitor.ingest.taken import Taken
 from trnfleet.monitor.ingest.telemetry import TelemetryBatch
-from trnfleet.monitor.ingest.topics import Topics, covering_path
+from trnfleet.monitor.ingest.topics import Topics
 from trnfleet.monitor.pipeline.counts import PipelineCounts
 from trnfleet.monitor.reservations.table import Reservations
 from trnfleet.monitor.sources.clocks import Timebase
@@ -216,25 +216,18 @@ class Ingest:
 
         What is no telemetry may concern what comes after it, but for a descriptor that is repeated as it was.
         """
-        telemetry = build_topic(self.fleet_name, TopicClass.TELEMETRY, "", self._root)
+        node, telemetry = (
+            build_topic(self.fleet_name, each, "", self._root)
+            for each in (TopicClass.NODE, TopicClass.TELEMETRY)
+        )
         ends = [
             number + 1
             for number, envelope in enumerate(batch)
             if found[number] is None
             and not envelope.topic.startswith(telemetry)
-            and not self._is_repeated(envelope)
+            and not (envelope.topic.startswith(node) and self.descriptors.repeats(envelope, len(node)))
         ]
         return ends if ends and ends[-1] == len(batch) else [*ends, len(batch)]
-
-    def _is_repeated(self, envelope: Envelope) -> bool:
-        node = build_topic(self.fleet_name, TopicClass.NODE, "", self._root)
-        if not envelope.payload or not envelope.topic.startswith(node):
-            return False
-        known = self.descriptors.get(envelope.topic[len(node) :])
-        link = 1 << (envelope.link - 1) if envelope.link else 0
-        return (
-            known is not None and known.mark == hash(envelope.payload) and known.links | link == known.links
-        )
 
     def _apply_part(
         self, batch: list[Envelope], part: range, found: list[TopicState | None], telemetry: TelemetryBatch,
@@ -399,15 +392,15 @@ class Ingest:
 
     def _handle_other(self, envelope: Envelope, taken: Taken, now_s: float) -> TopicState | None:
         """Handle what is not telemetry of a known topic; return the topic's state where it is telemetry of a new one."""
+        path = self.topics.undescribed_path(envelope.topic)
+        if path is not None:
+            return self._begin_topic(envelope, path, now_s)
         topic = parse_topic(envelope.topic, self._root)
         if topic.fleet != self.fleet_name:
             self.counts.foreign += 1
             return None
         if topic.topic_class is TopicClass.TELEMETRY:
-            state = self.topics.add(envelope.topic, topic.path, self.store.layout)
-            if state is None:
-                self._take_undescribed(envelope, topic.path, now_s)
-            return state
+            return self._begin_topic(envelope, topic.path, now_s)
         if topic.topic_class is TopicClass.ROLLUP:
             lag_s = self.rollup_frames.take(topic.path, envelope, self.store, now_s, taken.wall_ns)
             if lag_s is not None:
@@ -421,13 +414,21 @@ class Ingest:
         self.counts.others += 1
         return None
 
+    def _begin_topic(self, envelope: Envelope, path: str, now_s: float) -> TopicState | None:
+        state = self.topics.add(envelope.topic, path, self.store.layout)
+        if state is None:
+            self._take_undescribed(envelope, path, now_s)
+        return state
+
     def _take_undescribed(self, envelope: Envelope, path: str, now_s: float) -> None:
         """Hold telemetry for the layout that is due, or count it: without one there is nothing that it could wait for."""
-        if self._layout_due and self._pending.hold(envelope, is_described=self.topics.is_described(path)):
+        covering = self.topics.covering(envelope.topic, path)
+        is_described = self.topics.is_described(covering)
+        if self._layout_due and self._pending.hold(envelope, is_described=is_described):
             return
         self.counts.undescribed += 1
         self.topics.undescribed.hear(path, now_s)
-        self.missing.hear(TopicClass.NODE, covering_path(path))
+        self.missing.hear(TopicClass.NODE, covering)
 
     def _rebuild_layout(self, now_s: float) -> None:
         """Forget what no descriptor needs any more, then show all that is described."""

@@ -16,6 +16,7 @@ from trnfleet.errors import WireError
 from trnfleet.monitor.ingest.rejects import MisplacedError, RejectedError
 from trnfleet.wire.frame_head import is_cbor
 from trnfleet.wire.frames import to_store_codes
+from trnfleet.wire.ports import CONTENT_TYPE_CBOR
 from trnfleet.wire.telemetry import decode_sample, decode_samples, split_codes
 
 if TYPE_CHECKING:
@@ -121,7 +122,8 @@ class TelemetryBatch:
         samples = [
             number
             for number, envelope in enumerate(batch)
-            if envelope.topic in topics
+            if envelope.content_type != CONTENT_TYPE_CBOR
+            and envelope.topic in topics
             and not envelope.retain
             and len(envelope.payload) <= self._limits.payload_bytes
             and not is_cbor(envelope)

@@ -165,7 +165,8 @@ class Undescribed:
         if now_s - self._heard_s > self.HEARD_WITHIN_S:
             self.chips.clear()
             self.others.clear()
-        if len(self.chips) + len(self.others) < self._most:
+        is_new = path not in self.others and path not in self.chips
+        if is_new and len(self.chips) + len(self.others) < self._most:
             (self.chips if address.level_of(path) is Level.CHIP else self.others).add(path)
         self._heard_s = now_s
 
@@ -198,6 +199,8 @@ class Topics:
         self._timebase = timebase
         self._covered_by: dict[str, list[TopicState]] = {}
         """By the path of the descriptor that covers them."""
+        self._undescribed_topics: dict[str, tuple[str, str]] = {}
+        """Address of topics that no descriptor of the layout covered when they came last, and the path of the one that would."""
         self._tables = FrameTables()
         self._shared: set[str] = set()
         """Instances that more than one descriptor covers, in this layout."""
@@ -233,7 +236,7 @@ class Topics:
 
     def __getstate__(self) -> dict[str, object]:
         """Return what a pickle has: no decoders, which are kept by an identity that no other object has."""
-        return self.__dict__ | {"_decoders": {}, "_tables": FrameTables()}
+        return self.__dict__ | {"_decoders": {}, "_tables": FrameTables(), "_undescribed_topics": {}}
 
     def add(self, topic: str, path: str, layout: Layout) -> TopicState | None:
         """Add a topic about an address; return None, and keep nothing, where no descriptor of the layout covers it.
@@ -241,8 +244,9 @@ class Topics:
         Raises:
             RejectedError: there are too many, or its publisher has too many.
         """
-        covering = covering_path(path)
-        if not self.is_described(path):
+        covering = self.covering(topic, path)
+        descriptor = self._descriptors.get(covering)
+        if descriptor is None or descriptor.members or descriptor.instances[0] not in layout.instance_index:
             return None
         state = TopicState(path, is_chip=address.level_of(path) is Level.CHIP)
         self._bind(state, layout)
@@ -253,6 +257,7 @@ class Topics:
             raise RejectedError(why)
         self._room.change(owner, 1)
         self.states[topic] = state
+        self._undescribed_topics.pop(topic, None)
         beside = self._covered_by.setdefault(covering, [])
         for each in beside:
             each.leave_frame_rows()
@@ -272,9 +277,23 @@ class Topics:
             return
         self._tables.enter(state, payload)
 
-    def is_described(self, path: str) -> bool:
-        """Return whether there is a descriptor for an address, be it in the layout or not."""
-        descriptor = self._descriptors.get(covering_path(path))
+    def covering(self, topic: str, path: str) -> str:
+        """Return the path of the descriptor that would cover a topic about an address, and keep it while there is none."""
+        known = self._undescribed_topics.get(topic)
+        if known is None:
+            if len(self._undescribed_topics) >= self._limits.undescribed_paths:
+                self._undescribed_topics.clear()
+            known = self._undescribed_topics[topic] = path, covering_path(path)
+        return known[1]
+
+    def undescribed_path(self, topic: str) -> str | None:
+        """Return the address of a topic that has come before and had no descriptor in the layout; None for any other."""
+        known = self._undescribed_topics.get(topic)
+        return None if known is None else known[0]
+
+    def is_described(self, covering: str) -> bool:
+        """Return whether there is a descriptor of telemetry for a path, be it in the layout or not."""
+        descriptor = self._descriptors.get(covering)
         return descriptor is not None and not descriptor.members
 
     def bind(self, layout: Layout, below: str) -> None:

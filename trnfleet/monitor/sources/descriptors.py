@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trnfleet.monitor.slices import Slices
+    from trnfleet.wire.ports import Envelope
 
 SHELL_BYTES = 250
 """Bytes of a descriptor without its texts: the tuple, and its entry in the table by path."""
@@ -215,6 +216,19 @@ class Descriptors:
     def get(self, path: str) -> CompactDescriptor | None:
         """Return the descriptor of a path, in short."""
         return self._by_path.get(path)
+
+    def repeats(self, envelope: Envelope, path_at: int) -> bool:
+        """Return whether a message brings a descriptor as it is known, over a connection that is known.
+
+        Args:
+            envelope: The message.
+            path_at: Where the path begins in its topic.
+        """
+        known = self._by_path.get(envelope.topic[path_at:])
+        link = 1 << (envelope.link - 1) if envelope.link else 0
+        return (
+            known is not None and known.mark == hash(envelope.payload) and known.links | link == known.links
+        )
 
     def refusal(self, descriptor: CompactDescriptor) -> str | None:
         """Return why there is no room for a descriptor, or None where there is."""
