@@ -64,6 +64,9 @@ class Revised(Protocol):
 
     revision: int
 
+    def has_heard_all(self, since_s: float) -> bool:
+        """Return whether something has come since then of all that is live."""
+
 
 def require(laid: Generation, generation: int) -> None:
     """Raise unless the layout is the one that the work began with.
@@ -121,7 +124,7 @@ class Rests:
 class PassPacing:
     """When passes begin: after a tick of the sources, not amid its messages, since that pass is followed by another and both are painted.
 
-    Ticks that come faster than each second are not waited for, and none for more than `WHOLE_WITHIN_S`. Without any messages there is
+    A tick is over when all that is live has been heard since the last pass and no message has come for `WHOLE_AFTER_S`. Ticks that come faster than each second are not waited for, and none for more than `WHOLE_WITHIN_S`. Without any messages there is
     a pass each second, too, by which alerts and charts go on; one that only is a little late has none before it.
     """
 
@@ -141,7 +144,10 @@ class PassPacing:
         """
         until_s = now_s() + WHOLE_WITHIN_S
         while store.revision != self._done and period_s >= PASS_EVERY_S[1]:
-            rest_s = min(self.applied_s + WHOLE_AFTER_S, until_s) - now_s()
+            at_s = now_s()
+            rest_s = min(self.applied_s + WHOLE_AFTER_S, until_s) - at_s
+            if rest_s <= 0 and at_s < until_s and not store.has_heard_all(self._done_s):
+                rest_s = min(WHOLE_AFTER_S / 2, until_s - at_s)
             if rest_s <= 0:
                 return
             yield rest_s

@@ -72,6 +72,34 @@ async def test_a_tick_whose_messages_come_apart_is_one_pass() -> None:
         assert len(passes) >= 9
 
 
+async def test_a_pass_waits_for_what_is_live_and_not_for_what_is_silent() -> None:
+    """A pause amid a tick begins no pass; where a path has become silent, the others' values are not held up for more than 0.3 s."""
+    feed, source, clock = Feed(ultraservers(4), grouped=True), QueueSource(), ManualClock(monotonic_s=50.0)
+    feed.scatter()
+    monitor = Monitor(source, "demo", clock=clock)
+    passes: list[float] = []
+    monitor.on_pass = lambda: passes.append(clock.monotonic_s())
+    async with background(monitor=monitor.run()):
+        source.batches.put_nowait(feed.announcements())
+        await clock.advance(2.0)
+        source.batches.put_nowait(feed.telemetry())
+        await clock.advance(1.0)
+        for _ in range(3):
+            passes.clear()
+            first, *rest = feed.telemetry()
+            source.batches.put_nowait([first])
+            await clock.advance(0.16)
+            source.batches.put_nowait(rest)
+            await clock.advance(0.84)
+            assert len(passes) == 1
+        for _ in range(3):
+            passes.clear()
+            begun_s = clock.monotonic_s()
+            source.batches.put_nowait(feed.telemetry()[1:])
+            await clock.advance(1.0)
+            assert [each - begun_s < 0.55 for each in passes] == [True]
+
+
 def test_the_summary_of_nothing() -> None:
     """Before anything has come, figures are None and counts are zero."""
     feed = Feed(ultraservers(1))

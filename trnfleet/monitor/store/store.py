@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 STALE_AFTER_PERIODS = 3
 _SUMMED_BYTES = 2
 """Bytes of the largest codes whose lanes are added up as 32 bits."""
+_MOST_LOOKED_AT = 16_384
+"""Chips up to which a pass waits for the last of them; assumed."""
 
 
 class Freshness(enum.IntEnum):
@@ -177,6 +179,16 @@ class Store:
             states[rows[states[rows] != Freshness.LIVE]] = Freshness.UNOBSERVED
         if not np.array_equal(before, counted):
             self.revision += 1
+
+    def has_heard_all(self, since_s: float) -> bool:
+        """Return whether something has come of each live chip since a monotonic second; what a pass waits for.
+
+        Of more than `_MOST_LOOKED_AT` chips that is not looked at: their ticks come spread over much of a second. Nor is it of relays'
+        roll-ups, whose times are taken by `refresh_states`.
+        """
+        if self.rolled.blocks or len(self.chip_state) > _MOST_LOOKED_AT:
+            return True
+        return not ((self.chip_seen_s <= since_s) & (self.chip_state == Freshness.LIVE)).any()
 
     def copy(self) -> Store:
         """Return a copy of all columns; the layout itself never changes."""
