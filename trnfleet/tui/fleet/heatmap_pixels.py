@@ -37,7 +37,7 @@ class Trust(enum.IntEnum):
     STALE = 2
     OFFLINE = 3
     UNKNOWN = 4
-    """Nothing has come yet."""
+    """Nothing has come yet, or no relay sees it."""
     NOTHING = 5
     """No chip lies there."""
 
@@ -200,8 +200,8 @@ class HeatValues:
             return Image(np.full(shape, np.nan), trust.reshape(shape))
         states = rollups.states(Level.INSTANCE)[instance]
         counted = [np.bincount(place, states[:, state], size) for state in Freshness]
-        live, stale, offline, unknown = counted
-        trust[unknown > 0] = Trust.UNKNOWN
+        live, stale, offline, unknown, unobserved = counted
+        trust[(unknown + unobserved) > 0] = Trust.UNKNOWN
         trust[(stale + offline) > 0] = Trust.STALE
         trust[offline > stale] = Trust.OFFLINE
         trust[live > 0] = Trust.LIVE
@@ -224,7 +224,7 @@ class HeatValues:
         return Image(np.where(seen > 0, joined, np.nan).reshape(shape), trust.reshape(shape))
 
 
-_TRUST_OF_STATE = np.array([Trust.LIVE, Trust.STALE, Trust.OFFLINE, Trust.UNKNOWN], np.uint8)
+_TRUST_OF_STATE = np.array([Trust.LIVE, Trust.STALE, Trust.OFFLINE, Trust.UNKNOWN, Trust.UNKNOWN], np.uint8)
 """Indexed by `Freshness`."""
 
 

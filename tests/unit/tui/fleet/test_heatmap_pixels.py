@@ -8,6 +8,7 @@ from support.monitor.feed import Feed, standalone, ultraservers
 
 from trnfleet.domain.address import Level
 from trnfleet.monitor.store import fields
+from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui.fleet.heatmap_grid import Grid
 from trnfleet.tui.fleet.heatmap_pixels import (
     GAP_CODE,
@@ -111,6 +112,16 @@ def test_nothing_heard_yet_is_unknown() -> None:
         image = whole(feed, POWER, side)
         assert (image.trust == Trust.UNKNOWN).all()
         assert (codes_of(image, (0, 500)) == MISSING_CODE).all()
+
+
+def test_every_state_of_a_chip_can_be_drawn(feed: Feed) -> None:
+    """A map of single chips has colours for whatever state they may be in; what no relay sees is not known."""
+    feed.tick()
+    for state in Freshness:
+        feed.monitor.store.chip_state[:] = state
+        assert set(np.unique(whole(feed, POWER, 1).trust)) - {Trust.NOTHING} == {
+            Trust.UNKNOWN if state is Freshness.UNOBSERVED else Trust[state.name]
+        }
 
 
 def test_codes_tell_step_and_trust() -> None:
