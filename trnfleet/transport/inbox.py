@@ -200,7 +200,7 @@ class Inbox:
         # While the reader is behind: the newest telemetry by topic, in the order in which topics have their turn.
         self._newest: dict[str, Envelope] = {}
         self._owed: dict[str, int] = {}
-        self._size_bytes = 0
+        self._size_bytes = self._kept_bytes = 0
         self._came_s = self._behind_s = -math.inf
         """Monotonic seconds at which the last message came, and at which the reader was behind last."""
         self._filled = asyncio.Event()
@@ -216,7 +216,13 @@ class Inbox:
     @property
     def is_full(self) -> bool:
         """Whether what comes next may push out what no newer message replaces."""
-        return not self.is_behind and self._is_filled(FULL_FROM)
+        if not self.is_behind:
+            return self._is_filled(FULL_FROM)
+        limits = self._limits
+        return (
+            len(self._kept) >= FULL_FROM * limits.messages
+            or self._kept_bytes >= FULL_FROM * limits.size_bytes
+        )
 
     @property
     def is_behind(self) -> bool:
@@ -273,6 +279,7 @@ class Inbox:
         batch = [*self._kept, *self._recent] if self._kept else list(self._recent)
         self._kept.clear()
         self._recent.clear()
+        self._kept_bytes = 0
         status = self._status
         if not self._newest:
             self._size_bytes = status.waiting = status.waiting_bytes = 0
@@ -303,7 +310,7 @@ class Inbox:
         self._behind_s = self._came_s
         for envelope in self._recent:
             if not self._is_replaceable(envelope):
-                self._kept.append(envelope)
+                self._keep(envelope)
                 continue
             former = self._newest.get(envelope.topic)
             if former is not None:
@@ -313,6 +320,10 @@ class Inbox:
                 envelope = envelope._replace(shed=envelope.shed + former.shed + 1)  # noqa: PLW2901  the same, with what it replaces
             self._newest[envelope.topic] = envelope
         self._recent.clear()
+
+    def _keep(self, envelope: Envelope) -> None:
+        self._kept.append(envelope)
+        self._kept_bytes += _size_bytes(envelope)
 
     def _is_replaceable(self, envelope: Envelope) -> bool:
         return envelope.qos == 0 and not envelope.retain and envelope.topic.startswith(self._limits.newest_of)
@@ -336,9 +347,10 @@ class Inbox:
                 oldest = self._recent.popleft()
                 if oldest.qos == 0 and not oldest.retain:
                     break
-                self._kept.append(oldest)
+                self._keep(oldest)
             else:
                 oldest = self._kept.popleft()
+                self._kept_bytes -= _size_bytes(oldest)
         self._size_bytes -= _size_bytes(oldest)
         has_room = oldest.topic in self._owed or len(self._owed) < MOST_OWED
         if self._limits.newest_of and self._is_replaceable(oldest) and has_room:

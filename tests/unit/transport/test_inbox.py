@@ -305,3 +305,20 @@ async def test_who_must_get_every_message_is_never_behind() -> None:
     inbox, status = make(messages=8)
     fill(inbox, *(telemetry(number)._replace(received_s=5.0 * number) for number in range(10)))
     assert (status.shed, status.dropped, inbox.is_full, inbox.is_behind) == (0, 2, True, False)
+
+
+@pytest.mark.parametrize(("messages", "size_bytes"), [(8, 1_000_000), (1_000, 80)])
+async def test_events_and_state_wait_to_be_read_also_for_a_reader_that_is_behind(
+    messages: int, size_bytes: int
+) -> None:
+    """No newer message replaces them: an inbox that is full of them says so before it has to drop any."""
+    inbox, status = behind(messages=messages, size_bytes=size_bytes)
+    fill(inbox, frame("a", 0, 10.0), frame("a", 1, 11.0))
+    found: list[bool] = []
+    for number in range(7):
+        found.append(inbox.is_full)
+        fill(inbox, transition(number, 10)._replace(received_s=11.1))
+    assert [*found, inbox.is_full] == [*[False] * 7, True]
+    assert status.dropped == 0
+    await inbox.take()
+    assert not inbox.is_full
