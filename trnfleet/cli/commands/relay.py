@@ -44,8 +44,8 @@ def command(
 
     Once a second it publishes one row of figures an UltraServer, or a standalone instance, and passes jobs, reservations, alerts,
     events and the presence of publishers on; telemetry and descriptors of hosts stay in the cell. What a relay cannot see, because
-    it is gone or does not hear its cell, is not observed on the top: neither stale nor offline. A cell has one relay: the one that
-    began last goes on, an earlier one ends with status 1.
+    it is gone or does not hear its cell, is not observed on the top: neither stale nor offline. A cell has one relay: of two the
+    one that began later stays, the other ends with status 1.
 
     \b
     Examples:

@@ -6,11 +6,12 @@ broker has a last will, with which all that it described is not observed at once
 
 from __future__ import annotations
 
+import math
 import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.errors import BrokerError, ConfigError, WireError
 from trnfleet.garbage import collect_garbage
 from trnfleet.services.discovery import find_fleet
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.services.session import BrokerSession
-    from trnfleet.transport.mqtt import MqttPublisher, MqttSource
+    from trnfleet.wire.ports import Publisher, Source
 
 PASSED_ON = (
     TopicClass.PUBLISHER,
@@ -67,13 +68,14 @@ class RelayService:
         root: str,
         cell: str,
         monitor: Monitor,
-        publisher: MqttPublisher,
+        publisher: Publisher,
         client: str,
         boot: str,
     ) -> None:
         self._fleet, self._root, self._cell = fleet, root, cell
         self._monitor, self._publisher = monitor, publisher
         self._client, self._boot = client, boot
+        self._since = format_rfc3339(monitor.clock.wall_ns())
         self._rows: Rows | None = None
         self._generation = -1
         self._revision = 0
@@ -85,10 +87,12 @@ class RelayService:
         self._kept_bytes = 0
         self._described: dict[str, Envelope] = {}
         self._repeat_s = 0.0
+        self._left: set[str] = set()
+        """Topics of descriptors that an earlier relay has left, until the cell's own are known."""
         self.frames = self.passed_on = 0
         """Frames and messages that were published."""
         self.rival = ""
-        """Another relay of the same cell that has begun to publish."""
+        """Another relay of the same cell that runs and began later."""
 
     def presence(self, state: Literal["online", "offline"]) -> Envelope:
         """Return the presence message."""
@@ -99,7 +103,7 @@ class RelayService:
         """Return what is published after each connect."""
         return [self.presence("online"), *self._described.values(), *self._kept.values()]
 
-    async def pass_on(self, source: MqttSource) -> None:
+    async def pass_on(self, source: Source) -> None:
         """Pass messages of the cell on until cancelled."""
         while batch := await source.take():
             passed = [self._passed(each) for each in batch]
@@ -128,10 +132,13 @@ class RelayService:
                 self._kept_bytes += len(passed.payload)
         return passed
 
-    async def tidy(self, source: MqttSource) -> None:
-        """Clear what an earlier relay of the cell has left on the top broker, and look for another that runs."""
+    async def tidy(self, source: Source) -> None:
+        """Look for descriptors of other relays of the cell on the top broker.
+
+        Of relays that run the one that began last stays, of those that began at once the one with the greater client id: it publishes
+        its descriptors again, so that the other hears them, and monitors take its frames.
+        """
         while batch := await source.take():
-            cleared = []
             for envelope in batch:
                 if not envelope.payload or not is_rollup(envelope.payload):
                     continue
@@ -141,12 +148,12 @@ class RelayService:
                     continue
                 if found.boot == self._boot:
                     continue
-                if not envelope.retain:
+                # A retained one may be of a relay that died.
+                if not envelope.retain and _precedence(found) > (parse_rfc3339(self._since), self._client):
                     self.rival = found.publisher
-                elif self._rows is not None and envelope.topic not in self._described:
-                    cleared.append(envelope._replace(payload=b"", retain=True, qos=1))
-            if cleared:
-                await self._publisher.publish(cleared)
+                    continue
+                self._left.add(envelope.topic)
+                self._repeat_s = -math.inf
 
     async def tick(self) -> None:
         """Publish the roll-ups of the last pass, and descriptors where they have changed or are due again."""
@@ -155,6 +162,7 @@ class RelayService:
         if not self.sees_cell or not len(store.layout.instances) or rollups.generation != store.generation:
             return
         outgoing = self._describe()
+        outgoing += self._clear()
         rows = self._rows
         if rows is None:
             return
@@ -210,6 +218,7 @@ class RelayService:
                 path=block.path,
                 publisher=self._client,
                 boot=self._boot,
+                since=self._since,
                 revision=self._revision,
                 period_s=PERIOD_S,
                 clock=epoch,
@@ -225,8 +234,19 @@ class RelayService:
         ]
         return [*gone, *self._described.values()]
 
+    def _clear(self) -> list[Envelope]:
+        """Return what clears descriptors of other relays, of blocks that this one does not have."""
+        gone = sorted(self._left.difference(self._described))
+        self._left.clear()
+        return [Envelope(topic, b"", qos=1, retain=True) for topic in gone]
+
     def _topic(self, topic_class: TopicClass, path: str) -> str:
         return build_topic(self._fleet, topic_class, path, self._root)
+
+
+def _precedence(descriptor: RollupDescriptor) -> tuple[int, str]:
+    """Return when a descriptor's relay began, and its client id: of two relays the greater one stays."""
+    return (parse_rfc3339(descriptor.since) if descriptor.since else 0), descriptor.publisher
 
 
 async def relay_cell(
@@ -241,7 +261,7 @@ async def relay_cell(
         report: Receives a line at the start, and for each change.
 
     Raises:
-        BrokerError: a broker cannot be reached, does not take what is published, or another relay of the cell has begun.
+        BrokerError: a broker cannot be reached, does not take what is published, or a later relay of the cell runs.
         ConfigError: both brokers are the same, or the cell's has several fleets and none is named.
     """
     if (cell.url.host, cell.url.port) == (top.url.host, top.url.port):
@@ -290,7 +310,7 @@ async def relay_cell(
             await publisher.publish([service.presence("offline")])
     if service.rival:
         raise BrokerError(
-            f"{top.url}: {service.rival} has begun to publish cell {request.cell}, too; a cell has one relay"
+            f"{top.url}: {service.rival} began to relay cell {request.cell} later, and stays; a cell has one relay"
         )
 
 
