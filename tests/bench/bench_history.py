@@ -94,7 +94,7 @@ def one_minute(chips: int) -> None:
         "exec_errors",
     ):
         store.columns[name][:] = 0
-    minutes = Minutes(lambda _: False)
+    minutes = Minutes()
     before_mb = peak_mb()
     times = []
     for sample in range(SAMPLES):

@@ -101,6 +101,8 @@ class MinuteRows(NamedTuple):
     """Number of the job, -1 for none."""
     figures: dict[str, NDArray[Any]]
     """By the names of `MINUTE_COLUMNS`; NaN, or the highest whole number, where there is none."""
+    samples: int = 0
+    """Samples of chips that it is made of."""
 
     @property
     def nbytes(self) -> int:

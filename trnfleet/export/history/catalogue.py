@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.export.history.database import HistoryError, quoted
@@ -12,7 +13,6 @@ from trnfleet.export.history.tables import CHIPS, SCHEMA, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
     from trnfleet.export.history.database import Database
     from trnfleet.export.history.files import HistoryFile, Partition
@@ -96,6 +96,22 @@ def read_catalogue(
         tuple(left_out),
         tuple(each for each in sound if each.path in replaced),
     )
+
+
+def leave_out(error: HistoryError, folder: Path, bad: list[LeftOut]) -> bool:
+    """Add the damaged file that an error names to `bad`; return whether it names one that was not known to be.
+
+    Args:
+        error: What a statement has failed with.
+        folder: The folder of history.
+        bad: Files that are known to be damaged.
+    """
+    path = Path(error.file)
+    known = {each.path.absolute() for each in bad}
+    if not error.file or path in known or not path.is_relative_to(folder.absolute()):
+        return False
+    bad.append(LeftOut(folder / path.relative_to(folder.absolute()), f"damaged: {error}"))
+    return True
 
 
 def _gone(path: Path) -> HistoryError:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.address import Level, level_of, parse_chip, split
 from trnfleet.domain.metrics import Aggregate
 from trnfleet.domain.minutes import MINUTE_COLUMNS, Part
 from trnfleet.errors import ConfigError, nearest
-from trnfleet.export.history.catalogue import LeftOut, make_views, read_catalogue
+from trnfleet.export.history.catalogue import LeftOut, leave_out, make_views, read_catalogue
 from trnfleet.export.history.database import MEMORY_BYTES, THREADS, Database, HistoryError
 from trnfleet.export.history.files import require_folder
 from trnfleet.export.history.tables import TABLES, WINDOW_MINUTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
     from typing import Any
 
     from trnfleet.export.history.database import Result
@@ -120,7 +120,7 @@ class HistoryReader:
                 make_views(self._database, catalogue)
                 return self._database.run(sql, parameters, most=most)
             except HistoryError as error:
-                if left and (error.is_gone or self._leave_out(error)):
+                if left and (error.is_gone or leave_out(error, self._folder, self._bad)):
                     continue
                 raise self._explained(error, sql) from None
         raise HistoryError(f"{self._folder}: its files change faster than they can be read")
@@ -134,16 +134,6 @@ class HistoryReader:
         """
         sql, parameters = figure_sql(figure, self._folder)
         return self.query(sql, parameters)
-
-    def _leave_out(self, error: HistoryError) -> bool:
-        """Leave a damaged file out from now on; return whether the error is about one that was not known to be."""
-        path = Path(error.file)
-        known = {each.path.absolute() for each in self._bad}
-        if not error.file or path in known or not path.is_relative_to(self._folder.absolute()):
-            return False
-        relative = self._folder / path.relative_to(self._folder.absolute())
-        self._bad.append(LeftOut(relative, f"damaged: {error}"))
-        return True
 
     def _explained(self, error: HistoryError, sql: str) -> Exception:
         text = str(error)

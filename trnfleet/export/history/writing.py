@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from trnfleet import logs
 from trnfleet.domain.minutes import MINUTE_COLUMNS
-from trnfleet.export.history.catalogue import read_catalogue, rows_sql
+from trnfleet.export.history.catalogue import leave_out, read_catalogue, rows_sql
 from trnfleet.export.history.database import Database, HistoryError, quoted
 from trnfleet.export.history.files import Mark, Partition, day_of, file_name, spill_folder
 from trnfleet.export.history.parquet import write_file
@@ -25,12 +26,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.minutes import MinuteRows
-    from trnfleet.export.history.catalogue import Catalogue
+    from trnfleet.export.history.catalogue import Catalogue, LeftOut
     from trnfleet.export.history.tables import Table
+
+log = logs.get_logger(__name__)
 
 ResultT = TypeVar("ResultT")
 TRIES = 5
 """Times that something is read again whose files another process has replaced meanwhile."""
+MOST_DAMAGED = 100
+"""Damaged files that are left out, each with one more time."""
 MOST_DAYS = 3
 """Days whose minutes are remembered: a writer is at one or, about midnight, at two; any other is read from its files again."""
 
@@ -60,6 +65,8 @@ class HistoryWriter:
         self._lock = threading.Lock()
         self._written: OrderedDict[date, set[int]] = OrderedDict()
         """Minutes that are there already, of the days that were asked for last."""
+        self._bad: list[LeftOut] = []
+        """Damaged files, which do not count."""
         self.files = 0
         """Files written."""
         self.file_bytes = 0
@@ -72,10 +79,10 @@ class HistoryWriter:
         shutil.rmtree(self._spill, ignore_errors=True)
 
     def is_written(self, minute: int) -> bool:
-        """Return whether the chips' minute is there already, be it from a former run.
+        """Return whether the chips' minute is there already, be it from a former run; one in a damaged file is not.
 
         Raises:
-            HistoryError: what is there cannot be read.
+            TrnfleetError: what is there cannot be read.
         """
         day = day_of(minute)
         known = self._written.get(day)
@@ -199,20 +206,32 @@ class HistoryWriter:
         return self._read(partition, read)
 
     def _read(self, partition: Partition, read: Callable[[Catalogue], ResultT]) -> ResultT:
-        """Return what is read of a partition's files, listed again where a compaction has replaced some meanwhile."""
-        for _ in range(TRIES - 1):
+        """Return what is read of a partition's files, listed again where some were replaced meanwhile or one is damaged."""
+        tries, most_bad = 1, len(self._bad) + MOST_DAMAGED
+        while True:
             try:
-                return read(read_catalogue(self._database, self._folder, [partition]))
+                return read(read_catalogue(self._database, self._folder, [partition], bad=self._bad))
             except HistoryError as error:
-                if not error.is_gone:
+                if error.is_gone and tries < TRIES:
+                    tries += 1
+                elif (
+                    error.is_gone
+                    or len(self._bad) >= most_bad
+                    or not leave_out(error, self._folder, self._bad)
+                ):
                     raise
-        return read(read_catalogue(self._database, self._folder, [partition]))
+                else:
+                    log.warning("history_file_left_out", file=error.file, error=str(error))
 
     def _write(self, table: Table, minute: int, sql: str) -> None:
         # Of chips and jobs a minute is written once; events come at any time.
         mark = Mark.NEWS if table in {EVENTS, ALERTS} else Mark.NONE
         name = file_name(table.name, minute, minute, self._writer, mark)
-        size = write_file(self._database, self._folder, self._partition(minute), name, sql)
+        partition = self._partition(minute)
+        size = write_file(self._database, self._folder, partition, name, sql)
+        # It may stand in the place of a damaged one.
+        path = partition.below(self._folder) / name
+        self._bad = [each for each in self._bad if each.path != path]
         self.files += 1
         self.file_bytes += size
 

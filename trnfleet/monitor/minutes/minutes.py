@@ -17,7 +17,7 @@ from trnfleet.monitor.minutes.counters import CounterValues
 from trnfleet.monitor.minutes.sums import MinuteSums
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
@@ -38,13 +38,7 @@ MOST_GIVEN = 1_440
 class Minutes:
     """The minutes of one fleet that are open."""
 
-    def __init__(self, is_written: Callable[[int], bool]) -> None:
-        """Begin without any.
-
-        Args:
-            is_written: Returns whether a minute is kept already, so that it is left alone.
-        """
-        self._is_written = is_written
+    def __init__(self) -> None:
         self._layout: Layout = EMPTY_LAYOUT
         self._taken_ns: NDArray[np.int64] = np.zeros(0, np.int64)
         """Source time of the newest sample of each chip."""
@@ -53,9 +47,9 @@ class Minutes:
         self._gone: list[MinuteRows] = []
         """Minutes of chips that are gone since, and of minutes that had to make room."""
         self._given: deque[int] = deque(maxlen=MOST_GIVEN)
-        """The last minutes that were given out, which may not be written yet."""
+        """The last minutes that were given out."""
         self.late = 0
-        """Samples that came for a minute that is kept already."""
+        """Samples that came for a minute that was given out."""
         self.samples = 0
 
     def take(
@@ -103,7 +97,7 @@ class Minutes:
     ) -> None:
         sums = self._open.get(minute)
         if sums is None:
-            if minute in self._given or self._is_written(minute):
+            if minute in self._given:
                 self.late += count
                 self._counters.take(store, rows)
                 return
@@ -158,6 +152,7 @@ class Minutes:
             sums.jobs,
             sums.job_of[owner],
             sums.columns(rows, self._counters),
+            int(sums.count[rows].sum()),
         )
 
     def _move_to(self, layout: Layout) -> None:

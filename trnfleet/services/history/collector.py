@@ -17,8 +17,6 @@ from trnfleet.services.history.job_minutes import JobMinutes
 from trnfleet.wire.topics import TopicClass, build_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from trnfleet.domain.minutes import MinuteRows
     from trnfleet.wire.ports import Envelope
 
@@ -80,15 +78,10 @@ class HistoryMonitor(Monitor):
 class Collector:
     """The rows of history of one monitor."""
 
-    def __init__(self, monitor: HistoryMonitor, is_written: Callable[[int], bool]) -> None:
-        """Begin to collect.
-
-        Args:
-            monitor: The monitor; it calls `take` from now on.
-            is_written: Returns whether a minute is kept already.
-        """
+    def __init__(self, monitor: HistoryMonitor) -> None:
+        """Begin to collect from a monitor, which calls `take` from now on."""
         self._monitor = monitor
-        self._minutes = Minutes(is_written)
+        self._minutes = Minutes()
         self._jobs = JobMinutes()
         self._events_seen = monitor.events.received
         self._alerts_seen = monitor.alerts.happened
@@ -96,7 +89,7 @@ class Collector:
 
     @property
     def late(self) -> int:
-        """Samples of chips that came for a minute that is kept already."""
+        """Samples of chips that came for a minute that was returned already."""
         return self._minutes.late
 
     @property

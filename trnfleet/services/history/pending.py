@@ -56,6 +56,8 @@ class PendingWrites:
         """Minutes written."""
         self.chips = 0
         """Rows of chips in them."""
+        self.late = 0
+        """Samples of minutes that are there already, be it from a former run, and that were left out."""
         self.unwritten = 0
         """Minutes that were given up."""
         self.problem = ""
@@ -71,6 +73,10 @@ class PendingWrites:
         """Add a minute."""
 
         def write() -> None:
+            # Here, and not as its samples come: the day's files are read, which takes a while.
+            if self._writer.is_written(closed.minute):
+                self.late += sum(each.samples for each in closed.parts)
+                return
             # Chips last: a minute counts as written once they are there.
             if closed.jobs:
                 self._writer.write_rows(JOB_MINUTES, closed.minute, closed.jobs)
@@ -108,6 +114,7 @@ class PendingWrites:
 
     def _write_all(self) -> None:
         while (write := self._take()) is not None:
+            minutes = self.minutes
             try:
                 write.call()
             except HistoryError as error:
@@ -121,15 +128,15 @@ class PendingWrites:
             except TrnfleetError:
                 self._put_back(write)
                 raise
-            if write.minute is not None:
+            if write.minute is not None and self.minutes > minutes:
                 self._note(write.minute)
 
     def _note(self, minute: int) -> None:
         day = minute // 1_440
         if day not in self._days:
             # What a former run has left without its ten minutes.
-            self._days.add(day)
             self._windows |= self._writer.windows_to_roll_up(minute)
+            self._days.add(day)
         self._windows.add(window_of(minute))
         self._newest = max(self._newest, minute)
 

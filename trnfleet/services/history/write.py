@@ -99,7 +99,7 @@ class _Cell:
         self._reporter = reporter
         self._monitor = monitor
         self._writer = HistoryWriter(request.folder, monitor.fleet_name, request.cell, request.writer)
-        self._collector = Collector(monitor, self._writer.is_written)
+        self._collector = Collector(monitor)
         self._pending = PendingWrites(self._writer)
         self._problem = ""
         self._news_s = monitor.clock.monotonic_s()
@@ -135,7 +135,7 @@ class _Cell:
         pending = self._pending
         return HistoryProgress(
             self._monitor.fleet_name, pending.minutes, pending.chips, self._writer.files, self._writer.file_bytes,
-            self._collector.late, pending.waiting, pending.unwritten, self._monitor.counts.lost,
+            self._collector.late + pending.late, pending.waiting, pending.unwritten, self._monitor.counts.lost,
         )  # fmt: skip  # names, not lines
 
     def finish(self) -> HistoryProgress:

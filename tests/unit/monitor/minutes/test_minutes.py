@@ -29,14 +29,13 @@ class Watched:
     def __init__(
         self,
         instances: list[tuple[str, str]] | None = None,
-        written: frozenset[int] = frozenset(),
         jobs: dict[str, tuple[str, ...]] | None = None,
     ) -> None:
         self.feed = Feed(HOST if instances is None else instances)
         self.feed.jobs = jobs or {}
         self.feed.scatter()
         self.feed.describe()
-        self.minutes = Minutes(written.__contains__)
+        self.minutes = Minutes()
 
     def tick(self, at_s: float, paths: list[str] | None = None) -> None:
         """Send telemetry of a source time, seconds after the first minute's begin, and take it."""
@@ -177,16 +176,6 @@ def test_a_counter_of_a_minute_is_that_of_its_end_though_another_has_begun() -> 
     assert figures(first, "mem_ecc_corrected")[0] == 7
     assert figures(second_minute, "mem_ecc_corrected")[0] == 9
     assert figures(second_minute, "mem_ecc_corrected_increase")[0] == 2
-
-
-def test_minutes_that_are_kept_already_are_left_alone() -> None:
-    """A writer that starts again writes no minute twice."""
-    watched = Watched(written=frozenset({FIRST}))
-    watched.tick(0)
-    watched.tick(61)
-
-    assert [each.minute for each in watched.closed(at_end=True)] == [FIRST + 1]
-    assert watched.minutes.late == 16
 
 
 def test_chips_that_go_within_a_minute_are_in_it_and_those_that_stay_go_on() -> None:

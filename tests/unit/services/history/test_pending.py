@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 from typing import TYPE_CHECKING
 
-from support.history import FIRST, chip_minute
+from support.history import FIRST, chip_minute, write_minutes
 
 from trnfleet.export.history.query import open_history
 from trnfleet.export.history.writing import HistoryWriter
@@ -59,3 +59,42 @@ def test_a_full_disk_leaves_whole_files_and_what_waits_is_written_later(tmp_path
         assert minutes == [(0,), (2,), (3,)]
         assert reader.query("SELECT minutes FROM fleets").rows == [(3,)]
         assert reader.left_out == ()
+
+
+def test_a_minute_that_is_there_is_left_out_when_it_would_be_written(tmp_path: Path) -> None:
+    """Its samples are counted; the loop, which only adds, reads no file."""
+    history = HistoryWriter(tmp_path, "demo", "main", "host-a")
+    pending = PendingWrites(history)
+    try:
+        pending.add(closed(FIRST))
+        pending.flush()
+        there = names(tmp_path)
+        again = closed(FIRST)
+        pending.add(again._replace(parts=(again.parts[0]._replace(samples=320),)))
+        pending.flush()
+        assert (pending.minutes, pending.late, pending.unwritten, pending.problem) == (1, 320, 0, "")
+        assert names(tmp_path) == there
+    finally:
+        history.close()
+
+
+def test_a_damaged_file_holds_up_neither_minutes_nor_their_ten(tmp_path: Path) -> None:
+    """What stands in it counts as not there: its minute is written when it comes again, and all others are."""
+    write_minutes(tmp_path, [FIRST, FIRST + 1])
+    damaged = next(tmp_path.rglob("chips-20260105T0001Z*"))
+    content = bytearray(damaged.read_bytes())
+    content[4 : len(content) // 2] = bytes(len(content) // 2 - 4)
+    damaged.write_bytes(content)
+    history = HistoryWriter(tmp_path, "demo", "main", "host-a")
+    pending = PendingWrites(history)
+    try:
+        for minute in (FIRST + 2, FIRST + 1):
+            pending.add(closed(minute))
+            pending.flush()
+        pending.flush(at_end=True)
+    finally:
+        history.close()
+    assert (pending.problem, pending.minutes, pending.unwritten) == ("", 2, 0)
+    with open_history(tmp_path) as reader:
+        assert reader.query("SELECT count(DISTINCT time) FROM chips").rows == [(3,)]
+        assert reader.query("SELECT minutes FROM fleets").rows == [(3,)]
