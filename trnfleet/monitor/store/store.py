@@ -137,14 +137,15 @@ class Store:
         if not np.array_equal(fresh, self.instance_fresh):
             self.instance_fresh = fresh
             self.revision += 1
-        is_usual = is_one and not self.rolled.blocks
-        if is_usual and self.chip_seen_s.min(initial=np.inf) >= deadline[0] and not offline.any():
+        late = self.chip_seen_s < (deadline[0] if is_one else deadline[owner])
+        if not self.rolled.blocks and not offline.any() and not late.any():
             # The usual case: all have come in time.
             if self.chip_state.any():
                 self.chip_state = np.full(len(owner), Freshness.LIVE, np.uint8)
                 self.revision += 1
             return
-        states = (self.chip_seen_s < (deadline[0] if is_one else deadline[owner])).astype(np.uint8)
+        # Flags are the codes of live and stale.
+        states = late.view(np.uint8)
         # What was described a moment ago may still come; what has not come after three periods is silent.
         young = self.described_s >= deadline
         if young.any():

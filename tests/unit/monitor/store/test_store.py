@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.monitor.feed import ultraservers
+from support.monitor.feed import standalone, ultraservers
 
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import CHIP_METRICS, Metric
-from trnfleet.monitor.store.store import Store, join_lanes
+from trnfleet.monitor.store.store import Freshness, Store, join_lanes
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.3])
@@ -28,3 +28,52 @@ def test_lanes_of_many_chips_are_joined_as_those_of_one(metric: Metric, missing:
     np.testing.assert_array_equal(store.chip_values(metric, picked), expected[picked])
     np.testing.assert_array_equal(store.chip_values(metric, 4), expected[4])
     assert np.isnan(expected[5]) == bool(missing)
+
+
+def plain_state(store: Store, chip: int, now_s: float, online: np.ndarray) -> Freshness:
+    """Return how fresh one chip is."""
+    instance = int(store.layout.instance_of_chip[chip])
+    since_s = now_s - 3 * float(store.period_s[instance])
+    if not online[store.publisher_of[instance]]:
+        return Freshness.OFFLINE
+    if store.chip_seen_s[chip] >= since_s:
+        return Freshness.LIVE
+    is_young = np.isinf(store.chip_seen_s[chip]) and store.described_s[instance] >= since_s
+    return Freshness.UNKNOWN if is_young else Freshness.STALE
+
+
+@pytest.mark.parametrize("periods", [(1.0,), (1.0, 5.0)], ids=["one", "several"])
+def test_freshness_is_that_of_a_loop_over_chips(periods: tuple[float, ...]) -> None:
+    """All in time, some late, at the last moment, never heard, of a publisher that left, and back; the revision tells of changes."""
+    store, random, now_s = Store(), np.random.default_rng(5), 1_000.0
+    layout = Layout.of([*ultraservers(128), *standalone(1), ("uc1/standalone/small-1", "trn2.3xlarge")])
+    store.replace_layout(layout)
+    chips, instances = layout.chips, len(layout.instances)
+    store.period_s[:] = random.choice(periods, instances)
+    store.publisher_of[:] = random.integers(-1, 3, instances)
+    store.described_s[:] = now_s
+    store.instance_seen_s[:] = now_s
+    all_online, one_left = np.array([True, True, True, True]), np.array([True, False, True, True])
+    seen: set[int] = set()
+    for heard, online in (
+        (0.0, all_online), (0.9, all_online), (1.0, all_online), (1.0, all_online), (1.0, one_left), (1.0, all_online),
+        (0.9, all_online), (0.9, one_left), (0.9, all_online), (0.9, all_online), (1.0, all_online),
+    ):  # fmt: skip  # the share of chips that are heard, and who is there
+        now_s += 1.0
+        some = random.random(chips) < heard
+        # Late by up to what is just not too late.
+        store.chip_seen_s[some] = now_s - random.integers(0, 4, int(some.sum()))
+        if heard < 1:
+            store.chip_seen_s[: 16 * 3] = -np.inf
+            store.chip_seen_s[100] = now_s - 3.5 * max(periods)
+        store.instance_seen_s[random.random(instances) < 0.999] = now_s
+        before, revision = (store.chip_state.copy(), store.instance_fresh.copy()), store.revision
+        store.refresh_states(now_s, online)
+        assert store.chip_state.tolist() == [plain_state(store, chip, now_s, online) for chip in range(chips)]
+        has_changed = [
+            not np.array_equal(old, new)
+            for old, new in zip(before, (store.chip_state, store.instance_fresh), strict=True)
+        ]
+        assert store.revision == revision + sum(has_changed)
+        seen |= set(store.chip_state.tolist())
+    assert seen == {Freshness.LIVE, Freshness.STALE, Freshness.OFFLINE, Freshness.UNKNOWN}
