@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 class FigureRows(RowCondition):
     """A figure as it is: by the codes of its column where it has one, else by its values."""
 
+    _had_any = False
+    """Whether anything may have fulfilled it when all targets were looked at last."""
+
     def is_quick(self, readings: Readings) -> bool:
         """Return whether it is a column, or of a level that has few targets."""
         return self.level is not Level.CHIP or readings.column_of(self.scope, self.figure) is not None
@@ -58,9 +61,13 @@ class FigureRows(RowCondition):
     def candidates(self, readings: Readings) -> Slices[Rows]:
         """Return none where the largest of all codes, or the least, does not fulfil it."""
         found = readings.column_of(self.scope, self.figure)
-        if found is not None and len(readings.layout.instances) and self.is_beyond_all(readings, *found):
+        # What fulfilled it a moment ago mostly still does, and a look at all codes would show no more.
+        is_rare = not self._had_any and len(readings.layout.instances) > 0
+        if is_rare and found is not None and self.is_beyond_all(readings, *found):
             return NO_ROWS
-        return (yield from super().candidates(readings))
+        some = yield from super().candidates(readings)
+        self._had_any = len(some) > 0
+        return some
 
     def mask(self, readings: Readings, part: slice) -> Flags:
         """Compare codes, or values where there are none."""

@@ -293,3 +293,28 @@ def test_one_chip_of_a_healthy_fleet_is_found(figure: str, code: int) -> None:
     assert list(found(bench, rules[figure])) == [37 if figure == "health" else 37 * 6 + 1]
     bench.silence([37])
     assert not found(bench, rules[figure])
+
+
+@pytest.mark.parametrize(
+    ("scope", "figure"),
+    [(Scope.CHIP, "tflops"), (Scope.CHIP, "hbm_used_pct"), (Scope.CORE, "nc_util_pct")],
+    ids=str,
+)
+def test_the_ends_of_a_column_say_whether_anything_can_be_found(scope: Scope, figure: str) -> None:
+    """At the limit, one step beyond it and back, evaluation after evaluation of one rule, with and without missing codes."""
+    bench = AlertBench(ultraservers(129), ())
+    random, name = np.random.default_rng(6), "hbm_used_bytes" if figure == "hbm_used_pct" else figure
+    column, top = bench.store.columns[name], BY_NAME[name].top
+    column[...] = random.integers(60, 120, column.shape)
+    column[7], column[8] = 120, 60
+    values, _ = slow(bench, scope, figure)
+    least, most = float(values.min()), float(values.max())
+    for keys in ({"above": most}, {"above": None, "below": least}, {"above": None, "equals": most}):
+        search = RowSearch(rule_of(scope=scope.value, figure=figure, group="none", **keys), Counters())
+        for code in (100, 121, 121, 59, 100, top, 121, top, 59, 100):
+            column[-1] = code
+            values, known = slow(bench, scope, figure)
+            fits = values > most if keys["above"] else values < least if "below" in keys else values == most
+            got = finish(search.search(bench.readings()))
+            assert got.rows.tolist() == np.flatnonzero(fits & known).tolist(), (keys, code)
+            assert ("equals" in keys) or bool(len(got.rows)) == (code == (121 if keys["above"] else 59))

@@ -57,6 +57,26 @@ def test_a_feed_says_what_each_counter_grew_by(looks: list[list[int]]) -> None:
         before = look
 
 
+@pytest.mark.parametrize("chips", [1, 2, 1_023, 1_024])
+def test_each_of_many_counters_is_compared_with_its_own(chips: int) -> None:
+    """32-bit counters of which the first, the second or both of a pair changed, and which are missing or were reset."""
+    random, top = np.random.default_rng(chips), 2**32 - 1
+    feed, before = CounterFeed(top), random.integers(0, 2**32 - 1, chips, np.uint32, endpoint=True)
+    feed.take(before)
+    for share in (0.0, 0.01, 0.6, 1.0):
+        look, some = before.copy(), random.random(chips) < share
+        look[some] = random.integers(0, 2**32 - 1, int(some.sum()), np.uint32, endpoint=True)
+        look[random.random(chips) < share / 9] = top
+        expected = [
+            (chip, new - old if new >= old else new)
+            for chip, (old, new) in enumerate(zip(before.tolist(), look.tolist(), strict=True))
+            if new != old and top not in {new, old} and new
+        ]
+        taken = feed.take(look)
+        assert list(zip(taken.rows.tolist(), taken.amounts.tolist(), strict=True)) == expected
+        before = look
+
+
 @given(
     st.lists(
         st.tuples(st.integers(0, 4), st.lists(st.integers(0, 3), min_size=CHIPS, max_size=CHIPS)), max_size=60
