@@ -134,3 +134,35 @@ def test_uneven_instances_are_those_below_seven_eighths_and_with_missing_codes()
     assert (found | ~wide.any(axis=1)).all()
     eighths = highest // 8
     assert not uneven(Spread(eighths * 7, eighths * 8), top).size
+
+
+@pytest.mark.parametrize("instances", [512, 513, 8_200])
+@pytest.mark.parametrize("chips", [2, 4, 12, 16])
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_one_of_many_instances_has_what_its_own_chips_make(
+    operation: np.ufunc, chips: int, instances: int
+) -> None:
+    """One value a chip of more instances than are put together at once: none has a code of the next one, the last none of nothing."""
+    given = codes("u2", instances * chips)
+    before, starts = given.copy(), np.arange(instances + 1) * chips + 48
+    expected = [operation.reduce(row) for row in given.reshape(instances, chips)]
+    assert combine(operation, given, starts, chips).tolist() == expected
+    assert combine(operation, given[:, None], starts, chips)[:, 0].tolist() == expected
+    assert np.array_equal(given, before)
+
+
+@pytest.mark.parametrize("lanes", [8, 16, 32, 48, 96, 128])
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_sums_of_many_instances_are_exact_where_words_begin_to_run_over(
+    lanes: int, parts: int, beyond: int
+) -> None:
+    """16-bit codes are added up four at a time: also at the largest code whose sums fit into 16 bits, and one above it."""
+    highest = min(65_535, 65_535 * 4 * parts // lanes + beyond)
+    given = np.random.default_rng(lanes).integers(0, highest, (600, lanes), np.uint16, endpoint=True)
+    given[0], given[1], given[-1] = highest, 0, highest
+    for lane in range(4):
+        # All that is in a sum is in one of the four.
+        given[2 + lane], given[2 + lane, lane::4] = 0, highest
+    expected = [float(sum(row)) for row in given.tolist()]
+    assert sums(given.reshape(-1), lanes, highest).tolist() == expected
