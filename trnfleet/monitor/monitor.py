@@ -61,9 +61,9 @@ GATHER_S = 0.05
 GATHER_BEHIND_S = 0.01
 """The same of a reader that is behind, for whom more waits already: the time that keys and painting have between two batches."""
 _END = object()
-LET_IN = 384
-"""Messages that are taken in at most between two slices of work on messages: four times as many as a slice applies, so that of three times what
-fits all is seen here. To take one in is a sixth of the work of applying it (measured)."""
+LET_IN = 192
+"""Messages that are taken in at most between two slices of work on messages: twice as many as a slice applies. More would only be shed, for
+in an overload what is applied is that part of what is taken in (measured)."""
 
 
 class Snapshot(NamedTuple):
