@@ -12,11 +12,13 @@ Figures are printed, never asserted.
 from __future__ import annotations
 
 import argparse
+import gc
 import itertools
 import os
 import platform
 import re
 import socket
+import statistics
 import struct
 import subprocess
 import sys
@@ -31,21 +33,26 @@ import psutil
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from support.monitor.feed import SilentSource
 from support.processes.mosquitto import MosquittoProcess
 from support.processes.terminal import Terminal
 
+from trnfleet.clock import SystemClock
 from trnfleet.domain.fleet import Publishing
+from trnfleet.monitor.monitor import Monitor
+from trnfleet.monitor.slices import batch_slices
+from trnfleet.services.files.rules import load_rules
 from trnfleet.services.simulator.engine import make_engine
 from trnfleet.services.simulator.run import load_run
 from trnfleet.sim.publish.partition import partition
 from trnfleet.sim.publish.state import descriptor, presence
 from trnfleet.transport.url import parse_url
 from trnfleet.wire.frames import FrameEncoder
-from trnfleet.wire.ports import CONTENT_TYPE_CBOR
+from trnfleet.wire.ports import CONTENT_TYPE_CBOR, Envelope
 from trnfleet.wire.topics import TopicClass, build_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 FLEET = "rainier-1m"
 SLICES_PER_S = 50
@@ -272,6 +279,64 @@ def middle(values: list[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(share * len(values)))] if values else float("nan")
 
 
+def parts(count: int) -> None:
+    """Print the CPU of what a monitor does with the messages, in this process and without a broker: what comes first, and ticks after it."""
+    hosts, clock = Hosts(count, is_one=False), SystemClock()
+    rules = load_rules()
+    monitor = Monitor(SilentSource(), FLEET, clock=clock, rules=rules)
+    gc.set_threshold(100_000, 20, 100)
+    gc.freeze()
+
+    def spent_s(work: Callable[[], object]) -> float:
+        begun_s = time.process_time()
+        work()
+        return time.process_time() - begun_s
+
+    def apply(batch: list[Envelope]) -> None:
+        for part in batch_slices(batch):
+            monitor.ingest.apply(part, clock.monotonic_s(), clock.wall_ns())
+
+    names: dict[str, str] = {}
+
+    def tick(seq: int) -> list[Envelope]:
+        stamps = [struct.pack(">Q", time.time_ns() + 20_000_000 * n) for n in range(SLICES_PER_S)]
+        batch = []
+        for n, (before, after) in enumerate(hosts.frames[seq % VARIANTS]):
+            stamp = stamps[n * SLICES_PER_S // count]
+            packet: Any = mqtt5.read(memoryview(before + struct.pack(">Q", seq) + _TS + stamp + after))[0]
+            topic = names.setdefault(packet.topic, packet.topic)
+            batch.append(
+                Envelope(
+                    topic, packet.payload, content_type=CONTENT_TYPE_CBOR, received_s=clock.monotonic_s()
+                )
+            )
+        return batch
+
+    state = [Envelope(topic, payload, 1, retain=True) for topic, payload in hosts.state]
+    # Descriptors first, so that no publisher is one too many that describes nothing.
+    described, announced = state[-count:], state[:-count]
+    print(f"{count:,} hosts: us a descriptor {spent_s(lambda: apply(described)) / count * 1e6:.1f}, "
+          f"a presence {spent_s(lambda: apply(announced)) / count * 1e6:.1f}, "
+          f"ms of the layout {spent_s(monitor.lay_out) * 1e3:.0f}")  # fmt: skip  # one line
+    ticks = []
+    for seq in range(6):
+        batch = tick(seq)
+        ticks.append(spent_s(lambda batch=batch: apply(batch)) / count * 1e6)  # type: ignore[misc]  # at once
+    print(f"  us a frame: the first of each {ticks[0]:.1f}, later {statistics.median(ticks[2:]):.1f}")
+    passes = []
+    for seq in range(6, 10):
+        apply(tick(seq))
+        passes.append(spent_s(monitor.compute) * 1e3)
+    print(f"  ms of a pass with all rules: {statistics.median(passes[1:]):.0f}; "
+          f"of the fleet's time {spent_s(monitor.moment) * 1e3:.2f}, "
+          f"of the pipeline {spent_s(lambda: monitor.pipeline(at_once=True)) * 1e3:.1f}")  # fmt: skip  # one line
+    counts = monitor.counts
+    print(
+        f"  applied {counts.messages:,}, lost {counts.lost}, rejected {counts.rejected}",
+        flush=True,
+    )
+
+
 def main() -> None:
     """Measure the rows, or be the hosts."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -285,6 +350,9 @@ def main() -> None:
     parser.add_argument("--screens", action="store_true", help="show the first and the last screen, too")
     parser.add_argument("--broker-line", nargs="*", default=[], help="lines for Mosquitto's configuration")
     parser.add_argument("--publish", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--parts", action="store_true", help="only the CPU of a monitor's parts, without broker and app"
+    )
     options = parser.parse_args()
     if options.publish:
         publish(options.publish, options.hosts[0], is_one=options.one)
@@ -293,6 +361,9 @@ def main() -> None:
         f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}; load {os.getloadavg()[0]:.1f}"
     )
     for hosts in options.hosts:
+        if options.parts:
+            parts(hosts)
+            continue
         for past in options.past:
             measure(hosts, options, past)
 
