@@ -64,7 +64,7 @@ def check(bench: AlertBench) -> None:
         for scope in (Scope.CHIP, Scope.INSTANCE)
     }
     is_alive = np.array(
-        [live[list(layout.chips_of(number))].any() for number in range(len(layout.instances))]
+        [live[layout.chips_of(slice(number, number + 1))].any() for number in range(len(layout.instances))]
     )
     for name in COMPARED:
         metric: Metric = BY_NAME[name]
