@@ -68,6 +68,10 @@ class Minutes:
             self._move_to(store.layout)
         newest_ns = store.chip_ts_ns
         is_new = newest_ns != self._taken_ns
+        layout = store.layout
+        if layout.has_rolled:
+            # The chip row of a row that is known from roll-ups only is no chip.
+            is_new &= ~layout.is_rolled[layout.instance_of_chip]
         count = int(np.count_nonzero(is_new))
         if not count:
             return

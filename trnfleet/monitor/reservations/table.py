@@ -130,11 +130,13 @@ class _Sums(NamedTuple):
     util_pct: list[float]
 
     @staticmethod
-    def of(util_pct: NDArray[np.float64]) -> _Sums:
-        """Add up; NaN is not known."""
+    def of(util_pct: NDArray[np.float64], members: NDArray[np.int64]) -> _Sums:
+        """Add up rows that stand for some instances each; NaN is not known."""
         known = ~np.isnan(util_pct)
         columns = (known, util_pct > IDLE_BELOW_PCT, np.where(known, util_pct, 0.0))
-        known_before, used_before, util_before = ([0, *np.cumsum(each).tolist()] for each in columns)
+        known_before, used_before, util_before = (
+            [0, *np.cumsum(each * members).tolist()] for each in columns
+        )
         return _Sums(known_before, used_before, util_before)
 
 
@@ -247,7 +249,7 @@ class Reservations:
             live = rollups.states(Level.INSTANCE)[:, Freshness.LIVE] == layout.sizes
             values = fields.BY_KEY["nc_util_pct"].values(store, rollups, Level.INSTANCE, None)
             util = np.where(live, values, np.nan)
-        sums = _Sums.of(util)
+        sums = _Sums.of(util, layout.members)
         yield from checkpoint(store, generation)
         table: list[Reservation] = []
         for number, kept in enumerate(sorted(self._kept.values(), key=lambda each: each.sort_key)):

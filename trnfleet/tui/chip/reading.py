@@ -306,9 +306,11 @@ def _lanes(store: Store, metric: Metric, row: int) -> NDArray[np.float64]:
 
 
 def chip_at(layout: Layout, path: str) -> int | None:
-    """Return the chip row to show for an address: its own, its core's chip, or the first below it."""
+    """Return the chip row to show for an address: its own, its core's chip, or the first below it that is not known from roll-ups only."""
     node = layout.find(path)
     if node is None:
         return None
     rows = layout.chip_range(node)
-    return rows.start if len(rows) else None
+    if not layout.has_rolled:
+        return rows.start if len(rows) else None
+    return next((row for row in rows if not layout.is_rolled[layout.instance_of_chip[row]]), None)

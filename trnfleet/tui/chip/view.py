@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.filters.columns import Columns
     from trnfleet.domain.filters.language import Filter
+    from trnfleet.monitor.store.store import Store
     from trnfleet.tui.chip.panels import Panel
     from trnfleet.tui.chip.reading import ChipFacts
     from trnfleet.tui.state.context import UiContext
@@ -171,6 +172,9 @@ class ChipBoard(LineView):
         if chip is None:
             return
         found = self._found()
+        if layout.has_rolled:
+            found = found if len(found) else np.arange(layout.chips)
+            found = found[~layout.is_rolled[layout.instance_of_chip[found]]]
         if len(found):
             after = int(np.searchsorted(found, chip, side="right" if by > 0 else "left"))
             number = int(found[(after if by > 0 else after - 1) % len(found)])
@@ -243,7 +247,7 @@ class ChipBoard(LineView):
         chip = self._chip()
         self._made_of = (width, self.size.height)
         if chip is None:
-            self._content = _unknown(self._wanted, width)
+            self._content = _unknown(self._monitor.store, self._wanted, width)
             return
         now_s = self._monitor.clock.monotonic_s()
         facts = read_chip(self._ui, self._descriptions, chip, now_s, self._rates, self._marks)
@@ -401,6 +405,12 @@ def _head(facts: ChipFacts, width: int) -> list[Line]:
     ]
 
 
-def _unknown(wanted: str, width: int) -> list[Line]:
-    text = f" {wanted} is not known" if wanted else " No chip is known yet"
+def _unknown(store: Store, wanted: str, width: int) -> list[Line]:
+    cell = store.rolled.cell_of(wanted)
+    if cell:
+        text = f" {wanted}: chips of cell {cell} are not passed on; open a monitor on its own broker"
+    elif store.layout.has_rolled and store.layout.is_rolled.all():
+        text = " Chips are not passed on by relays; open a monitor on a cell's own broker"
+    else:
+        text = f" {wanted} is not known" if wanted else " No chip is known yet"
     return [blank_line(width), text_line(((text, theme.QUIET),), width)]

@@ -132,7 +132,7 @@ class HeatMap(LineView):
         side = self.zoom.unit_chips
         image = self.values.window(self.grid, field, side, np.array([x // side]), np.array([y // side]))
         value, trust = float(image.values[0, 0]), int(image.trust[0, 0])
-        if self.zoom.unit not in {Level.INSTANCE, Level.ULTRASERVER}:
+        if self.zoom.unit is None or level_of(self.place) is Level.CHIP:
             return value, trust
         store, averages = self.monitor.store, self._frame.averages
         node = store.layout.find(self.place)

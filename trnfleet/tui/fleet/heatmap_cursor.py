@@ -76,9 +76,12 @@ class Cursor:
         if not self.grid.groups:
             return ""
         node = Node(Level.CHIP, self.first_chip(zoom, self.unit(zoom)))
+        instance = layout.parent(node)
+        if layout.is_rolled[instance.number]:
+            # The row of an UltraServer or an instance that has no chips here.
+            return layout.path(instance)
         if zoom.unit is Level.CHIP:
             return layout.path(node)
-        instance = layout.parent(node)
         ultraserver = layout.parent(instance)
         # Many groups share the segment `standalone`; they differ in their first instance.
         if zoom.unit is Level.INSTANCE or layout.is_standalone[ultraserver.number]:

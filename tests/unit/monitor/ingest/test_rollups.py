@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from support.monitor.feed import Feed
 from support.monitor.queue_source import QueueSource
 
 from trnfleet.clock import ManualClock
 from trnfleet.domain.address import Level
 from trnfleet.domain.layout import Node
+from trnfleet.monitor.minutes.minutes import Minutes
 from trnfleet.monitor.monitor import Monitor
+from trnfleet.tui.chip.reading import chip_at
 from trnfleet.wire.messages import ClockSpec, Descriptor, InstanceSpec, PublisherMessage, message_envelope
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR, Envelope
 from trnfleet.wire.rollups import (
@@ -64,6 +67,7 @@ class Top:
         totals = np.zeros((len(TOTALS), 3), np.float32)
         covered = np.zeros((len(TOTALS) + len(COUNTERS), 3), np.uint16)
         totals[TOTALS.index("power_w")], covered[TOTALS.index("power_w")] = power_w, states[:, 0]
+        totals[TOTALS.index("nc_util_pct")], covered[TOTALS.index("nc_util_pct")] = 50.0 * CHIPS, CHIPS
         ts_ns = self.clock.wall_ns()
         frame = RollupFrame(
             Head(BOOT, self.seq, ts_ns), totals, np.zeros((len(COUNTERS), 3)), covered, states,
@@ -154,3 +158,29 @@ async def test_a_copy_of_what_is_known_stays_as_it_was() -> None:
     assert top.look().power_w == 3.0
     top.monitor.restore(kept)
     assert top.look().power_w == 34_000.0
+
+
+def test_a_reservation_of_an_ultraserver_counts_all_of_its_instances() -> None:
+    """A row stands for as many instances as the UltraServer has."""
+    top = Top()
+    top.frame((4_000.0, 20_000.0, 10_000.0))
+    envelope = Feed([]).reservation("cb-1", "uc1/us-0001", instances=4)
+    top.monitor.apply([envelope])
+    top.look()
+    (seen,) = top.monitor.reservations.table()
+    assert (seen.used, seen.unknown) == (4, 0)
+
+
+def test_the_row_of_an_ultraserver_is_no_chip() -> None:
+    """The chip view shows none for it, and no minute of history has it."""
+    top = Top()
+    top.frame((4_000.0, 20_000.0, 10_000.0))
+    top.look()
+    store = top.monitor.store
+    assert [chip_at(store.layout, path) for path in ("", "uc1", *ROWS)] == [None] * 5
+    minutes = Minutes(lambda _minute: False)
+    for _ in range(2):
+        top.frame((4_000.0, 20_000.0, 10_000.0))
+        top.look()
+        minutes.take(store, now_s=1.0, speed=1.0, job_of=store.job_of, jobs=())
+    assert minutes.samples == 0
