@@ -50,6 +50,9 @@ RETAINED = frozenset(
 )
 """Classes whose newest message on a topic the broker keeps: it holds until it is replaced or cleared."""
 
+VALUES = frozenset({TopicClass.TELEMETRY, TopicClass.ROLLUP})
+"""Classes of which a topic's newest message has the values of now, and the broker keeps none."""
+
 SUBSCRIPTIONS: tuple[tuple[TopicClass, int], ...] = (
     (TopicClass.PUBLISHER, 1),
     (TopicClass.RESERVATION, 1),

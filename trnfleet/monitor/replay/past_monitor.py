@@ -17,7 +17,7 @@ from trnfleet.monitor.slices import batch_slices
 from trnfleet.monitor.store.history import History
 from trnfleet.monitor.store.rings import Track
 from trnfleet.wire.ports import RECORDING, LinkStatus
-from trnfleet.wire.topics import TopicClass, build_topic
+from trnfleet.wire.topics import VALUES, build_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -214,7 +214,7 @@ class PastMonitor:
         self._clock = clock
         self._last_message_ns = clock.position_ns
         self.monitor = monitor
-        self._telemetry = build_topic(monitor.fleet_name, TopicClass.TELEMETRY, "", monitor.root)
+        self._values = tuple(build_topic(monitor.fleet_name, each, "", monitor.root) for each in VALUES)
 
     @property
     def position_ns(self) -> int:
@@ -356,4 +356,4 @@ class PastMonitor:
         yield from self._apply(batch)
 
     def _is_telemetry(self, stored: Stored) -> bool:
-        return stored.envelope.topic.startswith(self._telemetry)
+        return stored.envelope.topic.startswith(self._values)

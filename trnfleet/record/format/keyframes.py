@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.record.format.envelopes import OTHER
-from trnfleet.wire.topics import RETAINED, TopicClass
+from trnfleet.wire.topics import RETAINED, VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +62,7 @@ class KeyframeTracker:
 
     def take(self, channel: str, time_ns: int, envelope: Envelope, data: bytes) -> None:
         """Take in a message of a channel, which `data` holds packed."""
-        if channel == TopicClass.TELEMETRY:
+        if channel in VALUES:
             if self.has_values:
                 self._take_value(envelope, Repeat(time_ns, data))
         elif channel in RETAINED or (channel == OTHER and (envelope.retain or envelope.topic in self._state)):

@@ -16,6 +16,7 @@ from trnfleet.wire.frame_head import is_cbor
 from trnfleet.wire.frame_layout import Unit
 from trnfleet.wire.messages import Descriptor, JobMessage, decode_message, parse_json_object
 from trnfleet.wire.ndjson import is_plain, to_plain_json
+from trnfleet.wire.rollups import is_rollup
 from trnfleet.wire.telemetry import decode_sample, dump, encode_chips, encode_instance
 from trnfleet.wire.topics import TopicClass, parse_topic
 
@@ -160,6 +161,9 @@ class NdjsonLines:
         mark = hash(payload)
         if self._marks.get(path) == mark:
             # Descriptors are repeated every minute; one that has not changed is not parsed again.
+            return
+        if payload and is_rollup(payload):
+            # Roll-ups are no lines: they have no chips.
             return
         if payload:
             descriptor = decode_message(payload, Descriptor)

@@ -8,7 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from trnfleet.record.format.envelopes import channel_namer
-from trnfleet.wire.topics import TopicClass
+from trnfleet.wire.topics import VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from trnfleet.record.format.limits import RecordLimits
     from trnfleet.wire.ports import Stored
 
-_TELEMETRY = TopicClass.TELEMETRY.value
 _MISSED_PERIODS = 3
 """No telemetry for more periods than this is a gap."""
 _MOST_GAPS = 1_000
@@ -77,7 +76,7 @@ def collect_statistics(messages: Iterable[Stored], root: str, limits: RecordLimi
         of_class = found.classes.get(channel)
         if of_class is None:
             of_class = found.classes[channel] = TopicCount()
-        if channel == _TELEMETRY and of_class.messages:
+        if channel in VALUES and of_class.messages:
             _note_pause(pauses, of_class.last_ns, time_ns)
         of_class.take(time_ns, size)
         topic = found.topics.get(envelope.topic)
@@ -87,7 +86,7 @@ def collect_statistics(messages: Iterable[Stored], root: str, limits: RecordLimi
                 found.uncounted += 1
                 continue
             topic = found.topics[envelope.topic] = TopicCount()
-            if channel == _TELEMETRY:
+            if channel in VALUES:
                 telemetry.append(topic)
         topic.take(time_ns, size)
     periods = [_period(each) for each in telemetry if each.messages > 2]

@@ -23,7 +23,7 @@ from trnfleet.record.format.records import MAGIC
 from trnfleet.record.read.open import refuse_special
 from trnfleet.record.read.recording import Recording
 from trnfleet.wire.ndjson import LeftOut
-from trnfleet.wire.topics import DEFAULT_ROOT, VERSION, TopicClass
+from trnfleet.wire.topics import DEFAULT_ROOT, VALUES, VERSION, TopicClass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -164,7 +164,7 @@ class McapInput:
         self.skipped = LeftOut()
         first_ns = recording.start_ns
         keyframe = recording.keyframe(first_ns)
-        telemetry = re.compile(rf"{re.escape(self.about.root)}/{VERSION}/[^/]*/{TopicClass.TELEMETRY}/")
+        telemetry = re.compile(rf"{re.escape(self.about.root)}/{VERSION}/[^/]*/(?:{'|'.join(VALUES)})/")
         for stored in keyframe.state if keyframe else ():
             if not telemetry.match(stored.envelope.topic):
                 self.skipped.taken += 1

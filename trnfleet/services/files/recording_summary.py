@@ -14,6 +14,7 @@ from trnfleet.errors import WireError
 from trnfleet.services.files.recordings import fleets_of
 from trnfleet.services.files.sequence_gaps import SequenceGaps
 from trnfleet.wire.messages import Descriptor, decode_message
+from trnfleet.wire.rollups import RollupDescriptor, is_rollup
 from trnfleet.wire.topics import TopicClass
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class _Gathered:
     """Facts gathered while a recording is read."""
 
     def __init__(self, root: str) -> None:
-        self.described: dict[str, dict[str, Descriptor]] = {}
+        self.described: dict[str, dict[str, Descriptor | RollupDescriptor]] = {}
         """By fleet and path."""
         self.fleets: set[str] = set()
         self.gaps = SequenceGaps(root)
@@ -65,7 +66,11 @@ class _Gathered:
         topic = self.gaps.parse(envelope.topic)
         self.fleets.add(topic.fleet)
         if topic.topic_class is TopicClass.NODE and envelope.payload:
-            descriptor = decode_message(envelope.payload, Descriptor)
+            descriptor = (
+                decode_message(envelope.payload, RollupDescriptor)
+                if is_rollup(envelope.payload)
+                else decode_message(envelope.payload, Descriptor)
+            )
             self.described.setdefault(topic.fleet, {})[topic.path] = descriptor
         self.gaps.add(topic, envelope)
 
@@ -145,14 +150,20 @@ def summarize(files: Sequence[str], recording: Recording) -> dict[str, Any]:
 def _fleet(name: str, reading: _Gathered) -> FleetFacts:
     facts = FleetFacts(name)
     periods: dict[tuple[float, float], int] = {}
-    instances: dict[str, str] = {}
+    hardware: dict[str, tuple[str, int]] = {}
     for described in reading.described.get(name, {}).values():
-        instances |= {instance.path: instance.type for instance in described.instances}
+        if isinstance(described, RollupDescriptor):
+            of_block = {row.path: (row.type, row.instances) for row in described.rows}
+        else:
+            of_block = {instance.path: (instance.type, 1) for instance in described.instances}
+        hardware |= of_block
         clock = described.period_s, described.clock.speed
-        periods[clock] = periods.get(clock, 0) + len(described.instances)
+        periods[clock] = periods.get(clock, 0) + sum(count for _, count in of_block.values())
         facts.is_replay |= described.replay
-    facts.instances = len(instances)
-    facts.chips = sum(INSTANCE_TYPES[kind].chips for kind in instances.values() if kind in INSTANCE_TYPES)
+    facts.instances = sum(count for _, count in hardware.values())
+    facts.chips = sum(
+        INSTANCE_TYPES[kind].chips * count for kind, count in hardware.values() if kind in INSTANCE_TYPES
+    )
     if periods:
         facts.period_s, facts.speed = max(periods, key=lambda clock: periods[clock])
     facts.lost = reading.gaps.lost_of(name)

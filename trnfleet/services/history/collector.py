@@ -14,7 +14,7 @@ from trnfleet.domain.minutes import MINUTE_NS
 from trnfleet.monitor.minutes.minutes import Minutes
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.services.history.job_minutes import JobMinutes
-from trnfleet.wire.topics import TopicClass, build_topic
+from trnfleet.wire.topics import VALUES, build_topic
 
 if TYPE_CHECKING:
     from trnfleet.domain.minutes import MinuteRows
@@ -51,9 +51,9 @@ class HistoryMonitor(Monitor):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.collector: Collector | None = None
-        self._telemetry = build_topic(self.fleet_name, TopicClass.TELEMETRY, "", self.root)
+        self._values = tuple(build_topic(self.fleet_name, each, "", self.root) for each in VALUES)
         self._came: set[str] = set()
-        """Topics of telemetry that have come since the last sample."""
+        """Topics of telemetry and roll-ups that have come since the last sample."""
 
     def apply(self, batch: list[Envelope]) -> None:
         """Apply a batch, and take a sample before the second message of any topic."""
@@ -70,7 +70,7 @@ class HistoryMonitor(Monitor):
                 collector.take()
                 came.clear()
                 first = number
-            if topic.startswith(self._telemetry):
+            if topic.startswith(self._values):
                 came.add(topic)
         super().apply(batch[first:])
 
