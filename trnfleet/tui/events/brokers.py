@@ -172,11 +172,12 @@ class PipelineFacts(LineView, can_focus=False):
         self._picked = picked
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
-        """Return the facts, then the problems with what to do."""
+        """Return the facts, the worst problem with what to do, the totals, and the other problems."""
         del top
         health = self._monitor.pipeline()
-        # Problems may be many and long: the totals stay on the screen.
-        facts = [*self._picked(health), *total_facts(health), *problem_facts(health)]
+        # Problems may be many and long: below the worst one the totals stay on the screen.
+        worst, *others = problem_facts(health)
+        facts = [*self._picked(health), worst, *total_facts(health), *others]
         return beside([TextColumn(fact_lines(facts, width, height), width)], width)
 
 
