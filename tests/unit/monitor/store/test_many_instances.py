@@ -55,7 +55,7 @@ def nodes(bench: AlertBench, level: Level, scope: Scope) -> list[np.ndarray]:
 
 def check(bench: AlertBench) -> None:
     """Compare a pass with a loop over all nodes: the live ones of a node count, or all where none is."""
-    store, rollups, layout = bench.store, bench.rollups, bench.layout
+    store, rollups = bench.store, bench.rollups
     finish(rollups.passes(store))
     live = store.chip_state == Freshness.LIVE
     parts = {
@@ -63,9 +63,7 @@ def check(bench: AlertBench) -> None:
         for level in LEVELS
         for scope in (Scope.CHIP, Scope.INSTANCE)
     }
-    is_alive = np.array(
-        [live[layout.chips_of(slice(number, number + 1))].any() for number in range(len(layout.instances))]
-    )
+    is_alive = np.array([live[rows].any() for rows in parts[Level.INSTANCE, Scope.CHIP]])
     for name in COMPARED:
         metric: Metric = BY_NAME[name]
         if metric.scope is Scope.CHIP:
@@ -101,6 +99,7 @@ def test_what_is_kept_while_all_chips_live_is_that_of_every_pass(instances: list
     check(bench)
     bench.silence(17, Freshness.LIVE)
     scatter(bench, 2, missing=0.01)
+    check(bench)
     bench.store.instance_fresh[3] = False
     check(bench)
     bench.silence(bench.rows("uc1/us-0007/trn2u-0007-2"), Freshness.OFFLINE)
@@ -158,20 +157,22 @@ def test_one_unusual_chip_of_many_is_found(instances: list[tuple[str, str]], is_
     bench = AlertBench(instances, ())
     chips, store = bench.layout.chips, bench.store
     bench.silence(5)
-    hbm_bytes = bench.layout.type_of(len(bench.layout.instances) - 2).chip.hbm_bytes.value
     cases = (
         ("health", 1.0), ("mem_ecc_uncorrected", 1.0), ("sram_ecc_uncorrected", 1.0), ("links_up", 0.0), ("throttle_pct", THROTTLE_PCT),
-        ("temperature_c", HOT_C), ("hbm_used_bytes", 0.98 * hbm_bytes),
+        ("temperature_c", HOT_C), ("hbm_used_bytes", 0.98),
     )  # fmt: skip  # a figure and its value
     for name, value in cases:
         column, metric = store.columns[name], BY_NAME[name]
         usual = column.copy()
-        for chip, expected in ((None, 0), (5, 0), (chips - 2, 1)):
+        for chip, expected in ((None, 0), (5, 0), (20, 1), (chips - 2, 1)):
             column[:] = usual
             if is_missing:
                 column[3], column[32:48] = metric.top, metric.top
             if chip is not None:
-                column[chip] = metric.code_of(value)
+                kind = bench.layout.type_of(int(bench.layout.instance_of_chip[chip])).chip
+                column[chip] = metric.code_of(
+                    value * kind.hbm_bytes.value if name == "hbm_used_bytes" else value
+                )
             finish(bench.rollups.passes(store))
             shown = find(store, bench.rollups).shown
             found = {(each.kind, each.path) for each in shown if each.kind != "silent"}

@@ -311,8 +311,10 @@ def test_the_ends_of_a_column_say_whether_anything_can_be_found(scope: Scope, fi
     least, most = float(values.min()), float(values.max())
     for keys in ({"above": most}, {"above": None, "below": least}, {"above": None, "equals": most}):
         search = RowSearch(rule_of(scope=scope.value, figure=figure, group="none", **keys), Counters())
-        for code in (100, 121, 121, 59, 100, top, 121, top, 59, 100):
-            column[-1] = code
+        for code, beside in (
+            (100, 100), (121, 100), (121, 100), (59, 100), (100, 100), (top, 100), (121, top), (top, top), (59, top), (100, 100),
+        ):  # fmt: skip  # codes of two chips
+            column[-1], column[3] = code, beside
             values, known = slow(bench, scope, figure)
             fits = values > most if keys["above"] else values < least if "below" in keys else values == most
             got = finish(search.search(bench.readings()))
