@@ -9,6 +9,7 @@ a line for each column of both), `states` (chips in each freshness) and `alerts`
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
@@ -17,6 +18,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
+from trnfleet.domain.address import STANDALONE
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.domain.metrics import BY_NAME, METRICS, Kind, Scope
 from trnfleet.domain.severity import Severity
@@ -49,7 +51,9 @@ _KIND = re.compile(rb'"kind"\s*:\s*"rollup"')
 _F4, _F8, _U2 = np.dtype("<f4"), np.dtype("<f8"), np.dtype("<u2")
 _TAGS = {_F4: 85, _F8: 86, _U2: 69}
 _MAX_DEPTH = 4
-_LONGEST_WORST = 140
+_WORST = re.compile(r"([A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64})?)?")
+_ROUNDING = 1.001
+"""Margin for sums in float32."""
 
 RowPath = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){1,2}$")]
 Columns = Annotated[tuple[Name, ...], Field(max_length=DEFAULT_LIMITS.columns)]
@@ -70,6 +74,8 @@ class RollupRow(BaseModel):
     def _check(self) -> Self:
         if self.path.count("/") == 2 and self.instances != 1:
             raise PydanticCustomError("instances", "a row of an instance stands for one instance")
+        if self.path.endswith("/" + STANDALONE):
+            raise PydanticCustomError("path", "instances outside UltraServers have a row each")
         return self
 
 
@@ -101,6 +107,8 @@ class RollupDescriptor(Message):
         paths = {row.path for row in self.rows}
         if len(paths) < len(self.rows):
             raise PydanticCustomError("rows", "two rows of the same path")
+        if any(path.count("/") == 2 and path.rpartition("/")[0] in paths for path in paths):
+            raise PydanticCustomError("rows", "a row of an UltraServer and one of an instance in it")
         return self
 
 
@@ -133,6 +141,8 @@ class RollupForm(NamedTuple):
     """Chips of each row."""
     instances: NDArray[np.int64]
     """Instances of each row."""
+    highest: NDArray[np.float64]
+    """Largest value of each column of both, for each chip or instance that went in."""
 
     @staticmethod
     def of(descriptor: RollupDescriptor) -> RollupForm:
@@ -151,7 +161,15 @@ class RollupForm(NamedTuple):
         chips = instances * np.array([INSTANCE_TYPES[row.type].chips for row in descriptor.rows], np.int64)
         return RollupForm(
             descriptor.path, descriptor.boot, descriptor.revision, descriptor.totals, descriptor.counters, chips, instances,
+            np.array([_highest(name) for name in (*descriptor.totals, *descriptor.counters)], np.float64),
         )  # fmt: skip  # fields beside each other
+
+
+def _highest(name: str) -> float:
+    metric = BY_NAME.get(name)
+    if metric is None:
+        return math.inf
+    return (metric.top - 1) * metric.scale * metric.width * _ROUNDING
 
 
 def is_rollup(payload: bytes) -> bool:
@@ -227,11 +245,19 @@ def decode_rollup(fields: dict[str, Any], head: Head, form: RollupForm) -> Rollu
         most = form.instances if metric is not None and metric.scope is Scope.INSTANCE else form.chips
         if (frame.covered[number] > most).any():
             raise WireError(f"a roll-up whose {name} covers more than its rows have")
+    first = len(form.totals)
+    for begin, values in ((0, frame.totals), (first, frame.counters)):
+        end = begin + len(values)
+        most_of = form.highest[begin:end, None] * np.maximum(frame.covered[begin:end], 1)
+        wrong = ((values < 0) | (values > most_of)).any(axis=1)
+        if wrong.any():
+            name = (*form.totals, *form.counters)[begin + int(wrong.argmax())]
+            raise WireError(f"a roll-up whose {name} is nothing that its rows can add up to")
     worst = frame.worst
     if (
         not isinstance(worst, list)
         or len(worst) != rows
-        or not all(isinstance(each, str) and len(each) <= _LONGEST_WORST for each in worst)
+        or not all(isinstance(each, str) and _WORST.fullmatch(each) for each in worst)
     ):
         raise WireError(f"a roll-up whose worst is no list of {rows} addresses")
     return frame

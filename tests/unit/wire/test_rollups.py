@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -50,7 +52,7 @@ def frame(rows: int = 2) -> RollupFrame:
     return RollupFrame(
         HEAD,
         np.arange(len(TOTALS) * rows, dtype=np.float32).reshape(len(TOTALS), rows),
-        np.full((len(COUNTERS), rows), 2.0**40 + 1),
+        np.full((len(COUNTERS), rows), 2.0**24 + 1),
         np.full((len(TOTALS) + len(COUNTERS), rows), 4, np.uint16),
         states,
         np.zeros((rows, len(SEVERITIES)), np.uint16),
@@ -98,6 +100,10 @@ def test_a_descriptor_is_told_from_one_of_telemetry() -> None:
             "covers more than its rows have",
         ),
         ({"worst": ["chip00"]}, "no list of 2 addresses"),
+        ({"worst": ["chip00", "\x1b[2J"]}, "no list of 2 addresses"),
+        ({"totals": np.full((len(TOTALS), 2), -1.0, np.float32)}, f"{TOTALS[0]} is nothing that its rows"),
+        ({"totals": np.full((len(TOTALS), 2), 3e38, np.float32)}, f"{TOTALS[0]} is nothing that its rows"),
+        ({"counters": np.full((len(COUNTERS), 2), -1.0)}, f"{COUNTERS[0]} is nothing that its rows"),
         ({"alerts": np.zeros((3, len(SEVERITIES)), np.uint16)}, "alerts has 18 bytes, not 12"),
     ],
 )
@@ -110,3 +116,18 @@ def test_a_row_outside_its_cluster_is_refused() -> None:
     other = descriptor().model_copy(update={"path": "uc2/cell-a/0000"})
     with pytest.raises(WireError, match="not of its cluster"):
         RollupForm.of(other)
+
+
+@pytest.mark.parametrize(
+    ("paths", "why"),
+    [
+        (("uc1/us-1", "uc1/us-1/i-1"), "a row of an UltraServer and one of an instance in it"),
+        (("uc1/standalone",), "instances outside UltraServers have a row each"),
+        (("uc1/us-1", "uc1/us-1"), "two rows of the same path"),
+    ],
+)
+def test_rows_that_would_count_hardware_twice_are_refused(paths: tuple[str, ...], why: str) -> None:
+    rows = [{"path": each, "type": "trn2u.48xlarge", "instances": 1} for each in paths]
+    payload = json.dumps(json.loads(encode_message(descriptor())) | {"rows": rows}).encode()
+    with pytest.raises(WireError, match=why):
+        decode_message(payload, RollupDescriptor)

@@ -178,7 +178,7 @@ def test_the_row_of_an_ultraserver_is_no_chip() -> None:
     top.look()
     store = top.monitor.store
     assert [chip_at(store.layout, path) for path in ("", "uc1", *ROWS)] == [None] * 5
-    minutes = Minutes(lambda _minute: False)
+    minutes = Minutes()
     for _ in range(2):
         top.frame((4_000.0, 20_000.0, 10_000.0))
         top.look()
