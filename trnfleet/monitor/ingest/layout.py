@@ -84,13 +84,16 @@ def _add_rolled(types: dict[str, str], blocks: Sequence[CompactDescriptor]) -> d
     for block in blocks:
         for row, kind, members in zip(block.instances, block.types, block.members, strict=True):
             if row.count("/") != 1:
-                if row not in types:
-                    types[row], rolled[row] = kind, members
                 continue
             described = below.get(row, ())
             if len(described) < members and row not in rolled:
                 for path in described:
                     types.pop(path, None)
+                types[row], rolled[row] = kind, members
+    for block in blocks:
+        for row, kind, members in zip(block.instances, block.types, block.members, strict=True):
+            # Another block may have the UltraServer that it is in: that has it already.
+            if row.count("/") == 2 and row not in types and row.rpartition("/")[0] not in rolled:
                 types[row], rolled[row] = kind, members
     return rolled
 

@@ -184,3 +184,14 @@ def test_the_row_of_an_ultraserver_is_no_chip() -> None:
         top.look()
         minutes.take(store, now_s=1.0, speed=1.0, job_of=store.job_of, jobs=())
     assert minutes.samples == 0
+
+
+def test_an_instance_of_an_ultraserver_that_another_block_has_is_not_counted_twice() -> None:
+    top = Top()
+    row = RollupRow(path=f"{ROWS[1]}/trn2u-1-1", type="trn2u.48xlarge", instances=1)
+    path = "uc1/cell-b/0000"
+    top.take(TopicClass.NODE, path, RollupDescriptor(
+        path=path, publisher="relay-2", boot="other", period_s=1.0, cell="cell-b", rows=(row,),
+        clock=ClockSpec(epoch="2026-01-05T00:00:00Z"), origin="neuron",
+    ))  # fmt: skip
+    assert (top.look().chips, top.look().instances) == (144, 9)
