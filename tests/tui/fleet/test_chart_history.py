@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
-from support.tui.past_app import fed
+from support.processes.programs import environment
+from support.tui.past_app import burning, fed, made
 from support.tui.pilot import running
 
+from trnfleet.clock import format_rfc3339
 from trnfleet.domain.minutes import KeptColumn, KeptSeries, Reach, Wanted
 from trnfleet.monitor.store.fields import FIELDS
 from trnfleet.tui.app import FleetApp
+from trnfleet.tui.playback.keys import CHARTS_ALONE
 
 HOUR_NS = 3_600 * 10**9
 
@@ -61,3 +68,70 @@ async def test_longer_spans_are_drawn_from_the_files_and_gaps_say_why() -> None:
         files.problem, files.revision = "history: no such folder", 2
         await pilot.tick(feed)
         assert "no such folder" in pilot.screen()[-1]
+
+
+async def test_a_time_that_only_history_has_widens_the_charts() -> None:
+    """Asked for with `@`; a time before all that there is is refused as ever."""
+    feed = fed()
+    now_ns = feed.monitor.moment().time_ns
+    files = Files(now_ns)
+    files.answers = True
+    app, playback = made(feed, history=files)
+    playback.start_ns, playback.end_ns, playback.position_ns = now_ns - HOUR_NS, now_ns, now_ns
+    async with running(app, size=(160, 50)) as pilot:
+        await pilot.press("at", *typed(now_ns - 60 * HOUR_NS), "enter")
+        assert CHARTS_ALONE not in pilot.text()
+        assert app.context.window.span_s(0) == 300
+        await pilot.press("escape", "at", *typed(now_ns - 30 * HOUR_NS), "enter")
+        assert CHARTS_ALONE in pilot.text()
+        assert app.context.window.span_s(0) == 7 * 86_400
+        assert playback.wishes == []
+
+
+async def test_the_moment_of_an_alert_that_only_history_has_widens_the_charts() -> None:
+    """With `o`, where nothing can go back to it; without history that is refused."""
+    for has_history in (True, False):
+        feed = await burning(3)
+        files = Files(feed.monitor.moment().time_ns)
+        app, playback = made(feed, history=files if has_history else None)
+        async with running(app, size=(160, 50)) as pilot:
+            await feed.clock.advance(400.0)
+            await pilot.tick(feed)
+            await pilot.press("8", "o")
+            assert (CHARTS_ALONE in pilot.text()) is has_history
+            assert (app.context.window.span_s(0) == 900) is has_history
+            assert playback.wishes == []
+
+
+def typed(time_ns: int) -> str:
+    """Return a time as it is typed."""
+    return f"{format_rfc3339(time_ns)[:19]}Z"
+
+
+APP = """
+import asyncio, sys
+import trnfleet.cli.commands.monitor, trnfleet.services.viewing, trnfleet.tui.run
+from support.tui.past_app import burning, fed, made
+from support.tui.pilot import running
+
+async def show():
+    feed = fed()
+    async with running(made(feed)[0], size=(120, 40)) as pilot:
+        await pilot.press("v", "v", "v", "4")
+        await pilot.tick(feed)
+
+asyncio.run(show())
+print([each for each in sys.modules if each.split(".")[0] == "duckdb" or each.startswith("trnfleet.export.history")])
+"""
+
+
+def test_an_app_without_history_imports_no_duckdb() -> None:
+    """Nor any of what reads it."""
+    done = subprocess.run(
+        [sys.executable, "-c", APP],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(PYTHONPATH=os.pathsep.join(sys.path)),
+    )
+    assert (done.stdout, done.stderr) == ("[]\n", "")

@@ -111,6 +111,7 @@ class HistoryReader:
         if kinds[0] != READING:
             # What reaches beyond the folder is refused by DuckDB itself; within it, history is only read.
             raise ConfigError(f"{self._folder}: history is only read: {kinds[0]} is refused")
+        self._bad = [each for each in self._bad if each.path.exists()]
         for left in reversed(range(TRIES)):
             try:
                 catalogue = read_catalogue(

@@ -81,6 +81,8 @@ class HistoryCharts:
         self._tried_s = -math.inf
         self.revision = 0
         self.problem = ""
+        self._left_out = ""
+        """Files that the last answer lacks, as a problem."""
         self.reach: Reach | None = None
 
     def ask(self, wanted: Wanted) -> KeptSeries | None:
@@ -89,12 +91,7 @@ class HistoryCharts:
         answer = self._answers.get(key)
         if answer is not None:
             self._answers.move_to_end(key)
-        is_old = (
-            answer is None
-            or answer.series.wanted != wanted
-            or self._clock.monotonic_s() - answer.at_s >= FRESH_S
-        )
-        if is_old:
+        if self._is_old(key, wanted):
             self._waiting[key] = wanted
             self._waiting.move_to_end(key)
             while len(self._waiting) > MOST_WAITING:
@@ -102,11 +99,25 @@ class HistoryCharts:
             self._asked.set()
         return None if answer is None else answer.series
 
+    def _is_old(self, key: tuple[str, tuple[str, ...], int], wanted: Wanted) -> bool:
+        answer = self._answers.get(key)
+        return (
+            answer is None
+            or answer.series.wanted != wanted
+            or self._clock.monotonic_s() - answer.at_s >= FRESH_S
+        )
+
     async def run(self) -> None:
         """Read what is asked for, until cancelled."""
         await self._look()
         while True:
-            await self._asked.wait()
+            if self.problem and not self._waiting:
+                # Whether it can be read again is seen though no chart asks: nothing else ends the message.
+                await self._asked_or_after(RETRY_S)
+                if not self._waiting:
+                    await self._look()
+            else:
+                await self._asked.wait()
             self._asked.clear()
             while self._waiting:
                 # A folder that cannot be read is not tried ten times a second.
@@ -114,15 +125,28 @@ class HistoryCharts:
                 if rest_s > 0:
                     await self._clock.sleep(rest_s)
                 key, wanted = self._waiting.popitem()
-                await self._read(key, wanted)
+                # It was asked for again while it was read.
+                if self._is_old(key, wanted):
+                    await self._read(key, wanted)
+
+    async def _asked_or_after(self, seconds: float) -> None:
+        """Wait until something is asked for, for some seconds at most."""
+        tasks = [asyncio.ensure_future(each) for each in (self._asked.wait(), self._clock.sleep(seconds))]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
 
     async def _look(self) -> None:
+        """Read how far the files reach; a file that was left out stays named until an answer has all."""
         try:
-            self.reach = await in_thread(partial(self._reader.reach, self._fleet))
-        except TrnfleetError as error:
-            self._failed(str(error))
+            async with asyncio.timeout(LIMIT_S):
+                self.reach = await in_thread(partial(self._reader.reach, self._fleet))
+        except Exception as error:  # noqa: BLE001  the app goes on whatever a folder is
+            self._fail(error)
         else:
-            self.revision += 1
+            self._tell(self._left_out)
 
     async def _read(self, key: tuple[str, tuple[str, ...], int], wanted: Wanted) -> None:
         try:
@@ -135,12 +159,8 @@ class HistoryCharts:
                 f"{self._folder}: reading took longer than {LIMIT_S:.0f} s: `trnfleet history compact` makes it quicker"
             )
             return
-        except TrnfleetError as error:
-            self._failed(str(error))
-            return
-        except Exception as error:  # a library that fails must not end the app
-            log.exception("history_not_read", folder=str(self._folder))
-            self._failed(f"{self._folder}: {type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001  a library that fails must not end the app
+            self._fail(error)
             return
         self._tried_s = -math.inf
         self._answers[key] = _Answer(series, self._clock.monotonic_s())
@@ -148,7 +168,17 @@ class HistoryCharts:
             self._answers.popitem(last=False)
         left_out = self._reader.left_out
         more = f" (and {len(left_out) - 1:,} more files)" if len(left_out) > 1 else ""
-        self._tell(f"left out {left_out[0].path}: {left_out[0].why}{more}" if left_out else "")
+        self._left_out = f"left out ({left_out[0].why}){more}: {left_out[0].path}" if left_out else ""
+        self._tell(self._left_out)
+
+    def _fail(self, error: Exception) -> None:
+        if isinstance(error, TrnfleetError):
+            self._failed(str(error))
+        elif isinstance(error, TimeoutError):
+            self._failed(f"{self._folder}: reading took longer than {LIMIT_S:.0f} s")
+        else:
+            log.error("history_not_read", folder=str(self._folder), exc_info=error)
+            self._failed(f"{self._folder}: {type(error).__name__}: {error}")
 
     def _failed(self, problem: str) -> None:
         self._tried_s = self._clock.monotonic_s()

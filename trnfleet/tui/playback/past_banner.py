@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.quantities import DurationStyle, duration
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from trnfleet.tui.playback.seek_bar_format import Seek
 
 _HOUR_S = 3_600
+_FOLDERS = re.compile(r"(?<!\S)/\S*/")
+"""Folders of a path."""
 
 
 def past_hints(playback: Playback) -> Hints:
@@ -103,7 +106,8 @@ def kept_text(
     if problem:
         return f"not recording: {plain(problem, 60)}", True
     if history is not None and history.problem:
-        return f"history: {plain(history.problem, 60)}", True
+        # The note of the status line had it in full; a path would leave no room for the reason.
+        return f"history: {plain(_FOLDERS.sub('…/', history.problem), 60)}", True
     charts = f", charts {duration(kept_s, DurationStyle.LONG)}" if kept_s else ""
     if playback is None:
         return charts.removeprefix(", "), False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,8 +12,10 @@ from support.history import CHIPS, FIRST, write_minutes
 
 from trnfleet.clock import ManualClock
 from trnfleet.domain.minutes import Wanted
-from trnfleet.services.history.charts import HistoryCharts
+from trnfleet.errors import ConfigError
+from trnfleet.services.history.charts import RETRY_S, HistoryCharts, HistoryFolder
 from trnfleet.tasks import background
+from trnfleet.tui.metric_display import CHIP_CHARTS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,6 +56,7 @@ async def test_a_chip_has_minutes_and_the_fleet_ten_of_them(tmp_path: Path) -> N
     assert fleet.chips[0] == CHIPS
     assert np.isnan(fleet.chips[1:]).all()
     assert fleet.columns["power_w"].mean[0] == pytest.approx(CHIPS * 100 + sum(range(CHIPS)))
+    assert all(name in chip.columns for field in CHIP_CHARTS for name in field.parts)
     assert charts.reach is not None
     assert charts.reach == (FIRST * MINUTE_NS, (FIRST + 30) * MINUTE_NS)
 
@@ -75,6 +79,49 @@ async def test_what_cannot_be_read_is_named_and_ends_nothing(tmp_path: Path) -> 
     charts = HistoryCharts(folder, "demo", ManualClock())
     await asked(charts, wanted(CHIP, 1))
     answer = charts.ask(wanted(CHIP, 1))
-    assert charts.problem == f"left out {torn}: torn: it has no footer"
+    assert charts.problem == f"left out (torn: it has no footer): {torn}"
     assert answer is not None
     assert np.isnan(answer.chips[:3]).tolist() == [False, True, True]
+
+
+async def until(charts: HistoryCharts, clock: ManualClock, *, has_problem: bool) -> None:
+    """Turn the clock until there is a problem, or none."""
+    async with asyncio.timeout(20):
+        while bool(charts.problem) is not has_problem or (not has_problem and charts.reach is None):
+            await clock.advance(RETRY_S)
+            await asyncio.sleep(0.01)
+
+
+async def test_a_folder_that_comes_later_is_seen_though_no_chart_asks(tmp_path: Path) -> None:
+    """The message goes, and the app knows how far charts reach."""
+    clock, folder = ManualClock(), tmp_path / "history"
+    charts = HistoryCharts(folder, "demo", clock)
+    async with background(charts=charts.run()):
+        await until(charts, clock, has_problem=True)
+        assert charts.problem == f"{folder}: no such folder"
+        write_minutes(folder, [FIRST])
+        await until(charts, clock, has_problem=False)
+        assert charts.reach == (FIRST * MINUTE_NS, (FIRST + 1) * MINUTE_NS)
+
+
+async def test_whatever_the_system_says_of_a_folder_does_not_end_the_app(tmp_path: Path) -> None:
+    """Such as of a name that is too long."""
+    clock = ManualClock()
+    charts = HistoryCharts(tmp_path / ("x" * 300), "demo", clock)
+    async with background(charts=charts.run()):
+        await until(charts, clock, has_problem=True)
+        assert "File name too long" in charts.problem
+        await clock.advance(RETRY_S)
+        assert charts.problem
+
+
+def test_without_duckdb_the_option_ends_with_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names the option, and what to install."""
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(ConfigError) as caught:
+        HistoryFolder(tmp_path, ManualClock())
+    assert str(caught.value) == (
+        "--history: DuckDB is not installed: pip install duckdb, or pipx inject trnfleet duckdb"
+    )

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from support.tui.seek import seek
 
 from trnfleet.monitor.problems.problem import ProblemCounts
-from trnfleet.tui.playback.past_banner import past_banner
+from trnfleet.tui.playback.past_banner import kept_text, past_banner
 from trnfleet.tui.widgets.cells import text_of, width_of
+
+if TYPE_CHECKING:
+    from trnfleet.domain.minutes import KeptSeries, Wanted
 
 
 def test_the_banner_says_when_and_how_to_return() -> None:
@@ -24,3 +29,35 @@ def test_the_banner_counts_new_alerts_of_the_present() -> None:
     assert "now firing: ✖ 1 ▲ 2" in text_of(past_banner(seek(), before, now, "", 80))
     assert "firing" not in text_of(past_banner(seek(), before, before, "", 80))
     assert "now 0 firing" in text_of(past_banner(seek(), before, ProblemCounts(), "", 80))
+
+
+class Unread:
+    """History of which something cannot be read."""
+
+    revision = 1
+    reach = None
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+
+    def ask(self, wanted: Wanted) -> KeptSeries | None:
+        """Return that there is no answer."""
+        del wanted
+        return None
+
+
+def test_the_status_line_says_why_history_is_not_read_however_long_the_path_is() -> None:
+    """Folders go, and of a file the reason comes first."""
+    path = "/var/lib/trnfleet/history/fleet=demo/day=2026-01-05/cell=main/chips-20260105T0001Z-20260105T0001Z-host-a.parquet"
+    text, is_problem = kept_text(None, Unread(f"left out (torn: it has no footer): {path}"))
+    assert is_problem
+    assert text.startswith("history: left out (torn: it has no footer): …/chips-2026")
+    assert len(text) <= len("history: ") + 61
+    text, is_problem = kept_text(None, Unread(f"/{'long/' * 20}history: no such folder"))
+    assert (text, is_problem) == ("history: …/history: no such folder", True)
+
+
+def test_the_status_line_says_how_far_charts_reach() -> None:
+    """Also where nothing goes back in time."""
+    assert kept_text(None, None, 2 * 86_400) == ("charts 2 d 0 h", False)
+    assert kept_text(None) == ("", False)

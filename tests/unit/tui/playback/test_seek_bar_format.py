@@ -182,3 +182,13 @@ def test_what_the_machine_manages_does_not_move_the_bar() -> None:
     lines = [seek_line(seek(rate=64.0, reached_rate=rate), 120) for rate in (24.3, 9.5, 0.7, 1.0, 31.6)]
     assert len({line.track for line in lines}) == 1
     assert "(reaches x0.7)" in text_of(lines[2].parts)
+
+
+def test_the_bar_says_how_far_charts_reach_beyond_it() -> None:
+    """Where there is room, and not where the bar reaches as far; its cells stay what they mean."""
+    line = seek_line(seek(kept_s=2 * 86_400), 200)
+    assert "◂ charts 2 d 0 h" in text_of(line.parts)
+    assert width_of(line.parts) == 200
+    assert text_of(line.parts)[line.track.start - 1] == "├"
+    for each, width in ((seek(kept_s=2 * 86_400), 80), (seek(kept_s=300), 200), (seek(), 200)):
+        assert "charts" not in text_of(seek_line(each, width).parts)

@@ -224,3 +224,12 @@ def test_any_samples_fit_any_room(samples: list[float], width: int, height: int,
 )
 def test_axes_are_short(value: float, unit: str, text: str) -> None:
     assert charts.axis_text(value, unit) == text
+
+
+def test_the_resolution_of_history_goes_before_the_span() -> None:
+    """A long note loses its last part where there is no room for it, and keeps the span."""
+    note = "24 h, 10 s mean, 10 min of history"
+    wide, narrow = (text_of(charts.head([("Power", theme.STRONG)], note, width)) for width in (50, 30))
+    assert wide.rstrip().endswith("─ 24 h, 10 s mean, 10 min of history")
+    assert narrow.rstrip().endswith("─ 24 h, 10 s mean")
+    assert len(narrow) == 30
