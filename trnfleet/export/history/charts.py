@@ -11,7 +11,7 @@ from trnfleet.domain.address import Level, level_of, parse_chip, split
 from trnfleet.domain.metrics import CHIP_METRICS, Aggregate, Kind
 from trnfleet.domain.minutes import KeptColumn, KeptSeries, Reach, has_peak
 from trnfleet.errors import ConfigError
-from trnfleet.export.history.files import list_files, partitions, require_folder
+from trnfleet.export.history.files import list_files, partitions, require_folder, why_torn
 from trnfleet.export.history.query import OF, HistoryReader
 
 if TYPE_CHECKING:
@@ -43,6 +43,10 @@ class ChartReader:
     def left_out(self) -> tuple[LeftOut, ...]:
         """Files that the last answer lacks, with the reason."""
         return () if self._reader is None else self._reader.left_out
+
+    def has_bad(self) -> bool:
+        """Return whether a file that the last answer lacks is still there as it was."""
+        return any(_is_bad(each) for each in self.left_out)
 
     def interrupt(self) -> None:
         """End what another thread reads at present."""
@@ -98,6 +102,13 @@ class ChartReader:
         if wanted.jobs:
             return _of_jobs(wanted, steps, found.rows)
         return _of_node(wanted, steps, found.rows, names)
+
+
+def _is_bad(file: LeftOut) -> bool:
+    try:
+        return bool(why_torn(file.path)) or not file.why.startswith("torn")
+    except FileNotFoundError:
+        return False
 
 
 def _bucket(wanted: Wanted, length_minutes: int) -> str:

@@ -139,13 +139,15 @@ class HistoryCharts:
                 task.cancel()
 
     async def _look(self) -> None:
-        """Read how far the files reach; a file that was left out stays named until an answer has all."""
+        """Read how far the files reach, and whether those that were left out are as they were."""
         try:
             async with asyncio.timeout(LIMIT_S):
                 self.reach = await in_thread(partial(self._reader.reach, self._fleet))
+                has_bad = await in_thread(self._reader.has_bad)
         except Exception as error:  # noqa: BLE001  the app goes on whatever a folder is
             self._fail(error)
         else:
+            self._left_out = self._left_out if has_bad else ""
             self._tell(self._left_out)
 
     async def _read(self, key: tuple[str, tuple[str, ...], int], wanted: Wanted) -> None:

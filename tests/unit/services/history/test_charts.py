@@ -125,3 +125,26 @@ def test_without_duckdb_the_option_ends_with_one_line(
     assert str(caught.value) == (
         "--history: DuckDB is not installed: pip install duckdb, or pipx inject trnfleet duckdb"
     )
+
+
+async def test_a_torn_file_that_is_whole_again_is_named_no_more_though_no_chart_asks(tmp_path: Path) -> None:
+    """As one that is deleted is not."""
+    write_minutes(tmp_path, [FIRST, FIRST + 1])
+    torn, whole = tear(tmp_path)
+    clock = ManualClock()
+    charts = HistoryCharts(tmp_path, "demo", clock)
+    charts.ask(wanted(CHIP, 1))
+    async with background(charts=charts.run()):
+        await until(charts, clock, has_problem=True)
+        await clock.advance(RETRY_S)
+        assert charts.problem == f"left out (torn: it has no footer): {torn}"
+        torn.write_bytes(whole)
+        await until(charts, clock, has_problem=False)
+
+
+def tear(folder: Path) -> tuple[Path, bytes]:
+    """Cut the second minute's file short, and return it with what it had."""
+    file = next(folder.rglob("chips-20260105T0001Z*"))
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-100])
+    return file, whole
