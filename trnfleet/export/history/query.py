@@ -10,7 +10,13 @@ from trnfleet.domain.address import Level, level_of, parse_chip, split
 from trnfleet.domain.metrics import Aggregate
 from trnfleet.domain.minutes import MINUTE_COLUMNS, Part
 from trnfleet.errors import ConfigError, nearest
-from trnfleet.export.history.catalogue import LeftOut, leave_out, make_views, read_catalogue
+from trnfleet.export.history.catalogue import (
+    LeftOut,
+    leave_out,
+    leave_out_unnamed,
+    make_views,
+    read_catalogue,
+)
 from trnfleet.export.history.database import MEMORY_BYTES, THREADS, Database, HistoryError
 from trnfleet.export.history.files import require_folder
 from trnfleet.export.history.tables import TABLES, WINDOW_MINUTES
@@ -20,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
+    from trnfleet.export.history.catalogue import Catalogue
     from trnfleet.export.history.database import Result
     from trnfleet.export.history.files import Partition
     from trnfleet.export.history.tables import Table
@@ -38,6 +45,8 @@ OF = {
 }
 """Nodes that `--top` can list, with their columns."""
 
+_DAMAGE = "TProtocolException"
+"""What DuckDB says of a damaged page, without the name of its file."""
 _MORE = ("fleet", "cell")
 _NO_COLUMN = re.compile(r'(?:Referenced column|column named|does not have a column named) "([^"]+)"')
 _NO_TABLE = re.compile(r"Table with name (\S+) does not exist")
@@ -112,6 +121,7 @@ class HistoryReader:
             # What reaches beyond the folder is refused by DuckDB itself; within it, history is only read.
             raise ConfigError(f"{self._folder}: history is only read: {kinds[0]} is refused")
         self._bad = [each for each in self._bad if each.path.exists()]
+        catalogue: Catalogue | None = None
         for left in reversed(range(TRIES)):
             try:
                 catalogue = read_catalogue(
@@ -121,7 +131,7 @@ class HistoryReader:
                 make_views(self._database, catalogue)
                 return self._database.run(sql, parameters, most=most)
             except HistoryError as error:
-                if left and (error.is_gone or leave_out(error, self._folder, self._bad)):
+                if left and (error.is_gone or self._leave_out(error, catalogue)):
                     continue
                 raise self._explained(error, sql) from None
         raise HistoryError(f"{self._folder}: its files change faster than they can be read")
@@ -135,6 +145,11 @@ class HistoryReader:
         """
         sql, parameters = figure_sql(figure, self._folder)
         return self.query(sql, parameters)
+
+    def _leave_out(self, error: HistoryError, catalogue: Catalogue | None) -> bool:
+        if catalogue is not None and not error.file and _DAMAGE in str(error):
+            return leave_out_unnamed(self._database, catalogue.files, self._bad)
+        return leave_out(error, self._folder, self._bad)
 
     def _explained(self, error: HistoryError, sql: str) -> Exception:
         text = str(error)

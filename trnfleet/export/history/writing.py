@@ -11,7 +11,7 @@ import numpy as np
 
 from trnfleet import logs
 from trnfleet.domain.minutes import MINUTE_COLUMNS
-from trnfleet.export.history.catalogue import leave_out, read_catalogue, rows_sql
+from trnfleet.export.history.catalogue import leave_out, leave_out_unnamed, read_catalogue, rows_sql
 from trnfleet.export.history.database import Database, HistoryError, quoted
 from trnfleet.export.history.files import Mark, Partition, day_of, file_name, spill_folder
 from trnfleet.export.history.parquet import write_file
@@ -208,20 +208,24 @@ class HistoryWriter:
     def _read(self, partition: Partition, read: Callable[[Catalogue], ResultT]) -> ResultT:
         """Return what is read of a partition's files, listed again where some were replaced meanwhile or one is damaged."""
         tries, most_bad = 1, len(self._bad) + MOST_DAMAGED
+        files: Catalogue | None = None
         while True:
             try:
-                return read(read_catalogue(self._database, self._folder, [partition], bad=self._bad))
+                files = read_catalogue(self._database, self._folder, [partition], bad=self._bad)
+                return read(files)
             except HistoryError as error:
                 if error.is_gone and tries < TRIES:
                     tries += 1
-                elif (
-                    error.is_gone
-                    or len(self._bad) >= most_bad
-                    or not leave_out(error, self._folder, self._bad)
-                ):
+                elif error.is_gone or len(self._bad) >= most_bad or not self._leave_out(error, files):
                     raise
                 else:
-                    log.warning("history_file_left_out", file=error.file, error=str(error))
+                    log.warning("history_file_left_out", file=str(self._bad[-1].path), error=str(error))
+
+    def _leave_out(self, error: HistoryError, files: Catalogue | None) -> bool:
+        if error.file:
+            return leave_out(error, self._folder, self._bad)
+        is_damage = files is not None and not error.is_refused
+        return is_damage and leave_out_unnamed(self._database, files.files, self._bad)
 
     def _write(self, table: Table, minute: int, sql: str) -> None:
         # Of chips and jobs a minute is written once; events come at any time.

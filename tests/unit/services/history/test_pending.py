@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 from typing import TYPE_CHECKING
 
+import pytest
 from support.history import FIRST, chip_minute, write_minutes
 
 from trnfleet.export.history.query import open_history
@@ -78,16 +79,21 @@ def test_a_minute_that_is_there_is_left_out_when_it_would_be_written(tmp_path: P
         history.close()
 
 
-def test_a_damaged_file_holds_up_neither_minutes_nor_their_ten(tmp_path: Path) -> None:
+@pytest.mark.parametrize("byte", [0, 255])
+def test_a_damaged_file_holds_up_neither_minutes_nor_their_ten(tmp_path: Path, byte: int) -> None:
     """What stands in it counts as not there: its minute is written when it comes again, and all others are."""
     write_minutes(tmp_path, [FIRST, FIRST + 1])
     damaged = next(tmp_path.rglob("chips-20260105T0001Z*"))
     content = bytearray(damaged.read_bytes())
-    content[4 : len(content) // 2] = bytes(len(content) // 2 - 4)
+    content[4 : len(content) // 2] = bytes([byte]) * (len(content) // 2 - 4)
     damaged.write_bytes(content)
     history = HistoryWriter(tmp_path, "demo", "main", "host-a")
     pending = PendingWrites(history)
     try:
+        with open_history(tmp_path) as reader:
+            assert reader.query("SELECT count(DISTINCT time), sum(power_w) > 0 FROM chips").rows == [
+                (1, True)
+            ]
         for minute in (FIRST + 2, FIRST + 1):
             pending.add(closed(minute))
             pending.flush()
