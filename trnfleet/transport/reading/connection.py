@@ -72,8 +72,7 @@ ASK_AGAIN_S = 2.0
 """Time after which a request without an answer is sent again: Mosquitto drops answers, too, while its queue is full."""
 MOST_UNSENT_BYTES = 1024 * 1024
 """Acknowledgements that a broker does not take, beyond which it is given up."""
-SILENT = "no answer within twice the keepalive"
-LOST = "connection lost"
+SILENT, LOST = "no answer within twice the keepalive", "connection lost"
 _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -274,7 +273,8 @@ class ReadingConnection:
                 self._outgoing += packet
                 self._flush()
                 with contextlib.suppress(TimeoutError):
-                    return await asyncio.wait_for(asyncio.shield(answer), ASK_AGAIN_S)
+                    async with asyncio.timeout(ASK_AGAIN_S):
+                        return await asyncio.shield(answer)
             raise LinkDown("the broker did not answer the subscription")
         finally:
             self._answers.pop(number, None)
