@@ -224,8 +224,9 @@ class HistoryWriter:
     def _leave_out(self, error: HistoryError, files: Catalogue | None) -> bool:
         if error.file:
             return leave_out(error, self._folder, self._bad)
-        is_damage = files is not None and not error.is_refused
-        return is_damage and leave_out_unnamed(self._database, files.files, self._bad)
+        if files is None or error.is_refused:
+            return False
+        return leave_out_unnamed(self._database, files.files, self._bad)
 
     def _write(self, table: Table, minute: int, sql: str) -> None:
         # Of chips and jobs a minute is written once; events come at any time.
