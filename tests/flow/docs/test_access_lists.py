@@ -179,7 +179,7 @@ def test_the_page_names_the_file_and_its_users() -> None:
         for line in LISTS.read_text(encoding="utf-8").splitlines()
         if line.startswith("user ")
     ]
-    assert users == ["publisher", "watch", "viewer", "operator", "agent-trn2-0001"]
+    assert users == ["publisher", "watch", "viewer", "operator", "relay", "agent-trn2-0001"]
     assert "config/brokers/mosquitto.acl" in page
     for case in CASES:
         assert f"`{case.command.split()[0]}" in page
