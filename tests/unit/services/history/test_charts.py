@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from support.history import CHIPS, FIRST, write_minutes
+from support.processes.waiting import eventually
 
 from trnfleet.clock import ManualClock
 from trnfleet.domain.minutes import Wanted
@@ -28,9 +28,8 @@ async def asked(charts: HistoryCharts, wanted: Wanted) -> None:
     """Ask, and wait until there is an answer or a problem."""
     before = charts.revision
     charts.ask(wanted)
-    async with background(charts=charts.run()), asyncio.timeout(20):
-        while charts.revision < before + 2 and not charts.problem:  # noqa: ASYNC110  a thread answers
-            await asyncio.sleep(0.01)
+    async with background(charts=charts.run()):
+        await eventually(lambda: charts.revision >= before + 2 or charts.problem, 20.0)
 
 
 def wanted(address: str, step_minutes: int) -> Wanted:
@@ -84,23 +83,16 @@ async def test_what_cannot_be_read_is_named_and_ends_nothing(tmp_path: Path) -> 
     assert np.isnan(answer.chips[:3]).tolist() == [False, True, True]
 
 
-async def until(charts: HistoryCharts, clock: ManualClock, *, has_problem: bool) -> None:
-    """Turn the clock until there is a problem, or none."""
-    async with asyncio.timeout(20):
-        while bool(charts.problem) is not has_problem or (not has_problem and charts.reach is None):
-            await clock.advance(RETRY_S)
-            await asyncio.sleep(0.01)
-
-
 async def test_a_folder_that_comes_later_is_seen_though_no_chart_asks(tmp_path: Path) -> None:
     """The message goes, and the app knows how far charts reach."""
     clock, folder = ManualClock(), tmp_path / "history"
     charts = HistoryCharts(folder, "demo", clock)
     async with background(charts=charts.run()):
-        await until(charts, clock, has_problem=True)
+        await eventually(lambda: charts.problem, 20.0)
         assert charts.problem == f"{folder}: no such folder"
         write_minutes(folder, [FIRST])
-        await until(charts, clock, has_problem=False)
+        await clock.advance(RETRY_S)
+        await eventually(lambda: not charts.problem and charts.reach, 20.0)
         assert charts.reach == (FIRST * MINUTE_NS, (FIRST + 1) * MINUTE_NS)
 
 
@@ -109,7 +101,7 @@ async def test_whatever_the_system_says_of_a_folder_does_not_end_the_app(tmp_pat
     clock = ManualClock()
     charts = HistoryCharts(tmp_path / ("x" * 300), "demo", clock)
     async with background(charts=charts.run()):
-        await until(charts, clock, has_problem=True)
+        await eventually(lambda: charts.problem, 20.0)
         assert "File name too long" in charts.problem
         await clock.advance(RETRY_S)
         assert charts.problem
@@ -135,11 +127,12 @@ async def test_a_torn_file_that_is_whole_again_is_named_no_more_though_no_chart_
     charts = HistoryCharts(tmp_path, "demo", clock)
     charts.ask(wanted(CHIP, 1))
     async with background(charts=charts.run()):
-        await until(charts, clock, has_problem=True)
+        await eventually(lambda: charts.problem, 20.0)
         await clock.advance(RETRY_S)
         assert charts.problem == f"left out (torn: it has no footer): {torn}"
         torn.write_bytes(whole)
-        await until(charts, clock, has_problem=False)
+        await clock.advance(RETRY_S)
+        await eventually(lambda: not charts.problem and charts.reach, 20.0)
 
 
 def tear(folder: Path) -> tuple[Path, bytes]:
