@@ -111,13 +111,7 @@ class CompactDescriptor(NamedTuple):
             STANDARD_COLUMNS if _is_standard(columns) else compact(descriptor).columns,
             tuple(sorted(descriptor.lanes.items())),
             encode_message(descriptor.model_copy(update={"columns": ()})),
-            _clock(
-                descriptor.publisher,
-                descriptor.clock.epoch,
-                descriptor.clock.speed,
-                is_simulated=descriptor.origin == "simulated" or descriptor.replay,
-                is_replay=descriptor.replay,
-            ),
+            _clock_of(descriptor),
             hash(payload),
         )
         # Types, clock, publisher and boot are objects that many share.
@@ -158,13 +152,7 @@ def _of_rollups(payload: bytes, limits: Limits) -> CompactDescriptor:
         STANDARD_COLUMNS,
         (),
         b"",
-        _clock(
-            descriptor.publisher,
-            descriptor.clock.epoch,
-            descriptor.clock.speed,
-            is_simulated=descriptor.origin == "simulated" or descriptor.replay,
-            is_replay=descriptor.replay,
-        ),
+        _clock_of(descriptor),
         hash(payload),
         held_bytes((descriptor.path, paths)) + SHELL_BYTES + INSTANCE_BYTES * len(paths),
         members=tuple(row.instances for row in descriptor.rows),
@@ -356,6 +344,16 @@ def _is_below(instance: str, path: str) -> bool:
     cluster, _, block = path.partition("/")
     return instance == path or instance.startswith(
         f"{cluster}/" if block.startswith("block-") else f"{path}/"
+    )
+
+
+def _clock_of(descriptor: Descriptor | RollupDescriptor) -> ClockKey:
+    return _clock(
+        descriptor.publisher,
+        descriptor.clock.epoch,
+        descriptor.clock.speed,
+        is_simulated=descriptor.origin == "simulated" or descriptor.replay,
+        is_replay=descriptor.replay,
     )
 
 
