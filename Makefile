@@ -62,7 +62,7 @@ chaos: $(VENV)/dev $(VENV)/project ## damage messages, files, brokers and proces
 
 soak: $(VENV)/dev $(VENV)/project ## watch the memory of the demo and of a quick game day for MINUTES=120
 	@.ci/mosquitto
-	@exec $(BIN)/python tests/bench/soak.py $(MINUTES:%=--minutes %) $(ARGS)
+	@PYTHONPATH=tests exec $(BIN)/python -m support.bench.soak $(MINUTES:%=--minutes %) $(ARGS)
 
 truth: $(VENV)/dev $(VENV)/project ## compare simulated telemetry with itself and published figures; ARGS=--write for docs/telemetry.md
 	@PYTHONPATH=tests exec $(BIN)/python -m support.truth $(ARGS)

@@ -16,10 +16,7 @@ import gc
 import itertools
 import os
 import platform
-import re
-import socket
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
@@ -33,6 +30,17 @@ import psutil
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from support.bench.app import cpu_s, key_ms, quantile, shown_lag_s
+from support.bench.packets import (
+    AT_ONCE,
+    REPEAT_S,
+    SLICES_PER_S,
+    await_answers,
+    connect,
+    cut_frame,
+    send_state,
+    stamp,
+)
 from support.monitor.feed import SilentSource
 from support.processes.mosquitto import MosquittoProcess
 from support.processes.terminal import Terminal
@@ -55,14 +63,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 FLEET = "rainier-1m"
-SLICES_PER_S = 50
 VARIANTS = 2
 """Ticks whose values come in turn."""
-REPEAT_S = 60
 CONNECTIONS = 8
-AT_ONCE = 20
-"""Messages with QoS 1 that Mosquitto takes of a connection before it has answered."""
-_SEQ, _TS = b"\x63seq\x1b", b"\x62ts\x1b"
 
 
 class Hosts:
@@ -104,31 +107,18 @@ class Hosts:
         for _ in range(VARIANTS):
             engine.step()
             self.frames.append(
-                [_cut(topic, each.encode(0, 0)) for topic, each in zip(topics, encoders, strict=True)]
+                [cut_frame(topic, each.encode(0, 0)) for topic, each in zip(topics, encoders, strict=True)]
             )
-
-
-def _cut(topic: str, payload: bytes) -> tuple[bytes, bytes]:
-    packet = mqtt5.PublishPacket(topic, payload, content_type=CONTENT_TYPE_CBOR).write()
-    at = packet.index(_SEQ) + len(_SEQ)
-    assert packet[at + 8 : at + 8 + len(_TS)] == _TS
-    return packet[:at], packet[at + 16 + len(_TS) :]
 
 
 def publish(url: str, count: int, *, is_one: bool) -> None:
     """Publish all state, say so, and then the frames of every host each second until told to stop."""
     hosts = Hosts(count, is_one=is_one)
     broker = parse_url(url)
-    connections = []
-    for n in range(CONNECTIONS):
-        connection = socket.create_connection((broker.host, broker.port))
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.sendall(mqtt5.ConnectPacket(f"bench-hosts-{n}").write())
-        connection.recv(200)
-        connections.append(connection)
+    connections = [connect(broker, f"bench-hosts-{n}") for n in range(CONNECTIONS)]
     for part in _parts(hosts.state, AT_ONCE):
-        _send_state(connections[0], part)
-        _await_answers(connections[0], len(part))
+        send_state(connections[0], part)
+        await_answers(connections[0], len(part))
     # Each slice's packets, with places for number and time in between.
     slices: list[list[list[list[bytes]]]] = []
     for frames in hosts.frames:
@@ -148,45 +138,23 @@ def publish(url: str, count: int, *, is_one: bool) -> None:
     for tick in itertools.count():
         time.sleep(max(0.0, began_s + tick / SLICES_PER_S - time.perf_counter()))
         seq, part = divmod(tick, SLICES_PER_S)
-        stamp = struct.pack(">Q", seq) + _TS + struct.pack(">Q", time.time_ns() // 1_000_000 * 1_000_000)
+        between = stamp(seq, time.time_ns() // 1_000_000 * 1_000_000)
         for connection, packets in zip(connections, slices[seq % VARIANTS][part], strict=False):
-            packets[1::3] = [stamp] * (len(packets) // 3)
+            packets[1::3] = [between] * (len(packets) // 3)
             connection.sendall(b"".join(packets))
         due = int((tick + 1) * count / SLICES_PER_S / REPEAT_S)
         for number, few in enumerate(
             _parts([hosts.described[n % count] for n in range(described, due)], AT_ONCE)
         ):
             at = number % CONNECTIONS
-            _await_answers(connections[at], owed[at])
-            _send_state(connections[at], few)
+            await_answers(connections[at], owed[at])
+            send_state(connections[at], few)
             owed[at] = len(few)
         described = due
 
 
 def _parts(items: Sequence[Any], size: int) -> list[Any]:
     return [items[n : n + size] for n in range(0, len(items), size)]
-
-
-def _send_state(connection: socket.socket, messages: Sequence[tuple[str, bytes]]) -> None:
-    connection.sendall(b"".join(
-        mqtt5.PublishPacket(topic, payload, retain=True, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=n + 1).write()
-        for n, (topic, payload) in enumerate(messages)
-    ))  # fmt: skip  # one call
-
-
-def _await_answers(connection: socket.socket, count: int) -> None:
-    """Read a PUBACK of four bytes, or six where nobody reads it, for each message."""
-    answers = b""
-    while count:
-        answers += connection.recv(65_536)
-        while len(answers) >= 2 and len(answers) >= 2 + answers[1]:
-            answers, count = answers[2 + answers[1] :], count - 1
-
-
-def cpu_s(process: psutil.Process) -> float:
-    """Return the CPU seconds that a process has used."""
-    times = process.cpu_times()
-    return times.user + times.system
 
 
 def measure(hosts: int, options: argparse.Namespace, past: str) -> None:
@@ -234,9 +202,9 @@ def look(
         keys: list[float] = []
         while time.monotonic() - begun_s < options.seconds:
             time.sleep(0.5)
-            shown = re.search(r"lag (\d+(?:\.\d+)?) (ms|s)", terminal.text)
-            if shown:
-                lags.append(float(shown[1]) * (1_000 if shown[2] == "s" else 1))
+            shown_s = shown_lag_s(terminal.text)
+            if shown_s is not None:
+                lags.append(shown_s * 1_000)
             keys.append(key_ms(terminal, len(keys)))
         elapsed_s = time.monotonic() - begun_s
         used = {name: cpu_s(process) - before[name] for name, process in processes.items()}
@@ -254,29 +222,14 @@ def look(
     print("  CPU, % of a core: " + ", ".join(f"{name} {value / elapsed_s * 100:.1f}" for name, value in used.items())
           + "; us a message: " + ", ".join(f"{name} {value / messages * 1e6:.2f}" for name, value in used.items()))  # fmt: skip
     print("  memory, MiB: " + ", ".join(f"{name} {size:.0f}" for name, size in memory.items()))
-    print(f"  lag, ms: median {middle(lags, 0.5):.0f}, p95 {middle(lags, 0.95):.0f} ({len(lags)} looks)")
+    print(f"  lag, ms: median {quantile(lags, 0.5):.0f}, p95 {quantile(lags, 0.95):.0f} ({len(lags)} looks)")
     print(
-        f"  key to screen, ms: median {middle(keys, 0.5):.0f}, p95 {middle(keys, 0.95):.0f} ({len(keys)} keys)"
+        f"  key to screen, ms: median {quantile(keys, 0.5):.0f}, p95 {quantile(keys, 0.95):.0f} ({len(keys)} keys)"
     )
     for when, text in (("before", first), ("after", last)):
         lines = text.splitlines()
         print(f"  {when}: {' '.join(lines[0].split())} | {' '.join(lines[-1].split())}")
     sys.stdout.flush()
-
-
-def key_ms(terminal: Terminal, number: int) -> float:
-    """Press a key that changes the heat map's metric, and return how long the first changed byte took."""
-    size = len(terminal.raw)
-    begun_s = time.perf_counter()
-    terminal.send("m" if number % 2 == 0 else "M")
-    while len(terminal.raw) == size and time.perf_counter() - begun_s < 2:
-        time.sleep(0.0005)
-    return (time.perf_counter() - begun_s) * 1e3
-
-
-def middle(values: list[float], share: float) -> float:
-    """Return a quantile; NaN of nothing."""
-    return sorted(values)[min(len(values) - 1, int(share * len(values)))] if values else float("nan")
 
 
 def parts(count: int) -> None:
@@ -299,11 +252,11 @@ def parts(count: int) -> None:
     names: dict[str, str] = {}
 
     def tick(seq: int) -> list[Envelope]:
-        stamps = [struct.pack(">Q", time.time_ns() + 20_000_000 * n) for n in range(SLICES_PER_S)]
+        stamps = [stamp(seq, time.time_ns() + 20_000_000 * n) for n in range(SLICES_PER_S)]
         batch = []
         for n, (before, after) in enumerate(hosts.frames[seq % VARIANTS]):
-            stamp = stamps[n * SLICES_PER_S // count]
-            packet: Any = mqtt5.read(memoryview(before + struct.pack(">Q", seq) + _TS + stamp + after))[0]
+            between = stamps[n * SLICES_PER_S // count]
+            packet: Any = mqtt5.read(memoryview(before + between + after))[0]
             topic = names.setdefault(packet.topic, packet.topic)
             batch.append(
                 Envelope(

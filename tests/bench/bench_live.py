@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import re
 import sys
 import tempfile
 import time
@@ -23,15 +22,10 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from support.bench.app import cpu_s, key_ms, quantile, shown_lag_s
 from support.processes.mosquitto import MosquittoProcess
 from support.processes.programs import Program
 from support.processes.terminal import Terminal
-
-
-def cpu_s(process: psutil.Process) -> float:
-    """Return the CPU seconds that a process has used."""
-    times = process.cpu_times()
-    return times.user + times.system
 
 
 def first_paint(columns: int, rows: int) -> None:
@@ -77,9 +71,9 @@ def live(fleet: str, seconds: float, columns: int, rows: int, past: str) -> None
             keys: list[float] = []
             while time.monotonic() - begun < seconds:
                 time.sleep(0.5)
-                found = re.search(r"lag (\d+(?:\.\d+)?) (ms|s)", terminal.text)
-                if found:
-                    lags.append(float(found[1]) * (1_000 if found[2] == "s" else 1))
+                shown_s = shown_lag_s(terminal.text)
+                if shown_s is not None:
+                    lags.append(shown_s * 1_000)
                 keys.append(key_ms(terminal, len(keys)))
             elapsed = time.monotonic() - begun
             used = {
@@ -95,28 +89,12 @@ def live(fleet: str, seconds: float, columns: int, rows: int, past: str) -> None
     print("  CPU, % of a core: " + ", ".join(f"{name} {share:.1f}" for name, share in used.items())
           + f"; together {sum(used.values()):.1f}")  # fmt: skip
     print("  memory, MiB: " + ", ".join(f"{name} {size:.0f}" for name, size in memory.items()))
-    print(f"  lag, ms: median {middle(lags, 0.5):.0f}, p95 {middle(lags, 0.95):.0f} ({len(lags)} looks)")
+    print(f"  lag, ms: median {quantile(lags, 0.5):.0f}, p95 {quantile(lags, 0.95):.0f} ({len(lags)} looks)")
     print(
-        f"  key to screen, ms: median {middle(keys, 0.5):.0f}, p95 {middle(keys, 0.95):.0f} ({len(keys)} keys)"
+        f"  key to screen, ms: median {quantile(keys, 0.5):.0f}, p95 {quantile(keys, 0.95):.0f} ({len(keys)} keys)"
     )
     print(f"  status line: {status.strip()}")
     print(f"  simulator: {' '.join(said)}")
-
-
-def key_ms(terminal: Terminal, number: int) -> float:
-    """Press a key that changes the heat map's metric, and return how long the first changed byte took."""
-    size = len(terminal.raw)
-    begun = time.perf_counter()
-    terminal.send("m" if number % 2 == 0 else "M")
-    while len(terminal.raw) == size and time.perf_counter() - begun < 2:
-        time.sleep(0.0005)
-    return (time.perf_counter() - begun) * 1e3
-
-
-def middle(values: list[float], share: float) -> float:
-    """Return a quantile."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")
 
 
 def main() -> None:

@@ -17,7 +17,6 @@ import json
 import os
 import platform
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -32,6 +31,8 @@ import psutil
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from support.bench.app import account, alerts_in, cpu_s, quantile, shown_lag_s, waited_s
+from support.bench.packets import SLICES_PER_S, connect
 from support.monitor.feed import Feed, ultraservers
 from support.processes.mosquitto import MosquittoProcess
 from support.processes.terminal import Terminal
@@ -44,7 +45,6 @@ from trnfleet.wire.ports import CONTENT_TYPE_CBOR
 
 FLEET = "bench"
 BOOT = "boot-1"
-SLICES_PER_S = 50
 ULTRASERVERS = 8
 """In a block: 512 chips."""
 LOOK_EVERY_S = 0.25
@@ -129,9 +129,7 @@ def generate(url: str, shape: str, topics: int, period_s: float, phases: list[Ph
     broker = parse_url(url)
     described = shape_topics(shape, topics)
     table, seq_at, ts_at = packets_of([path for path, _ in described], len(described[0][1]))
-    with socket.create_connection((broker.host, broker.port)) as connection:
-        connection.sendall(mqtt5.ConnectPacket("bench-generator").write())
-        connection.recv(100)
+    with connect(broker, "bench-generator") as connection:
         sys.stdin.readline()
         online = json.dumps({"client": "bench", "state": "online", "boot": BOOT}).encode()
         retained = [("publisher/bench", online)]
@@ -199,34 +197,28 @@ class Looks:
     def look(self, terminal: Terminal, *, key: int | None) -> None:
         """Look once, and press a key where a number is given."""
         text = terminal.text
-        lag_s = lag_of(text)
+        lag_s = shown_lag_s(text)
         if lag_s is not None:
             self.lags_s.append(lag_s)
         self.rss_mib.append(terminal.process.memory_info().rss / 2**20)
         header = "\n".join(text.splitlines()[:2])
-        self.alerts |= set(re.findall(r"\d+ (?:firing|pending|critical|warnings?|info)\b", header))
+        self.alerts |= alerts_in(text)
         self.stale |= set(re.findall(r"[\d,.]+k? (?:stale|offline)", header))
         if key is not None:
-            self.keys_ms.append(key_ms(terminal, key))
+            self.keys_ms.append(help_ms(terminal, key))
 
     @property
     def line(self) -> str:
         """The figures."""
         return (
-            f"lag median {middle(self.lags_s, 0.5):.2f} s, most {middle(self.lags_s, 1):.2f} s | "
-            f"RSS {middle(self.rss_mib, 0.5):.0f}, most {middle(self.rss_mib, 1):.0f} MiB | "
-            f"keys median {middle(self.keys_ms, 0.5):.0f}, p95 {middle(self.keys_ms, 0.95):.0f}, most {middle(self.keys_ms, 1):.0f} ms "
+            f"lag median {quantile(self.lags_s, 0.5):.2f} s, most {quantile(self.lags_s, 1):.2f} s | "
+            f"RSS {quantile(self.rss_mib, 0.5):.0f}, most {quantile(self.rss_mib, 1):.0f} MiB | "
+            f"keys median {quantile(self.keys_ms, 0.5):.0f}, p95 {quantile(self.keys_ms, 0.95):.0f}, most {quantile(self.keys_ms, 1):.0f} ms "
             f"({len(self.keys_ms)}) | alerts {', '.join(sorted(self.alerts)) or 'none'} | {', '.join(sorted(self.stale)) or 'none stale'}"
         )
 
 
-def lag_of(text: str) -> float | None:
-    """Return the lag that the status line shows."""
-    found = re.search(r"lag (\d+(?:\.\d+)?) (ms|s)\b", text.splitlines()[-1])
-    return None if found is None else float(found[1]) / (1_000 if found[2] == "ms" else 1)
-
-
-def key_ms(terminal: Terminal, number: int) -> float:
+def help_ms(terminal: Terminal, number: int) -> float:
     """Open or close the help, and return how long it took until the screen has, or has no longer, its title."""
     begun = time.perf_counter()
     terminal.send("?" if number % 2 == 0 else "\x1b")
@@ -237,30 +229,6 @@ def key_ms(terminal: Terminal, number: int) -> float:
 
 
 HELP = " Keys "
-
-
-def middle(values: list[float], share: float) -> float:
-    """Return a quantile."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")
-
-
-def account(terminal: Terminal) -> dict[str, int]:
-    """Return the app's own account, from the page of publishers and brokers."""
-    # What is wrong stands above it, and may be long.
-    terminal.resize(120, 80)
-    terminal.send("9")
-    terminal.wait_for("publishers")
-    terminal.send("t")
-    screen = terminal.wait_for("by sequence numbers", within_s=10)
-    words = " ".join(screen.split())
-    found = re.search(
-        r"published ([\d,]+) by sequence numbers = ([\d,]+) came \+ ([\d,]+) came late \+ ([\d,]+) lost \+ ([\d,]+) left out here",
-        words,
-    )
-    assert found, screen
-    names = ("published", "came", "mended", "lost", "passed_over")
-    return {name: int(each.replace(",", "")) for name, each in zip(names, found.groups(), strict=True)}
 
 
 def run(options: argparse.Namespace, phases: list[Phase]) -> None:
@@ -314,7 +282,7 @@ def run(options: argparse.Namespace, phases: list[Phase]) -> None:
                     looks.look(terminal, key=key if wants_key else None)
                     key += wants_key
                     status = terminal.lines[-1]
-                    lag_s = lag_of(terminal.text)
+                    lag_s = shown_lag_s(terminal.text)
                     is_normal = lag_s is not None and lag_s < 1.0 and "overloaded" not in status
                     back_s = (passed_s if back_s is None else back_s) if is_normal else None
                     if options.trace and count % 8 == 0:
@@ -336,8 +304,8 @@ def run(options: argparse.Namespace, phases: list[Phase]) -> None:
                     f"    as usual since {'no time' if back_s is None else f'{back_s:.1f} s'}: {terminal.lines[-1].strip()}",
                     flush=True,
                 )
-                normal_mib = normal_mib or middle(looks.rss_mib, 1)
-                print(f"    memory {middle(looks.rss_mib, 1) / normal_mib:.2f} of the first phase's")
+                normal_mib = normal_mib or quantile(looks.rss_mib, 1)
+                print(f"    memory {quantile(looks.rss_mib, 1) / normal_mib:.2f} of the first phase's")
             time.sleep(3)
             if key % 2:
                 terminal.send("\x1b")
@@ -357,17 +325,6 @@ def run(options: argparse.Namespace, phases: list[Phase]) -> None:
         generator.stdin.close()
         generator.wait()
         broker.stop()
-
-
-def waited_s(pid: int) -> float:
-    """Return the seconds for which a process's main thread has waited for a processor."""
-    return int(Path(f"/proc/{pid}/schedstat").read_text("ascii").split()[1]) / 1e9
-
-
-def cpu_s(process: psutil.Process) -> float:
-    """Return the CPU seconds that a process has used."""
-    times = process.cpu_times()
-    return times.user + times.system
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Memory of hours: `python tests/bench/soak.py [--minutes 120] [--every-s 30] [--keys-s 60]`, or `make soak MINUTES=120`.
+"""Memory of hours: `make soak MINUTES=120 ARGS="--every-s 30 --keys-s 60"`.
 
 The demo, and the game day at 20 times the clock, run side by side, each in a terminal of its own in which keys go through the views.
 The resident memory of the app and of its simulator is read from the system. Growth is the slope of the medians of five minutes, by
@@ -21,8 +21,6 @@ from pathlib import Path
 
 import numpy as np
 import psutil
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from support.processes.terminal import Terminal
 

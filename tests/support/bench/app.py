@@ -1,0 +1,72 @@
+"""What a benchmark sees of an app in a terminal, and of the processes around it."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import psutil
+
+    from support.processes.terminal import Terminal
+
+ALERTS = re.compile(r"\d+ (?:firing|pending|critical|warnings?|info)\b")
+_LAG = re.compile(r"lag (\d+(?:\.\d+)?) (ms|s)\b")
+_ACCOUNT = re.compile(
+    r"published ([\d,]+) by sequence numbers = ([\d,]+) came \+ ([\d,]+) came late \+ ([\d,]+) lost \+ ([\d,]+) left out here"
+)
+
+
+def cpu_s(process: psutil.Process) -> float:
+    """Return the CPU seconds that a process has used."""
+    times = process.cpu_times()
+    return times.user + times.system
+
+
+def waited_s(pid: int) -> float:
+    """Return the seconds for which a process's main thread has waited for a processor."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text("ascii").split()[1]) / 1e9
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """Return a quantile; NaN of nothing."""
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))] if values else float("nan")
+
+
+def shown_lag_s(text: str) -> float | None:
+    """Return the lag that the status line of a screen shows; None where it shows none."""
+    found = _LAG.search(text.splitlines()[-1])
+    return None if found is None else float(found[1]) / (1_000 if found[2] == "ms" else 1)
+
+
+def alerts_in(text: str) -> set[str]:
+    """Return the numbers of alerts that the header of a screen shows."""
+    return set(ALERTS.findall("\n".join(text.splitlines()[:2])))
+
+
+def key_ms(terminal: Terminal, number: int) -> float:
+    """Press a key that changes the heat map's metric, and return how long the first changed byte took."""
+    size = len(terminal.raw)
+    begun_s = time.perf_counter()
+    terminal.send("m" if number % 2 == 0 else "M")
+    while len(terminal.raw) == size and time.perf_counter() - begun_s < 2:
+        time.sleep(0.0005)
+    return (time.perf_counter() - begun_s) * 1e3
+
+
+def account(terminal: Terminal) -> dict[str, int]:
+    """Return the app's own account of messages, from the page of publishers and brokers, which stays open."""
+    # What is wrong stands above it, and may be long.
+    terminal.resize(120, 80)
+    terminal.send("9")
+    terminal.wait_for("publishers")
+    terminal.send("t")
+    screen = terminal.wait_for("by sequence numbers", within_s=10)
+    found = _ACCOUNT.search(" ".join(screen.split()))
+    assert found, screen
+    names = ("published", "came", "mended", "lost", "passed_over")
+    return {name: int(each.replace(",", "")) for name, each in zip(names, found.groups(), strict=True)}
