@@ -12,12 +12,13 @@ from trnfleet.services.read_back import StateCheck
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.services.simulator.engine import make_engine, unreliable
 from trnfleet.services.simulator.lead_in import SETTLING_TICKS, LeadIn
-from trnfleet.sim.publish.commands import Commands, serve
+from trnfleet.sim.publish.commands import Commands
 from trnfleet.sim.publish.faulty_publisher import TransportControl
 from trnfleet.sim.publish.service import Simulation
 from trnfleet.sim.publish.state import new_boot, will_envelope
 from trnfleet.systemd import STILL_S, ServiceManager, Work, link_works
 from trnfleet.tasks import Ending, background, run_until
+from trnfleet.wire.commands.server import serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -10,17 +10,16 @@ import pytest
 from trnfleet import logs
 from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339
 from trnfleet.errors import ConfigError
-from trnfleet.sim.publish.command_rate import TOTAL_BURST, TOTAL_PER_S
-from trnfleet.sim.publish.commands import (
-    HOW_TO_ALLOW,
+from trnfleet.sim.publish.commands import HOW_TO_ALLOW, Commands
+from trnfleet.transport.memory import MemoryBus
+from trnfleet.wire.commands.rate import TOTAL_BURST, TOTAL_PER_S
+from trnfleet.wire.commands.server import (
     LONGEST_EXPIRY_S,
     LONGEST_REASON,
     MAX_COMMAND_BYTES,
     REMEMBERED,
-    Commands,
     serve,
 )
-from trnfleet.transport.memory import MemoryBus
 from trnfleet.wire.limits import Limits
 from trnfleet.wire.messages import ReplyMessage, decode_message
 from trnfleet.wire.ports import Envelope
@@ -201,7 +200,7 @@ def test_a_repeated_command_is_carried_out_once() -> None:
 def test_ids_are_remembered_for_as_long_as_commands_are_good(monkeypatch: pytest.MonkeyPatch) -> None:
     """No command is forgotten within the longest expiry at the full rate, harmless ones push out none, and memory ends."""
     assert LONGEST_EXPIRY_S * TOTAL_PER_S + TOTAL_BURST < REMEMBERED
-    monkeypatch.setattr("trnfleet.sim.publish.commands.REMEMBERED", 10)
+    monkeypatch.setattr("trnfleet.wire.commands.server.REMEMBERED", 10)
     stage = SimulationRun()
     first = stage.payload()
     stage.send(raw=first)

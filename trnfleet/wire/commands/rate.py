@@ -50,7 +50,7 @@ class TokenBucket:
 
 
 class CommandRates:
-    """The rate limits of one simulator's commands."""
+    """The rate limits of the commands to one program."""
 
     def __init__(self) -> None:
         self._read = TokenBucket(READ_PER_S, READ_BURST)

@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
-from trnfleet.sim.publish.command_rate import (
+from trnfleet.sim.publish.commands import Commands
+from trnfleet.wire.commands.rate import (
     ANSWERED_BURST,
     BURST,
     MOST_CLIENTS,
@@ -14,7 +15,6 @@ from trnfleet.sim.publish.command_rate import (
     TOTAL_BURST,
     CommandRates,
 )
-from trnfleet.sim.publish.commands import Commands
 from trnfleet.wire.messages import ReplyMessage, decode_message
 from trnfleet.wire.ports import Envelope
 

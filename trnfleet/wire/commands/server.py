@@ -1,0 +1,356 @@
+"""Commands to a running program: permissions, rate limits and answers.
+
+Owns every check between a topic and what is carried out. It answers on `reply/` alone, and no input can stop it, fill memory or
+reach a log raw. It knows no broker; the effect of a command is behind `Actions`.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+from trnfleet import logs
+from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
+from trnfleet.errors import ConfigError, WireError, nearest
+from trnfleet.wire.commands.rate import READ_PER_S, CommandRates
+from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
+from trnfleet.wire.messages import CommandMessage, Name, ReplyMessage, decode_message, encode_message
+from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope, MessageProperties
+from trnfleet.wire.topics import (
+    DEFAULT_ROOT,
+    TopicClass,
+    build_filter,
+    build_topic,
+    covers,
+    parse_topic,
+    reply_path,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from trnfleet.clock import Clock
+    from trnfleet.wire.ports import Publisher, Source
+
+log = logs.get_logger(__name__)
+
+MAX_COMMAND_BYTES = 16_384
+"""Every field of a command at its longest fits into it."""
+LONGEST_EXPIRY_S = 3_600.0
+"""A command that would be valid for longer is refused: it could be recorded and sent again for as long."""
+REMEMBERED = 16_384
+"""Ids kept: more than `TOTAL_PER_S` and `TOTAL_BURST` let through within `LONGEST_EXPIRY_S`, so that no command that changes
+something is forgotten before it has expired."""
+LONGEST_REASON = 500
+"""Characters of a reply's reason."""
+LOGGED_OF_A_KIND = 20
+"""The first dropped commands of a kind, up to this number, are logged each; of later ones, one in this number."""
+
+
+class Actions(Protocol):
+    """The actions that commands can ask of a program."""
+
+    @property
+    def arguments(self) -> Mapping[str, tuple[str, ...]]:
+        """Every action with the names of its arguments."""
+
+    @property
+    def harmless(self) -> Collection[str]:
+        """Actions that change nothing, and are carried out without leave."""
+
+    @property
+    def how_to_allow(self) -> str:
+        """Answer to a command that changes something, where none is allowed."""
+
+    def concerns(self, action: object, target: object) -> bool:
+        """Return whether a command is for this program; one that is not is neither counted nor answered.
+
+        Args:
+            action: What the command has there, of any type.
+            target: Likewise.
+        """
+
+    def carry_out(self, command: CommandMessage) -> tuple[str, dict[str, Any]]:
+        """Carry a command out that has been checked, and return at once: an answer of one line, and the result as JSON values.
+
+        Raises:
+            ConfigError: it cannot be done; the message is the answer.
+        """
+
+
+@dataclass(slots=True)
+class CommandCounts:
+    """Outcomes of commands; all only grow."""
+
+    carried_out: int = 0
+    refused: int = 0
+    """Answered with a reason why nothing was done."""
+    failed: int = 0
+    """Ended by a bug, which is in the log."""
+    retained: int = 0
+    """Retained messages: their age is unknown, so they are no requests any more."""
+    repeated: int = 0
+    """Had been dealt with before; neither carried out nor answered again."""
+    flooded: int = 0
+    """More than the rate allows; answered with the reason, as far as answers have a rate of their own."""
+    oversize: int = 0
+    undecodable: int = 0
+    """Neither topic nor payload says who asks."""
+
+
+class _Sender(BaseModel):
+    """The sender of a command: all that is needed to answer a command that is otherwise invalid."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True, cache_strings="keys")
+
+    id: Name
+    client: Name
+    action: Any = None
+    target: Any = ""
+
+
+class _ReplyTo(NamedTuple):
+    """The topic of a reply, and the properties that it carries."""
+
+    topic: str
+    properties: MessageProperties | None = None
+
+
+class _CommandRefused(Exception):  # noqa: N818  it is an answer more than an error
+    """A command that is not carried out; its text says why."""
+
+
+class CommandServer:
+    """The commands of one fleet to one program: checks, rate limits and answers."""
+
+    def __init__(
+        self,
+        actions: Actions,
+        fleet: str,
+        *,
+        allowed: bool,
+        names: Mapping[str, str],
+        root: str = DEFAULT_ROOT,
+        limits: Limits = DEFAULT_LIMITS,
+        answers: bool = True,
+    ) -> None:
+        """Prepare for the commands of one fleet.
+
+        Args:
+            actions: Carries them out.
+            fleet: Its name.
+            allowed: Whether any is carried out that changes something.
+            names: Who answers, as every reply's result has it.
+            root: First part of the topics.
+            limits: Of replies.
+            answers: Whether replies are sent; of several programs that do the same one answers for all.
+        """
+        self.counts = CommandCounts()
+        self._actions = actions
+        self._fleet = fleet
+        self._allowed = allowed
+        self._names = dict(names)
+        self._root = root
+        self._limits = limits
+        self._command_limits = replace(limits, payload_bytes=min(MAX_COMMAND_BYTES, limits.payload_bytes))
+        self._answers = answers
+        self.seen: OrderedDict[tuple[str, str], None] = OrderedDict()
+        """Clients and ids of the latest commands that may change something, `REMEMBERED` at most."""
+        self._rates = CommandRates()
+
+    def filters(self) -> list[tuple[str, int]]:
+        """Return the (filter, QoS) pairs that a source of these commands subscribes to."""
+        return [(build_filter(self._fleet, TopicClass.COMMAND, self._root), 1)]
+
+    def handle(self, envelope: Envelope, wall_ns: int) -> list[Envelope]:
+        """Handle one message: carry it out if it is an allowed command, and return the replies to publish.
+
+        Args:
+            envelope: As it came; `received_s` is what the rate goes by.
+            wall_ns: Wall clock, which expiry goes by.
+        """
+        if envelope.retain:
+            self._drop("retained", envelope, "retained commands are ignored")
+            return []
+        if len(envelope.payload) > self._command_limits.payload_bytes:
+            self._drop("oversize", envelope, f"{len(envelope.payload)} bytes")
+            return []
+        if not self._rates.may_read(envelope.received_s):
+            self._drop("flooded", envelope, f"more than {READ_PER_S:g} messages a second")
+            return []
+        try:
+            path = self._path(envelope.topic)
+            asker = decode_message(envelope.payload, _Sender, self._command_limits)
+        except WireError as error:
+            self._drop("undecodable", envelope, str(error))
+            return []
+        if not self._actions.concerns(asker.action, asker.target):
+            return []
+        changes = not (isinstance(asker.action, str) and asker.action in self._actions.harmless)
+        to, wrong = self._usual_reply(asker), ""
+        try:
+            to = self._reply_to(asker, envelope.properties)
+        except WireError as error:
+            wrong = str(error)
+        refusal = self._rates.refusal(asker.client, envelope.received_s, changes=changes)
+        if refusal:
+            self._drop("flooded", envelope, f"client {asker.client}: {refusal}")
+            return (
+                self._answer(to, asker, False, refusal, {})
+                if self._rates.may_answer(envelope.received_s)
+                else []
+            )
+        key = (asker.client, asker.id)
+        if key in self.seen:
+            self._drop("repeated", envelope, f"id {asker.id} of {asker.client}")
+            return []
+        if changes:
+            self.seen[key] = None
+            if len(self.seen) > REMEMBERED:
+                self.seen.popitem(last=False)
+        if wrong:
+            self.counts.refused += 1
+            log.warning("command_refused", reason=wrong, client=asker.client, id=asker.id)
+            return self._answer(to, asker, False, wrong, {})
+        return self._answer(to, asker, *self._deal_with(envelope.payload, path, asker, wall_ns))
+
+    def _usual_reply(self, asker: _Sender) -> _ReplyTo:
+        path = reply_path(asker.client, asker.id)
+        return _ReplyTo(build_topic(self._fleet, TopicClass.REPLY, path, self._root))
+
+    def _reply_to(self, asker: _Sender, properties: MessageProperties | None) -> _ReplyTo:
+        """Return where a command is answered: on its response topic, where it has one, with its correlation data.
+
+        Raises:
+            WireError: the response topic is none of this fleet's replies. Who may send commands could write anywhere with it.
+        """
+        if properties is None:
+            return self._usual_reply(asker)
+        correlation = (
+            MessageProperties(correlation=properties.correlation) if properties.correlation else None
+        )
+        if properties.response_topic is None:
+            return self._usual_reply(asker)._replace(properties=correlation)
+        try:
+            fleet, topic_class, _ = parse_topic(properties.response_topic, self._root)
+        except WireError:
+            fleet, topic_class = "", TopicClass.COMMAND
+        if fleet != self._fleet or topic_class is not TopicClass.REPLY:
+            where = build_topic(self._fleet, TopicClass.REPLY, "", self._root)
+            raise WireError(f"its response topic is not below {where}")
+        return _ReplyTo(properties.response_topic, correlation)
+
+    def _path(self, topic: str) -> str:
+        """Return the path that a topic names.
+
+        Raises:
+            WireError: it is no topic of this fleet's commands.
+        """
+        fleet, topic_class, path = parse_topic(topic, self._root)
+        if fleet != self._fleet or topic_class is not TopicClass.COMMAND:
+            raise WireError("not a topic of this fleet's commands")
+        return path
+
+    def _deal_with(
+        self, payload: bytes, path: str, asker: _Sender, wall_ns: int
+    ) -> tuple[bool, str, dict[str, Any]]:
+        """Carry a command out if it is allowed; return whether it was, an answer of one line, and the result."""
+        audit = {"client": asker.client, "id": asker.id}
+        try:
+            command = decode_message(payload, CommandMessage, self._command_limits)
+            audit |= {"action": command.action, "target": command.target, "by": command.by}
+            self._check(command, path, wall_ns)
+            reason, result = self._actions.carry_out(command)
+        except (_CommandRefused, ConfigError, WireError) as error:
+            self.counts.refused += 1
+            log.warning("command_refused", reason=one_line(str(error)), **audit)
+            return False, str(error), {}
+        except Exception:
+            # No command, not even one that finds a bug, stops the program.
+            self.counts.failed += 1
+            log.exception("command_failed", **audit)
+            return False, f"it failed; the reason is in the {next(iter(self._names))}'s log", {}
+        self.counts.carried_out += 1
+        log.audit("command_carried_out", done=one_line(reason), **audit)
+        return True, reason, result
+
+    def _check(self, command: CommandMessage, path: str, wall_ns: int) -> None:
+        """Raise if a command is not allowed.
+
+        Raises:
+            _CommandRefused: it is not.
+        """
+        try:
+            expires_ns = parse_rfc3339(command.expires)
+        except (ValueError, OverflowError):
+            raise _CommandRefused(
+                "expires is not a time with its zone, such as 2026-01-31T23:59:58Z"
+            ) from None
+        if expires_ns <= wall_ns:
+            raise _CommandRefused(
+                f"it expired at {format_rfc3339(expires_ns)}, and here it is {format_rfc3339(wall_ns)}; "
+                "compare the clocks of both machines"
+            )
+        if expires_ns - wall_ns > LONGEST_EXPIRY_S * NS_PER_S:
+            raise _CommandRefused(f"it expires more than {LONGEST_EXPIRY_S / 60:g} min from now")
+        arguments = self._actions.arguments.get(command.action)
+        if arguments is None:
+            raise _CommandRefused(
+                f"unknown action {command.action!r}: {nearest(command.action, self._actions.arguments)}"
+            )
+        for name in command.args:
+            if name not in arguments:
+                raise _CommandRefused(
+                    f"{command.action} has no argument {name!r}: {nearest(name, arguments)}"
+                )
+        if not covers(path, command.target):
+            raise _CommandRefused(f"target {command.target!r} is not below the topic's path {path!r}")
+        if not self._allowed and command.action not in self._actions.harmless:
+            raise _CommandRefused(self._actions.how_to_allow)
+
+    def _answer(
+        self, to: _ReplyTo, asker: _Sender, ok: bool, reason: str, result: dict[str, Any]
+    ) -> list[Envelope]:
+        if not self._answers:
+            return []
+        who = self._names
+        reply = ReplyMessage(id=asker.id, ok=ok, reason=one_line(reason), result=result | who)
+        payload = encode_message(reply)
+        if len(payload) > self._limits.payload_bytes:
+            short = one_line(f"{reason}; the result is too long for a message")
+            payload = encode_message(reply.model_copy(update={"reason": short, "result": who}))
+        return [Envelope(to.topic, payload, qos=1, content_type=CONTENT_TYPE_JSON, properties=to.properties)]
+
+    def _drop(self, kind: str, envelope: Envelope, why: str) -> None:
+        """Count a message that is not carried out, and log it unless many have been."""
+        count = getattr(self.counts, kind) + 1
+        setattr(self.counts, kind, count)
+        if count <= LOGGED_OF_A_KIND or count % LOGGED_OF_A_KIND == 0:
+            log.warning(
+                "command_dropped", kind=kind, count=count, topic=one_line(envelope.topic), why=one_line(why)
+            )
+
+
+async def serve(commands: CommandServer, source: Source, publisher: Publisher, clock: Clock) -> None:
+    """Carry out what comes from a source, and publish the answers, until the source ends or this is cancelled.
+
+    Args:
+        commands: Checks and carries them out.
+        source: Subscribed to `commands.filters()`.
+        publisher: Where the answers go.
+        clock: Decides whether a command has expired.
+    """
+    while batch := await source.take():
+        for envelope in batch:
+            replies = commands.handle(envelope, clock.wall_ns())
+            if replies:
+                await publisher.publish(replies)
+
+
+def one_line(text: str) -> str:
+    """Return `text` as printable ASCII on one line, cut to `LONGEST_REASON` characters."""
+    shown = "".join(char if " " <= char <= "~" else "?" for char in text[: LONGEST_REASON + 1])
+    return shown if len(shown) <= LONGEST_REASON else shown[: LONGEST_REASON - 3] + "..."
