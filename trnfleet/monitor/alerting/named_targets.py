@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -37,8 +37,15 @@ class NamedTable(Protocol):
     def names(self) -> Sequence[str]:
         """Names of the targets."""
 
+    @property
+    def places(self) -> Mapping[str, int]:
+        """The place of each name among them."""
+
     def column(self, figure: str) -> Sequence[Value]:
         """Return a figure's value for each of them, in their order."""
+
+    def array(self, figure: str) -> NDArray[Any] | None:
+        """Return the same as an array of numbers, NaN for unknown, or of texts, empty for unknown; None where values come one by one."""
 
 
 @dataclass(slots=True)
@@ -46,14 +53,43 @@ class NamedColumns:
     """A table whose columns are made when they are asked for."""
 
     names: Sequence[str]
-    make: Callable[[str], Sequence[Value]]
+    make: Callable[[str], Sequence[Value]] | None = None
+    make_array: Callable[[str], NDArray[Any]] | None = None
+    """Makes a column as an array, for targets of which there may be tens of thousands; instead of `make`."""
     _made: dict[str, Sequence[Value]] = field(default_factory=dict)
+    _arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
+    _places: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def places(self) -> Mapping[str, int]:
+        if len(self._places) != len(self.names):
+            self._places = {name: place for place, name in enumerate(self.names)}
+        return self._places
 
     def column(self, figure: str) -> Sequence[Value]:
         column = self._made.get(figure)
         if column is None:
-            column = self._made[figure] = self.make(figure)
+            values = self.array(figure)
+            made = self.make(figure) if self.make is not None and values is None else ()
+            column = self._made[figure] = made if values is None else _known(values)
         return column
+
+    def array(self, figure: str) -> NDArray[Any] | None:
+        if self.make_array is None:
+            return None
+        values = self._arrays.get(figure)
+        if values is None:
+            values = self._arrays[figure] = self.make_array(figure)
+        return values
+
+
+def _known(values: NDArray[Any]) -> list[Value]:
+    """Return the values of an array, None for those that are not known."""
+    unknown = values == "" if values.dtype.kind == "U" else np.isnan(values)
+    known: list[Value] = values.tolist()
+    for place in np.flatnonzero(unknown).tolist():
+        known[place] = None
+    return known
 
 
 EMPTY = NamedColumns((), lambda _figure: ())
@@ -143,26 +179,22 @@ def reservations_table(table: Sequence[Reservation], now_ns: int) -> NamedColumn
 def publishers_table(pipeline: PipelineHealth) -> NamedColumns:
     """Return the publishers, and the pairs of them that describe the same paths."""
     publishers, contested = pipeline.publishers, pipeline.contested
-    none = [None] * len(contested)
 
-    def make(figure: str) -> Sequence[Value]:
+    def make(figure: str) -> NDArray[Any]:
+        of_pairs: Any = np.full(len(contested), np.nan)
+        values: NDArray[Any]
         if figure == "contested":
-            return [*([0.0] * len(publishers)), *map(float, contested.values())]
-        if figure == "state":
-            return [*np.where(publishers.state == State.OFFLINE, "offline", "online").tolist(), *none]
-        if figure == "silent_s":
-            silent_s = np.where(publishers.state == State.SILENT, publishers.quiet_s, 0.0)
-            return [*silent_s.tolist(), *none]
-        values: NDArray[np.float64] = np.abs(getattr(publishers, _PUBLISHER_FIGURES[figure]))
-        return [
-            *(
-                None if unknown else value
-                for value, unknown in zip(values.tolist(), np.isnan(values), strict=True)
-            ),
-            *none,
-        ]
+            values, of_pairs = np.zeros(len(publishers)), np.array([*contested.values()], np.float64)
+        elif figure == "state":
+            values = np.where(publishers.state == State.OFFLINE, "offline", "online")
+            of_pairs = np.full(len(contested), "", values.dtype)
+        elif figure == "silent_s":
+            values = np.where(publishers.state == State.SILENT, publishers.quiet_s, 0.0)
+        else:
+            values = np.abs(getattr(publishers, _PUBLISHER_FIGURES[figure]))
+        return np.concatenate([values, of_pairs])
 
-    return NamedColumns([*publishers.names, *contested], make)
+    return NamedColumns([*publishers.names, *contested], make_array=make)
 
 
 _PUBLISHER_FIGURES = {"lag_s": "lag_max_s", "clock_skew_s": "skew_s", "messages_per_s": "messages_per_s"}

@@ -27,7 +27,7 @@ from trnfleet.monitor.alerting.grouping import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -191,12 +191,16 @@ class RuleState:
 
     def _step_names(self, condition: NamedCondition, table: NamedTable, readings: Readings) -> None:
         track = self.track
-        column = dict(zip(table.names, table.column(str(self.rule.figure)), strict=True))
+        if condition.is_plain and not len(track) and not self.alerts and not len(condition.places(table)):
+            # The usual case, which looks at no target by itself.
+            self._forget_names({})
+            return
+        column, places = table.column(str(self.rule.figure)), table.places
         if len(track):
-            gone = np.array([self._names[row] not in column for row in track.rows.tolist()], np.bool_)
+            gone = np.array([self._names[row] not in places for row in track.rows.tolist()], np.bool_)
             if gone.any():
                 track.move(np.where(gone, -1, track.rows))
-        self._forget_names(set(column))
+        self._forget_names(places)
         active = {self._names[row] for row in track.rows.tolist()}
         hits = condition.search(readings, table, active)
         if not hits and not len(track):
@@ -207,9 +211,9 @@ class RuleState:
         now_ns = readings.instant.flow_ns
 
         def look(others: Rows) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.float64]]:
-            names = [self._names[row] for row in others.tolist()]
-            known = np.array([column[name] is not None for name in names], np.bool_)
-            seen = np.array([_or_nan(condition.number(name, column[name], now_ns)) for name in names])
+            named = [(name, column[places[name]]) for name in (self._names[row] for row in others.tolist())]
+            known = np.array([raw is not None for _, raw in named], np.bool_)
+            seen = np.array([_or_nan(condition.number(name, raw, now_ns)) for name, raw in named])
             return known, not_clear(self.rule, seen), seen
 
         self._step_track(readings, MatchingRows(rows, values), look)
@@ -237,9 +241,9 @@ class RuleState:
             self._names[row] = name
         return row
 
-    def _forget_names(self, kept: set[str]) -> None:
+    def _forget_names(self, kept: Mapping[str, int]) -> None:
         """Forget the rows of all other targets."""
-        for name in self._ids.keys() - kept:
+        for name in [name for name in self._ids if name not in kept]:
             del self._names[self._ids.pop(name)]
             self.texts.pop(name, None)
 

@@ -1,7 +1,8 @@
 """Conditions over targets that have names: jobs, reservations, publishers and the pipeline.
 
-There are few of them, so each has its own memory and is evaluated by itself. A condition takes the value of the moment to
-the value that is compared, through the same two transforms as its keys: a window, then a reference to its own past.
+A condition takes the value of the moment to the value that is compared, through the same two transforms as its keys: a window,
+then a reference to its own past. For these each target has its own memory and is evaluated by itself: there are few jobs,
+reservations and pipelines. Values of the moment are compared as whole columns, because each host of a large fleet is a publisher.
 """
 
 from __future__ import annotations
@@ -11,11 +12,15 @@ import math
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from trnfleet.monitor.alerting.conditions.compare import holds
+import numpy as np
+
+from trnfleet.monitor.alerting.conditions.compare import compare, holds
 from trnfleet.monitor.alerting.conditions.windows import Samples, UsualValue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from numpy.typing import NDArray
 
     from trnfleet.domain.alerts.conditions import Condition
     from trnfleet.domain.alerts.rules import Rule
@@ -178,6 +183,17 @@ class NamedCondition:
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
         self._value = named_value(rule)
+        self.is_plain = type(self._value) is NamedValue
+        """Whether the values of the moment say all."""
+
+    def places(self, table: NamedTable) -> NDArray[np.int64]:
+        """Return which targets fulfil all conditions by their values of the moment, as numbers in the table."""
+        flags = _fulfil(self.rule, table)
+        for condition in self.rule.also:
+            if not flags.any():
+                break
+            flags = flags & _fulfil(condition, table)
+        return np.flatnonzero(flags)
 
     def search(self, readings: Readings, table: NamedTable, active: set[str]) -> dict[str, tuple[float, str]]:
         """Return the targets that fulfil all conditions, with their values as number and text.
@@ -188,8 +204,15 @@ class NamedCondition:
             active: Those that are pending or firing: what they do at present is not usual.
         """
         rule, now_ns = self.rule, readings.instant.flow_ns
-        self._value.keep(set(table.names))
         found: dict[str, tuple[float, str]] = {}
+        if self.is_plain:
+            column = table.column(str(rule.figure))
+            for place in self.places(table).tolist():
+                raw = column[place]
+                if raw is not None:
+                    found[table.names[place]] = (math.nan, raw) if isinstance(raw, str) else (float(raw), "")
+            return found
+        self._value.keep(set(table.names))
         for place, (name, raw) in enumerate(zip(table.names, table.column(str(rule.figure)), strict=True)):
             # Times in which the other conditions do not hold are left out of windows and of what is usual.
             also = self._also_hold(table, place)
@@ -218,3 +241,19 @@ class NamedCondition:
             if other is None or not holds(condition, other):
                 return False
         return True
+
+
+def _fulfil(condition: Condition, table: NamedTable) -> NDArray[np.bool_]:
+    """Return which targets fulfil a condition by their values of the moment."""
+    figure = str(condition.figure)
+    values = table.array(figure)
+    if values is None:
+        return np.array(
+            [value is not None and holds(condition, value) for value in table.column(figure)], np.bool_
+        )
+    if values.dtype.kind != "U":
+        return compare(condition, values)
+    flags = np.zeros(len(values), np.bool_)
+    for text in condition.texts:
+        flags |= values == text
+    return flags

@@ -3,6 +3,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from support.monitor.alert_bench import AlertBench
 from support.monitor.feed import ultraservers
@@ -68,3 +69,46 @@ def test_every_window_and_reference_is_evaluated(key: str, past: bool) -> None:
     looks = [float(number) for number in range(1, 30)]
 
     assert series(rule, looks)[-1]
+
+
+@pytest.mark.parametrize(
+    ("figure", "conditions", "expected"),
+    [
+        ("state", {"equals": "offline"}, {"b": "offline"}),
+        ("state", {"equals": ["offline", "online"]}, {"a": "online", "b": "offline"}),
+        ("contested", {"above": 0.0}, {"c": 3.0}),
+        ("lag_s", {"below": 5.0}, {"a": 1.0}),
+        ("lag_s", {"above": 0.5, "also": [{"figure": "state", "equals": "offline"}]}, {"b": 7.0}),
+    ],
+)
+def test_targets_in_arrays_are_found_as_one_by_one(
+    figure: str, conditions: dict[str, Any], expected: dict[str, float | str]
+) -> None:
+    """Texts, numbers, what is not known, and further conditions: whole columns give what single values give."""
+    values: dict[str, list[float | str | None]] = {
+        "state": ["online", "offline", None],
+        "contested": [0.0, 0.0, 3.0],
+        "lag_s": [1.0, 7.0, None],
+    }
+    arrays = {
+        "state": np.array(["online", "offline", ""]),
+        "contested": np.array([0.0, 0.0, 3.0]),
+        "lag_s": np.array([1.0, 7.0, np.nan]),
+    }
+    names = ["a", "b", "c"]
+    condition = NamedCondition(
+        rule_of(**{"scope": "publisher", "figure": figure, "above": None, **conditions})
+    )
+    readings = AlertBench(ultraservers(1), ()).readings()
+
+    in_arrays, one_by_one = (
+        condition.search(readings, table, set())
+        for table in (
+            NamedColumns(names, make_array=arrays.__getitem__),
+            NamedColumns(names, values.__getitem__),
+        )
+    )
+
+    assert str(in_arrays) == str(one_by_one)
+    assert {name: text or value for name, (value, text) in in_arrays.items()} == expected
+    assert NamedColumns(names, make_array=arrays.__getitem__).column(figure) == values[figure]
