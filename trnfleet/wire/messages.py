@@ -140,7 +140,11 @@ class Descriptor(Message):
     origin: Literal["simulated", "neuron"] = "simulated"
     """Origin of the values, which decides the provenance that is shown."""
     instances: Annotated[tuple[InstanceSpec, ...], Field(min_length=1, max_length=DEFAULT_LIMITS.instances)]
-    columns: Annotated[tuple[ColumnSpec, ...], Field(max_length=DEFAULT_LIMITS.columns)]
+    columns: Annotated[tuple[ColumnSpec, ...], Field(max_length=DEFAULT_LIMITS.columns)] = ()
+    """Those of the set where the message names one; it has either of the two."""
+    column_set: Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,64}/[0-9]{1,4}$")] | None = None
+    """Name and version of a set of `COLUMN_SETS`, in a message; None once `columns` are those of the set. Columns that are a set's are
+    written as its name."""
     lanes: Annotated[dict[TypeName, LaneNames], Field(max_length=DEFAULT_LIMITS.lane_types)] = Field(
         default_factory=dict
     )
@@ -148,11 +152,35 @@ class Descriptor(Message):
     schema version 1 (north, south, west, east, z_prev, z_next) are not listed. Left out of the message where it is empty."""
 
     @model_serializer(mode="wrap")
-    def _without_usual_lanes(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        data: dict[str, Any] = serialise(self)
+    def _in_short(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the fields without lanes where they are the usual ones, and with a set's name in place of its columns."""
+        named = next((name for name, columns in COLUMN_SETS.items() if columns == self.columns), None)
+        data: dict[str, Any] = serialise(self if named is None else self.model_copy(update={"columns": ()}))
         if not self.lanes:
             del data["lanes"]
+        if named is None:
+            del data["column_set"]
+        else:
+            del data["columns"]
+            data["column_set"] = named
         return data
+
+    @model_validator(mode="after")
+    def _name_columns(self) -> Self:
+        if self.column_set is None:
+            if "columns" not in self.model_fields_set:
+                raise PydanticCustomError("columns", "neither columns nor column_set")
+            return self
+        if "columns" in self.model_fields_set:
+            raise PydanticCustomError("columns", "both columns and column_set")
+        columns = COLUMN_SETS.get(self.column_set)
+        if columns is None:
+            raise PydanticCustomError(
+                "column_set", "unknown column_set {name}; known: {known}",
+                {"name": self.column_set, "known": ", ".join(COLUMN_SETS)},
+            )  # fmt: skip  # one call
+        self.__dict__.update(columns=columns, column_set=None)
+        return self
 
     @model_validator(mode="after")
     def _check_tick(self) -> Self:
@@ -301,6 +329,8 @@ MessageT = TypeVar("MessageT", bound=BaseModel)
 
 STANDARD_COLUMNS = tuple(ColumnSpec.of(metric) for metric in CHIP_METRICS + INSTANCE_METRICS)
 """Every column of the metric table, as our own publishers describe them."""
+COLUMN_SETS = {"standard/1": STANDARD_COLUMNS}
+"""Sets of columns that descriptors name, by name and version. A set never changes: one with other columns gets the next version."""
 
 
 def encode_message(message: Message) -> bytes:

@@ -15,6 +15,7 @@ from trnfleet.monitor.monitor import Monitor
 from trnfleet.wire.frames import FrameEncoder
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import (
+    COLUMN_SETS,
     STANDARD_COLUMNS,
     ClockSpec,
     ColumnSpec,
@@ -50,6 +51,13 @@ class SilentSource:
 
     def request_retained(self, topics: Iterable[str]) -> None:
         """Ask nobody."""
+
+
+def with_columns(payload: bytes) -> dict[str, Any]:
+    """Return a descriptor's message with its columns one by one, as publishers write them whose columns are no set's."""
+    message: dict[str, Any] = json.loads(payload)
+    columns = COLUMN_SETS[message.pop("column_set")]
+    return message | {"columns": [column.model_dump(mode="json") for column in columns]}
 
 
 def ultraservers(count: int, cluster: str = "uc1") -> list[tuple[str, str]]:

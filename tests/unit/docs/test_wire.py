@@ -135,7 +135,11 @@ class Reader:
 def test_fields_are_those_of_the_messages(title: str) -> None:
     """Each table lists every field of its message, and says rightly which are needed."""
     model = MESSAGES[title].model_fields
-    assert fields("wire.md", title) == {name: field.is_required() for name, field in model.items()}
+    needed = {name: field.is_required() for name, field in model.items()}
+    if title == "descriptor":
+        # One of the two is needed.
+        needed["columns"] = True
+    assert fields("wire.md", title) == needed
 
 
 def test_every_retained_message_has_a_table() -> None:
@@ -149,7 +153,7 @@ def test_descriptor_fields(name: str) -> None:
     """A descriptor without a needed field is undecodable, one without an optional field makes chips live."""
     reader = Reader()
     message = descriptor()
-    del message[name]
+    message.pop(name, None)
     reader.describe(message)
     reader.chips()
     if fields("wire.md", "descriptor")[name]:
@@ -213,6 +217,17 @@ def test_the_frame_of_the_page_is_read() -> None:
     store = reader.monitor.store
     assert store.values(BY_NAME["power_w"], slice(0, 16)).tolist() == pytest.approx([312.4] * 16)
     assert store.values(BY_NAME["host_power_w"], slice(0, 1)).tolist() == [1900.0]
+
+
+def test_a_set_of_columns_goes_by_its_name() -> None:
+    """The page's name of the metric table's columns stands for all of them, in the order of the table."""
+    message = descriptor() | {"column_set": "standard/1"}
+    del message["columns"]
+    reader = Reader()
+    reader.describe(message)
+    known = reader.monitor.ingest.descriptors.get(PATH)
+    assert known is not None
+    assert [column.name for column in known.columns] == [*BY_NAME]
 
 
 def test_json_needs_no_columns() -> None:

@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import json
 import tracemalloc
 from typing import Any
 
 import pytest
-from support.monitor.feed import Feed, ultraservers
+from support.monitor.feed import Feed, ultraservers, with_columns
 
 from trnfleet.errors import WireError
 from trnfleet.wire.limits import Limits
 from trnfleet.wire.messages import (
+    COLUMN_SETS,
+    STANDARD_COLUMNS,
     CommandMessage,
     Descriptor,
     EventMessage,
@@ -47,12 +50,55 @@ COMMAND = {
 }
 REPLY = {"v": 1, "id": "42", "ok": False, "reason": "no", "result": {"simulator": "sim-1", "active": [1]}}
 
+STANDARD_1 = "169a14ec3dc73084883b0424f3faf418d6ccd717eaf554ec8dd04466b1a0949f"
+"""SHA-256 of the columns of the first version, a line each."""
+
 
 def test_descriptor_round_trip() -> None:
     """A descriptor comes back as it was."""
     descriptor = decode_message(json.dumps(GOOD).encode(), Descriptor)
     assert decode_message(encode_message(descriptor), Descriptor) == descriptor
     assert descriptor.instances[0].type == "trn2u.48xlarge"
+
+
+def test_columns_of_a_set_are_written_as_its_name() -> None:
+    """A descriptor with a set's columns is the same with them one by one and by their name, and is written with the name."""
+    by_name = decode_message(json.dumps(GOOD).encode(), Descriptor)
+    inline = with_columns(json.dumps(GOOD).encode())
+    one_by_one = decode_message(json.dumps(inline).encode(), Descriptor)
+    assert GOOD["column_set"] == "standard/1"
+    assert "columns" not in GOOD
+    assert by_name == one_by_one
+    assert by_name.columns == STANDARD_COLUMNS
+    assert encode_message(one_by_one) == encode_message(by_name)
+    others = one_by_one.model_copy(update={"columns": one_by_one.columns[1:]})
+    written = json.loads(encode_message(others))
+    assert "column_set" not in written
+    assert written["columns"] == inline["columns"][1:]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"column_set": "standard/2"}, "unknown column_set standard/2; known: standard/1"),
+        ({"column_set": "Standard"}, "column_set: String should match"),
+        ({"column_set": "standard/1", "columns": []}, "both columns and column_set"),
+        ({"column_set": None}, "neither columns nor column_set"),
+    ],
+)
+def test_columns_are_given_in_one_way(change: dict[str, Any], words: str) -> None:
+    """A descriptor has its columns or the name of a set that is known, and the error says what is wrong."""
+    with pytest.raises(WireError, match=words):
+        decode_message(json.dumps(GOOD | change).encode(), Descriptor)
+
+
+def test_a_set_of_columns_never_changes() -> None:
+    """What `standard/1` stands for is written here once more: other columns are another version."""
+    lines = "\n".join(
+        f"{each.name} {each.type} {each.scale:g} {each.width} {each.per}"
+        for each in COLUMN_SETS["standard/1"]
+    )
+    assert hashlib.sha256(lines.encode()).hexdigest() == STANDARD_1
 
 
 def test_unknown_fields_are_ignored() -> None:

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from support.monitor.feed import Feed, ultraservers
+from support.monitor.feed import Feed, ultraservers, with_columns
 
 from trnfleet.clock import format_rfc3339, parse_rfc3339
 from trnfleet.errors import WireError
@@ -26,7 +26,7 @@ from trnfleet.wire.values import EARLIEST_NS, LATEST_NS
 T = "2026-01-05T00:00:00Z"
 FEED = Feed(ultraservers(1))
 GOOD: dict[Any, dict[str, Any]] = {
-    Descriptor: json.loads(FEED.announcements()[1].payload),
+    Descriptor: with_columns(FEED.announcements()[1].payload),
     JobMessage: {"job": "j", "kind": "training", "state": "running", "ts": T, "on": [], "mfu": 0.4},
     PublisherMessage: {"client": "c", "state": "online", "boot": "b", "since": T},
     EventMessage: json.loads(FEED.event().payload),
