@@ -18,6 +18,7 @@ from trnfleet.errors import WireError
 from trnfleet.monitor.copies import copied
 from trnfleet.monitor.room import Room, compact, held_bytes
 from trnfleet.monitor.sources.clocks import ClockKey
+from trnfleet.monitor.sources.descriptor_forms import DescriptorForms, NamesOf
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import (
     STANDARD_COLUMNS,
@@ -85,6 +86,9 @@ class CompactDescriptor(NamedTuple):
         Raises:
             WireError: it is not one, or names an instance type that the hardware catalogue does not have.
         """
+        found = _FORMS.find(payload) if len(payload) <= limits.payload_bytes else None
+        if found is not None:
+            return _of_form(payload, *found)
         if is_rollup(payload):
             return _of_rollups(payload, limits)
         descriptor = decode_message(payload, Descriptor, limits)
@@ -122,7 +126,9 @@ class CompactDescriptor(NamedTuple):
             compact_descriptor.rest,
         )
         size_bytes = held_bytes(own) + SHELL_BYTES + INSTANCE_BYTES * len(descriptor.instances)
-        return compact_descriptor._replace(size_bytes=size_bytes)
+        kept = compact_descriptor._replace(size_bytes=size_bytes)
+        _FORMS.learn(payload, descriptor, kept)
+        return kept
 
     def same_hardware(self, other: CompactDescriptor | None) -> bool:
         """Return whether another descriptor covers the same instances with the same links in the same order."""
@@ -130,6 +136,32 @@ class CompactDescriptor(NamedTuple):
             (self.instances, self.types, self.lanes, self.members)
             == (other.instances, other.types, other.lanes, other.members)
         )
+
+
+_FORMS: DescriptorForms[CompactDescriptor] = DescriptorForms()
+"""Those of all monitors: what a form reads does not depend on who reads it."""
+
+
+def _of_form(payload: bytes, names: NamesOf, like: CompactDescriptor) -> CompactDescriptor:
+    """Return the descriptor with some names that is otherwise like another one."""
+    path, publisher, boot, revision, epoch_ns, rest = names
+    publisher = sys.intern(publisher)
+    return CompactDescriptor(
+        path,
+        publisher,
+        sys.intern(boot),
+        revision,
+        like.period_s,
+        (path,),
+        like.types,
+        like.columns,
+        like.lanes,
+        rest,
+        ClockKey(publisher, epoch_ns, like.clock.speed, like.clock.is_simulated, like.clock.is_replay),
+        hash(payload),
+        # The path is there twice; both are of a byte a character.
+        like.size_bytes + 2 * (len(path) - len(like.path)) + len(rest) - len(like.rest),
+    )
 
 
 def _of_rollups(payload: bytes, limits: Limits) -> CompactDescriptor:
