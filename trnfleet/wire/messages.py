@@ -123,6 +123,18 @@ class ClockSpec(BaseModel):
     speed: Speed = 1.0
 
 
+class ForwardedBy(BaseModel):
+    """The relay that forwards a host's telemetry from its cell, for as long as somebody holds a lease of it."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    cell: Name
+    relay: Name
+    """Client id of the relay."""
+    boot: Name
+    """The relay's boot, as its roll-ups have it; what a former one has left is void."""
+
+
 class Descriptor(Message):
     """The descriptor of a path: its publisher, instances (in the order of its frames' rows) and columns.
 
@@ -150,6 +162,8 @@ class Descriptor(Message):
     )
     """Names of a chip's link lanes by instance type, in the order of the per-link columns. Types whose lanes are those of
     schema version 1 (north, south, west, east, z_prev, z_next) are not listed. Left out of the message where it is empty."""
+    forwarded: ForwardedBy | None = None
+    """The relay by which it has come to a top broker. Left out of the message where there is none."""
 
     @model_serializer(mode="wrap")
     def _in_short(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -158,6 +172,8 @@ class Descriptor(Message):
         data: dict[str, Any] = serialise(self if named is None else self.model_copy(update={"columns": ()}))
         if not self.lanes:
             del data["lanes"]
+        if self.forwarded is None:
+            del data["forwarded"]
         if named is None:
             del data["column_set"]
         else:

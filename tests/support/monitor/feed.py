@@ -21,6 +21,7 @@ from trnfleet.wire.messages import (
     ColumnSpec,
     Descriptor,
     EventMessage,
+    ForwardedBy,
     InstanceSpec,
     JobMessage,
     PublisherMessage,
@@ -117,6 +118,8 @@ class Feed:
         self.origin: Literal["simulated", "neuron"] = "simulated"
         self.replay = False
         """Whether descriptors say that they are of a replay."""
+        self.forwarded: ForwardedBy | None = None
+        """The relay that has forwarded the descriptors, to a top broker."""
         self.generation = 0
         """How often the instances were replaced: part of their EC2 ids."""
         self.ec2_ids: dict[str, str] = {}
@@ -179,6 +182,7 @@ class Feed:
                 clock=ClockSpec(epoch=self.epoch, speed=self.speed),
                 origin=self.origin,
                 replay=self.replay,
+                forwarded=self.forwarded,
                 instances=tuple(map(self._spec, members)),
                 columns=self.columns_described,
                 lanes=named_lanes(

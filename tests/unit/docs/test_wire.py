@@ -68,7 +68,7 @@ def descriptor(columns: list[dict[str, Any]] | None = None) -> dict[str, Any]:
         "v": 1, "path": PATH, "publisher": "lab-agent-1", "boot": BOOT, "revision": 0, "period_s": 1.0, "replay": False,
         "origin": "neuron", "clock": {"epoch": "2026-01-05T00:00:00Z", "speed": 1.0},
         "instances": [{"path": PATH, "type": "trn2.48xlarge", "ec2_id": "i-0", "lnc": 2, "versions": {"driver": "2.19"}}],
-        "columns": FRAME["COLUMNS"] if columns is None else columns, "lanes": {},
+        "columns": FRAME["COLUMNS"] if columns is None else columns, "lanes": {}, "forwarded": None,
     }  # fmt: skip
 
 

@@ -372,7 +372,7 @@ class Ingest:
             write_descriptor(self.store, descriptor, self.publishers)
             self.topics.bind(layout, below=path)
         else:
-            self._note_layout_due(descriptor.publisher, is_change=known is not None)
+            self._note_layout_due(descriptor.cause, is_change=known is not None)
         if why is not None:
             raise RejectedError(why)
 
@@ -382,7 +382,7 @@ class Ingest:
         gone = self.descriptors.get(path)
         if gone is not None:
             self.descriptors.remove(path)
-            self._note_layout_due(gone.publisher, is_change=True)
+            self._note_layout_due(gone.cause, is_change=True)
 
     def _note_layout_due(self, publisher: str, *, is_change: bool) -> None:
         self._layout_due = True

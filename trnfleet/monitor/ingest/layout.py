@@ -59,9 +59,16 @@ def rebuild_layout(
     store.rolled.follow(
         layout,
         {
-            each.path: RolledBlock(each.instances, (*each.rollup.totals, *each.rollup.counters), each.cell)
+            each.path: RolledBlock(
+                each.instances, (*each.rollup.totals, *each.rollup.counters), each.cell, each.period_s
+            )
             for each in blocks
             if each.rollup is not None
+        },
+        {
+            each.path: relay.number
+            for each in blocks
+            if (relay := publishers.find(each.publisher, each.boot)) is not None
         },
     )
     log.info(
@@ -103,6 +110,7 @@ def write_descriptor(store: Store, descriptor: CompactDescriptor, publishers: Pu
     rows = np.array([store.layout.instance_index[path] for path in descriptor.instances])
     store.period_s[rows] = descriptor.period_s
     store.links_of[rows] = descriptor.links
+    store.is_forwarded[rows] = bool(descriptor.relay_boot)
     publisher = publishers.find(descriptor.publisher, descriptor.boot)
     if publisher is not None:
         # Two may describe the same instance, one of them long gone: the one that lives has it.
@@ -125,6 +133,10 @@ def _write_descriptors(
     store.period_s[rows] = np.repeat(np.array([each.period_s for each in descriptors], np.float64), counts)
     if any(each.links for each in descriptors):
         store.links_of[rows] = np.repeat(np.array([each.links for each in descriptors], np.int32), counts)
+    store.is_forwarded[:] = False
+    if any(each.relay_boot for each in descriptors):
+        flags = np.array([bool(each.relay_boot) for each in descriptors], np.bool_)
+        store.is_forwarded[rows] = np.repeat(flags, counts)
     found = [publishers.find(each.publisher, each.boot) for each in descriptors]
     numbers = np.repeat(np.array([-1 if each is None else each.number for each in found], np.int32), counts)
     is_online = np.repeat(

@@ -262,9 +262,16 @@ def handle_descriptor(receiver: Receiver, path: str, envelope: Envelope, now_s: 
     descriptor = descriptor._replace(links=(known.links if known and is_same_boot else 0) | link)
     if descriptor.path != path:
         raise MisplacedError("the descriptor's path is not its topic's")
+    if descriptors.is_void(descriptor):
+        # A relay that is gone has left it on the broker.
+        receiver.remove_descriptor(path)
+        return
     if why := descriptors.refusal(descriptor):
         raise RejectedError(why)
     receiver.put_descriptor(descriptor)
+    if descriptor.members and not is_same_boot:
+        for each in descriptors.void(descriptor.cell):
+            receiver.remove_descriptor(each.path)
 
 
 def ignore(receiver: Receiver, path: str, envelope: Envelope, now_s: float) -> None:

@@ -75,7 +75,9 @@ class CompactDescriptor(NamedTuple):
     rollup: RollupForm | None = None
     """The form of its frames, of a block of roll-ups."""
     cell: str = ""
-    """The cell of a block of roll-ups."""
+    """The cell of a block of roll-ups, or from which a host's descriptor was forwarded under a lease."""
+    relay_boot: str = ""
+    """The boot of the relay that forwarded it; empty for what its publisher sends to this broker."""
     links: int = 0
     """A bit for each connection over which it has come, of a fleet that has several; 0 where it has one."""
 
@@ -117,6 +119,8 @@ class CompactDescriptor(NamedTuple):
             encode_message(descriptor.model_copy(update={"columns": ()})),
             _clock_of(descriptor),
             hash(payload),
+            cell="" if descriptor.forwarded is None else sys.intern(descriptor.forwarded.cell),
+            relay_boot="" if descriptor.forwarded is None else sys.intern(descriptor.forwarded.boot),
         )
         # Types, clock, publisher and boot are objects that many share.
         own = (
@@ -129,6 +133,11 @@ class CompactDescriptor(NamedTuple):
         kept = compact_descriptor._replace(size_bytes=size_bytes)
         _FORMS.learn(payload, descriptor, kept)
         return kept
+
+    @property
+    def cause(self) -> str:
+        """Who has a new layout made by it: its publisher, or of what comes and goes with leases each path by itself."""
+        return self.path if self.relay_boot else self.publisher
 
     def same_hardware(self, other: CompactDescriptor | None) -> bool:
         """Return whether another descriptor covers the same instances with the same links in the same order."""
@@ -214,6 +223,8 @@ class Descriptors:
         """Columns other than the standard ones: those of many descriptors that are equal are one object."""
         self.instances_of: dict[ClockKey, int] = {}
         """Instances that go by each clock."""
+        self._forwarded: set[str] = set()
+        """Paths of those that a relay has forwarded."""
         self.changes = 0
         """Goes up with every descriptor that comes or goes."""
 
@@ -269,6 +280,8 @@ class Descriptors:
         kept = self._by_path[descriptor.path] = descriptor._replace(columns=columns)
         self._instances.change(kept.publisher, len(kept.instances))
         self._count_clock(kept, len(kept.instances))
+        if kept.relay_boot:
+            self._forwarded.add(kept.path)
         self._bytes.change(kept.publisher, kept.size_bytes)
         self.changes += 1
         return kept
@@ -280,6 +293,7 @@ class Descriptors:
             self._instances.change(gone.publisher, -len(gone.instances))
             self._bytes.change(gone.publisher, -gone.size_bytes)
             self._release_columns(gone.columns)
+            self._forwarded.discard(path)
             self._count_clock(gone, -len(gone.instances))
             self.changes += 1
         return gone is not None
@@ -318,10 +332,23 @@ class Descriptors:
             self,
             _by_path=self._by_path.copy(),
             instances_of=self.instances_of.copy(),
+            _forwarded=self._forwarded.copy(),
             _instances=self._instances.copy(),
             _bytes=self._bytes.copy(),
             _column_sets=self._column_sets.copy(),
         )
+
+    def is_void(self, descriptor: CompactDescriptor) -> bool:
+        """Return whether a descriptor was forwarded by a relay in whose place another has come: nobody forwards its telemetry now."""
+        if not descriptor.relay_boot:
+            return False
+        boots = {each.boot for each in self if each.members and each.cell == descriptor.cell}
+        return bool(boots) and descriptor.relay_boot not in boots
+
+    def void(self, cell: str) -> list[CompactDescriptor]:
+        """Return the descriptors of a cell that are void."""
+        forwarded = [self._by_path[path] for path in self._forwarded]
+        return [each for each in forwarded if each.cell == cell and self.is_void(each)]
 
     def search_ec2(self, wanted: set[str], found: dict[str, str]) -> Slices[None]:
         """Fill in the addresses of instances by their EC2 ids, in slices.

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 UNKNOWN, UNOBSERVED = 3, 4
 """The last two states of `Freshness`, which is a level above this."""
+_SEEN_PERIODS = 2.0
+"""Periods without a roll-up after which nothing is said of hosts beside it: one less than their own silence is told after."""
+_NOBODY: Mapping[str, int] = {}
 _ROW_OF = {metric.name: number for number, metric in enumerate(METRICS)}
 
 
@@ -39,6 +42,7 @@ class RolledBlock(NamedTuple):
     columns: tuple[str, ...]
     """Metrics of its frames, those of float32 and then those of float64."""
     cell: str
+    period_s: float = 1.0
 
 
 class _Kept(NamedTuple):
@@ -66,6 +70,8 @@ class Rolled:
         self._beside: NDArray[np.int64] = np.zeros((0, 2), np.int64)
         """Instances that are described beside a row, and the number of its block in `_beside_blocks`."""
         self._beside_blocks: tuple[str, ...] = ()
+        self._publishers: dict[str, int] = {}
+        """Number of each block's publisher."""
 
     def _allocate(self, rows: int) -> None:
         self.numbers: NDArray[np.int64] = np.zeros(rows, np.int64)
@@ -111,6 +117,7 @@ class Rolled:
             _held=self._held.copy(),
             _place=self._place.copy(),
             _early=self._early.copy(),
+            _publishers=self._publishers.copy(),
             worst=self.worst.copy(),
         )
         for key in (
@@ -139,13 +146,17 @@ class Rolled:
         if path in self._place:
             self._write(held, self._place[path])
 
-    def follow(self, layout: Layout, blocks: Mapping[str, RolledBlock]) -> None:
+    def follow(
+        self, layout: Layout, blocks: Mapping[str, RolledBlock], publishers: Mapping[str, int] = _NOBODY
+    ) -> None:
         """Find the rows of all blocks in a new layout.
 
         Args:
             layout: The layout, which has a row or its chips.
             blocks: All blocks by path; frames of one that is another now are forgotten.
+            publishers: Number of the relay of each block, where it is known.
         """
+        self._publishers = dict(publishers)
         held = self._held
         self._held = {
             path: held[path] if path in held and held[path].block == block else _Kept(block, None, -np.inf)
@@ -191,13 +202,20 @@ class Rolled:
         deadlines_s: NDArray[np.float64],
         is_online: NDArray[np.bool_],
         is_young: NDArray[np.bool_],
+        now_s: float,
+        publisher_online: NDArray[np.bool_],
     ) -> NDArray[np.int64]:
         """Work out which rows a relay sees; return the instances that are described beside a row that none sees.
+
+        What is forwarded comes with the roll-ups: where both end, the hosts' telemetry may be older by a period. So a row counts as
+        seen for less time here.
 
         Args:
             deadlines_s: Monotonic seconds before which a frame is too old, for each instance of the layout.
             is_online: Whether the publisher of each instance is online.
             is_young: Whether each instance was described a moment ago.
+            now_s: Monotonic seconds.
+            publisher_online: Whether each numbered publisher is online; the last entry is for an unknown one.
         """
         numbers = self.numbers
         self.observed = (self.seen_s >= deadlines_s[numbers]) & is_online[numbers]
@@ -205,8 +223,12 @@ class Rolled:
         if not len(self._beside):
             return np.zeros(0, np.int64)
         instances, blocks = self._beside.T
-        seen_s = np.array([self._held[path].seen_s for path in self._beside_blocks])[blocks]
-        return np.asarray(instances[seen_s < deadlines_s[instances]], np.int64)
+        is_seen = [
+            now_s - self._held[path].seen_s <= _SEEN_PERIODS * self._held[path].block.period_s
+            and bool(publisher_online[self._publishers.get(path, -1)])
+            for path in self._beside_blocks
+        ]
+        return np.asarray(instances[~np.array(is_seen, np.bool_)[blocks]], np.int64)
 
     def states_now(self, chips: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return how many chips of each shown row are in each freshness.
@@ -221,12 +243,17 @@ class Rolled:
 
     def cell_of(self, path: str) -> str:
         """Return the cell of an UltraServer, an instance or a chip; empty where no block has it."""
+        return self.row_of(path)[1]
+
+    def row_of(self, path: str) -> tuple[str, str]:
+        """Return the row that stands for an UltraServer, an instance or a chip, and its cell; both empty where no block has it."""
         parts = path.split("/")
-        wanted = {"/".join(parts[:depth]) for depth in (2, 3)}
+        wanted = ["/".join(parts[:depth]) for depth in (2, 3)]
         for held in self._held.values():
-            if not wanted.isdisjoint(held.block.rows):
-                return held.block.cell
-        return ""
+            for row in wanted:
+                if row in held.block.rows:
+                    return row, held.block.cell
+        return "", ""
 
     def _write(self, held: _Kept, place: _Place) -> None:
         """Write a block's newest frame into the table."""

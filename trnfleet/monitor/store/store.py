@@ -81,6 +81,8 @@ class Store:
         """Number of each instance's publisher, -1 where unknown."""
         self.links_of: NDArray[np.int32] = np.zeros(instances, np.int32)
         """A bit for each connection over which each instance is heard, of a fleet that has several; 0 where it has one."""
+        self.is_forwarded: NDArray[np.bool_] = np.zeros(instances, np.bool_)
+        """Whether each instance is here because a relay forwards it under a lease; its cell evaluates rules about it."""
         self.job_of: NDArray[np.int32] = np.full(instances, -1, np.int32)
         """Number of the job that runs on each instance, -1 for none."""
 
@@ -153,7 +155,7 @@ class Store:
         if offline.any():
             states[offline[owner]] = Freshness.OFFLINE
         if self.rolled.blocks:
-            self._refresh_rolled(states, deadline, ~offline, young)
+            self._refresh_rolled(states, deadline, ~offline, young, now_s, publisher_online)
         if not np.array_equal(states, self.chip_state):
             self.chip_state = states
             self.revision += 1
@@ -164,11 +166,13 @@ class Store:
         deadline: NDArray[np.float64],
         is_online: NDArray[np.bool_],
         is_young: NDArray[np.bool_],
+        now_s: float,
+        publisher_online: NDArray[np.bool_],
     ) -> None:
         """Work out which rows relays see; the chip row of a row is live where any chip of the row is, and never silent by itself."""
         rolled, first = self.rolled, self.layout.chip_start[:-1]
         before = rolled.states_now(self.layout.sizes)
-        unseen = rolled.observe(deadline, is_online, is_young)
+        unseen = rolled.observe(deadline, is_online, is_young, now_s, publisher_online)
         counted = rolled.states_now(self.layout.sizes)
         of_rows = np.full(len(rolled), Freshness.UNOBSERVED, np.uint8)
         of_rows[rolled.observed | rolled.awaited] = Freshness.UNKNOWN
@@ -229,6 +233,7 @@ _INSTANCE_ARRAYS = (
     "period_s",
     "publisher_of",
     "links_of",
+    "is_forwarded",
     "job_of",
 )
 

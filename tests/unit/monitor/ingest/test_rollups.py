@@ -2,93 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import numpy as np
 from support.monitor.feed import Feed
-from support.monitor.queue_source import QueueSource
+from support.monitor.top import BOOT, ROWS, Top
 
-from trnfleet.clock import ManualClock
 from trnfleet.domain.address import Level
 from trnfleet.domain.layout import Node
 from trnfleet.monitor.minutes.minutes import Minutes
-from trnfleet.monitor.monitor import Monitor
 from trnfleet.tui.chip.reading import chip_at
-from trnfleet.wire.messages import ClockSpec, Descriptor, InstanceSpec, PublisherMessage, message_envelope
-from trnfleet.wire.ports import CONTENT_TYPE_CBOR, Envelope
-from trnfleet.wire.rollups import (
-    COUNTERS,
-    SEVERITIES,
-    STATES,
-    TOTALS,
-    RollupDescriptor,
-    RollupFrame,
-    RollupRow,
-    encode_rollup,
-)
-from trnfleet.wire.telemetry import Head
+from trnfleet.wire.messages import ClockSpec, PublisherMessage
+from trnfleet.wire.ports import Envelope
+from trnfleet.wire.rollups import RollupDescriptor, RollupRow
 from trnfleet.wire.topics import TopicClass, build_topic
-
-if TYPE_CHECKING:
-    from trnfleet.monitor.summary import Summary
-
-PATH, BOOT = "uc1/cell-a/0000", "b00t"
-ROWS = ("uc1/standalone/trn2-1", "uc1/us-0001", "uc1/us-0002")
-INSTANCES = (1, 4, 4)
-CHIPS = np.array([16, 64, 64])
-
-
-class Top:
-    """A monitor on a top broker, and one relay, message by message."""
-
-    def __init__(self) -> None:
-        self.clock = ManualClock()
-        self.monitor = Monitor(QueueSource(), "demo", clock=self.clock)
-        self.seq = 0
-        rows = tuple(
-            RollupRow(path=path, type="trn2u.48xlarge" if count > 1 else "trn2.48xlarge", instances=count)
-            for path, count in zip(ROWS, INSTANCES, strict=True)
-        )
-        self.take(TopicClass.NODE, PATH, RollupDescriptor(
-            path=PATH, publisher="relay-1", boot=BOOT, period_s=1.0, cell="cell-a", rows=rows,
-            clock=ClockSpec(epoch="2026-01-05T00:00:00Z"), origin="neuron",
-        ))  # fmt: skip
-
-    def take(
-        self, topic_class: TopicClass, path: str, message: RollupDescriptor | Descriptor | PublisherMessage
-    ) -> None:
-        self.monitor.apply([message_envelope(build_topic("demo", topic_class, path), message, retain=False)])
-
-    def frame(self, power_w: tuple[float, ...], stale: int = 0) -> None:
-        """Take a frame of a row's power each, of which the last has some stale chips."""
-        states = np.zeros((3, STATES), np.uint16)
-        states[:, 0] = CHIPS
-        states[2, :2] = 64 - stale, stale
-        totals = np.zeros((len(TOTALS), 3), np.float32)
-        covered = np.zeros((len(TOTALS) + len(COUNTERS), 3), np.uint16)
-        totals[TOTALS.index("power_w")], covered[TOTALS.index("power_w")] = power_w, states[:, 0]
-        totals[TOTALS.index("nc_util_pct")], covered[TOTALS.index("nc_util_pct")] = 50.0 * CHIPS, CHIPS
-        ts_ns = self.clock.wall_ns()
-        frame = RollupFrame(
-            Head(BOOT, self.seq, ts_ns), totals, np.zeros((len(COUNTERS), 3)), covered, states,
-            np.zeros((3, len(SEVERITIES)), np.uint16), ["", "trn2u-1-1/chip03", ""],
-        )  # fmt: skip
-        self.seq += 1
-        topic = build_topic("demo", TopicClass.ROLLUP, PATH)
-        self.monitor.apply([Envelope(topic, encode_rollup(PATH, 0, frame), content_type=CONTENT_TYPE_CBOR)])
-
-    def describe_hosts(self, names: tuple[int, ...]) -> None:
-        """Take the descriptors of instances of the first UltraServer."""
-        for name in names:
-            path = f"uc1/us-0001/trn2u-1-{name}"
-            self.take(TopicClass.NODE, path, Descriptor(
-                path=path, publisher="host", boot="h", period_s=1.0, clock=ClockSpec(epoch="2026-01-05T00:00:00Z"),
-                instances=(InstanceSpec(path=path, type="trn2u.48xlarge"),), columns=(),
-            ))  # fmt: skip
-
-    def look(self) -> Summary:
-        self.monitor.compute()
-        return self.monitor.summary()
 
 
 def test_totals_of_every_level_come_from_roll_ups() -> None:

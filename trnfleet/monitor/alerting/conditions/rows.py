@@ -344,8 +344,8 @@ class RowSearch:
         if scope is Scope.ULTRASERVER:
             # Standalone segments are numbered among them and are none.
             hit = hit[~readings.layout.is_standalone[hit]]
-        if readings.layout.has_rolled and scope is not Scope.ULTRASERVER:
-            hit = hit[~_is_rolled(readings, scope, hit)]
+        if readings.store.rolled.blocks and scope is not Scope.ULTRASERVER:
+            hit = hit[~_is_of_cell(readings, scope, hit)]
         if not len(hit):
             return NOTHING
         if len(hit) > MANY:
@@ -365,12 +365,12 @@ class RowSearch:
         return self._own.look(readings, rows)
 
 
-def _is_rolled(readings: Readings, scope: Scope, rows: Rows) -> Flags:
-    """Return which targets below the UltraServer are rows known from roll-ups only: their cell evaluates these rules."""
+def _is_of_cell(readings: Readings, scope: Scope, rows: Rows) -> Flags:
+    """Return which targets below the UltraServer are known from roll-ups only, or under a lease: their cell evaluates these rules."""
     layout = readings.layout
     if LEVEL_OF[scope] is Level.CHIP:
         rows = layout.instance_of_chip[readings.chips_of(scope, rows)].astype(np.int64)
-    flags: Flags = layout.is_rolled[rows]
+    flags: Flags = layout.is_rolled[rows] | readings.store.is_forwarded[rows]
     return flags
 
 

@@ -1,0 +1,102 @@
+"""Hosts that a relay forwards under a lease, in a monitor on a top broker: whose they are, and when nobody sees them."""
+
+from __future__ import annotations
+
+import pytest
+from support.monitor.feed import Feed, ultraservers
+from support.monitor.rules import rule_of
+from support.monitor.top import BOOT, Top
+
+from trnfleet.monitor.store.store import Freshness
+from trnfleet.wire.messages import ForwardedBy, PublisherMessage
+from trnfleet.wire.ports import Envelope
+from trnfleet.wire.topics import TopicClass
+
+POWERS = (4_000.0, 20_000.0, 10_000.0)
+HOT_AT_ALL = rule_of(above=10)
+NODE = "/node/"
+
+
+def leased(top: Top, boot: str = BOOT) -> Feed:
+    """Return the hosts of an UltraServer, whose descriptors and first telemetry the relay has forwarded."""
+    hosts = Feed(ultraservers(1))
+    hosts.forwarded = ForwardedBy(cell="cell-a", relay="relay-1", boot=boot)
+    hosts.scatter()
+    top.monitor.apply([*hosts.announcements(), *hosts.telemetry()])
+    return hosts
+
+
+def test_rules_about_forwarded_chips_are_their_cells() -> None:
+    """The same chips without a relay fire here."""
+    for is_forwarded in (True, False):
+        top = Top(rules=(HOT_AT_ALL,))
+        top.frame(POWERS)
+        hosts = leased(top)
+        if not is_forwarded:
+            hosts.forwarded = None
+            hosts.restart("boot-2")
+            top.monitor.apply([*hosts.announcements(), *hosts.telemetry()])
+        seen = top.look()
+        assert (seen.live_chips, seen.rolled_chips) == (144, 80)
+        assert (not top.monitor.alerts.active()) is is_forwarded
+
+
+@pytest.mark.parametrize("has_will", [True, False])
+async def test_forwarded_chips_are_not_observed_with_their_relay(*, has_will: bool) -> None:
+    """By its last will, else by its silence, although their own telemetry ended a little earlier: no moment of it is stale."""
+    top = Top()
+    leased(top)
+    await top.clock.advance(0.9)
+    top.frame(POWERS)
+    online = PublisherMessage(client="relay-1", state="online", boot=BOOT)
+    top.take(TopicClass.PUBLISHER, "relay-1", online)
+    assert top.look().live_chips == 144
+    if has_will:
+        top.take(TopicClass.PUBLISHER, "relay-1", online.model_copy(update={"state": "offline"}))
+    states = set()
+    for _ in range(20):
+        await top.clock.advance(0.2)
+        top.look()
+        store = top.monitor.store
+        states |= set(store.chip_state[store.is_forwarded[store.layout.instance_of_chip]].tolist())
+    assert states == {Freshness.LIVE, Freshness.UNOBSERVED}
+    assert top.look().unobserved_chips == 144
+
+
+async def test_a_silent_host_is_stale_while_its_relay_is_heard() -> None:
+    """Its UltraServer's other hosts are live."""
+    top = Top()
+    hosts = leased(top)
+    for _ in range(5):
+        await top.clock.advance(1.0)
+        top.frame(POWERS)
+        top.monitor.apply(hosts.telemetry(list(hosts.layout.instances[1:])))
+    seen = top.look()
+    assert (seen.stale_chips, seen.unobserved_chips, seen.live_chips) == (16, 0, 128)
+
+
+def test_what_a_former_boot_of_the_relay_forwarded_is_void() -> None:
+    """It goes when another boot's roll-ups are described, and is not taken where the broker gives it afterwards."""
+    top = Top()
+    top.frame(POWERS)
+    hosts = leased(top)
+    assert top.look().rolled_chips == 80
+    top.describe("next")
+    top.frame(POWERS)
+    assert (top.look().rolled_chips, top.look().live_chips) == (144, 144)
+    leased(top)
+    assert top.look().rolled_chips == 144
+    hosts = leased(top, "next")
+    assert top.look().rolled_chips == 80
+    top.monitor.apply([Envelope(each.topic, b"") for each in hosts.announcements() if NODE in each.topic])
+    assert (top.look().rolled_chips, top.look().live_chips) == (144, 144)
+
+
+def test_leases_that_come_and_go_use_up_no_rebuilds_of_the_hosts_publisher() -> None:
+    """One simulator may publish all hosts of a cell: each lease causes the rebuilds of its own paths."""
+    top = Top()
+    top.frame(POWERS)
+    hosts = leased(top)
+    top.look()
+    top.monitor.apply([Envelope(each.topic, b"") for each in hosts.announcements() if NODE in each.topic])
+    assert top.monitor.ingest.layout_changers == set(hosts.layout.instances)
