@@ -170,6 +170,8 @@ def _of_form(payload: bytes, names: NamesOf, like: CompactDescriptor) -> Compact
         hash(payload),
         # The path is there twice; both are of a byte a character.
         like.size_bytes + 2 * (len(path) - len(like.path)) + len(rest) - len(like.rest),
+        cell=like.cell,
+        relay_boot=like.relay_boot,
     )
 
 

@@ -83,6 +83,7 @@ WAYS = {
     "no EC2 id": message(
         instances=[{"path": message()["path"], "type": "trn2.48xlarge"}], origin="simulated", revision=7
     ),
+    "under a lease": message(forwarded={"cell": "cell-a", "relay": "relay-1", "boot": "b00t"}),
 }
 
 
