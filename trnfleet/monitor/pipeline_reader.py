@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -13,12 +13,12 @@ from trnfleet.monitor.pipeline.brokers import BrokerHealth
 from trnfleet.monitor.pipeline.health import COUNTED, RECENT_S, PipelineHealth, Recent
 from trnfleet.monitor.pipeline.judgement import judge
 from trnfleet.monitor.pipeline.publishers import publisher_table
-from trnfleet.monitor.store.store import Freshness
 from trnfleet.wire.ports import STOPPED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from trnfleet.domain.layout import Layout
     from trnfleet.monitor.ingest.ingest import Ingest
     from trnfleet.monitor.link_health import LinkHealth
     from trnfleet.monitor.message_rate import MessageRate
@@ -27,6 +27,17 @@ if TYPE_CHECKING:
 
 EVERY_S = 1.0
 """Time for which a value stands for the present."""
+
+
+class _PublishedChips(NamedTuple):
+    """How many chips each row of the traffic publishes, and of what that is made."""
+
+    layout: Layout
+    rows: NDArray[np.int64]
+    """Row of each numbered boot."""
+    publisher_of: NDArray[np.int32]
+    """Number of each instance's publisher."""
+    chips: NDArray[np.int64]
 
 
 class PipelineReader:
@@ -42,6 +53,7 @@ class PipelineReader:
         """Whether brokers had said anything of themselves at the last look."""
         self._names: tuple[int, tuple[str, ...]] = (-1, ())
         """Revision of the publishers, and their names."""
+        self._chips: _PublishedChips | None = None
 
     def read(
         self,
@@ -102,7 +114,7 @@ class PipelineReader:
             publishers=publisher_table(
                 traffic,
                 self._names[1],
-                _chips(ingest),
+                self._chips_of(ingest),
                 now_s=now_s,
                 heard_since_s=link_health.since_s,
                 is_cut_off=link_health.is_cut_off
@@ -115,7 +127,7 @@ class PipelineReader:
             recent=self._recent(counts, brokers, now_s),
             messages_per_s=None if math.isnan(rate.per_s) else rate.per_s,
             quiet_s=rate.quiet_s if math.isfinite(rate.quiet_s) else None,
-            lag_s=ingest.lag_s if store.count(Freshness.LIVE) else None,
+            lag_s=ingest.lag_s if store.has_live else None,
             clock_skew_s=ingest.timebase.worst_skew_s(now_s),
             late_s=ingest.timebase.late_s(now_s),
             unheard_s=link_health.unheard_s(now_s),
@@ -125,6 +137,22 @@ class PipelineReader:
             undescribed_chips=undescribed_chips,
             undescribed_paths=undescribed_paths,
         )
+
+    def _chips_of(self, ingest: Ingest) -> NDArray[np.int64]:
+        """Return how many chips each row of the traffic publishes: as before while all instances have the publishers that they had."""
+        layout, publisher_of = ingest.store.layout, ingest.store.publisher_of
+        rows, count = ingest.publishers.rows(), len(ingest.publishers.traffic)
+        known = self._chips
+        if (
+            known is None
+            or known.layout is not layout
+            or known.rows is not rows
+            or len(known.chips) != count
+            or not np.array_equal(known.publisher_of, publisher_of)
+        ):
+            chips = np.bincount(rows[publisher_of], layout.sizes, minlength=count).astype(np.int64)
+            known = self._chips = _PublishedChips(layout, rows, publisher_of.copy(), chips)
+        return known.chips
 
     def _recent(self, counts: PipelineCounts, brokers: tuple[BrokerHealth, ...], now_s: float) -> Recent:
         """Return what was added to counts lately; a count that began again counts from 0."""
@@ -144,14 +172,6 @@ class PipelineReader:
         first = marks[0][1] if marks else Recent(dropped_by_brokers=now.dropped_by_brokers)
         marks.append((now_s, now))
         return Recent._make(max(0, after - before) for after, before in zip(now, first, strict=True))
-
-
-def _chips(ingest: Ingest) -> NDArray[np.int64]:
-    """Return how many chips each row of the traffic publishes."""
-    store, publishers = ingest.store, ingest.publishers
-    rows = publishers.rows()[store.publisher_of]
-    chips = store.layout.sizes
-    return np.bincount(rows, chips, minlength=len(publishers.traffic)).astype(np.int64)
 
 
 def _behind_outages(ingest: Ingest, link_health: LinkHealth, now_s: float) -> NDArray[np.bool_]:

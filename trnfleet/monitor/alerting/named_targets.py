@@ -13,7 +13,7 @@ from trnfleet.domain.alerts.signals import PIPELINE_NAME
 from trnfleet.domain.metrics import BY_NAME, JOB_FIGURES, Aggregate
 from trnfleet.domain.reservations.states import BlockState
 from trnfleet.monitor.pipeline.publishers import State
-from trnfleet.monitor.store.store import Freshness
+from trnfleet.monitor.store.job_history import reporting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -104,7 +104,7 @@ def jobs_table(jobs: Mapping[str, JobMessage], store: Store, rollups: Rollups) -
             return [getattr(job, figure) for job in messages]
         values = _rolled(figure, store, rollups, len(messages))
         if figure in _BETWEEN_DOMAINS:
-            spans = _spans(store, len(messages))
+            spans = store.placement.spans(len(messages))
             values = [value if spans[number] else None for number, value in enumerate(values)]
         return values
 
@@ -116,34 +116,18 @@ _BETWEEN_DOMAINS = frozenset({"efa_tx_bytes_per_s", "efa_rx_bytes_per_s"})
 of its pace."""
 
 
-def _spans(store: Store, jobs: int) -> NDArray[np.bool_]:
-    """Return whether each job runs on more than one UltraServer or standalone instance."""
-    domain, owner = store.layout.domain_of_instance, store.job_of
-    placed = np.flatnonzero((owner >= 0) & (owner < jobs))
-    owners, domains = owner[placed], domain[placed]
-    any_of = np.zeros(jobs, domains.dtype)
-    any_of[owners] = domains
-    others: NDArray[np.bool_] = np.bincount(owners[domains != any_of[owners]], minlength=jobs) > 0
-    return others
-
-
 def _rolled(name: str, store: Store, rollups: Rollups, jobs: int) -> Sequence[Value]:
     """Return a metric over the live instances of each job, by its aggregate; None where nothing is known."""
-    metric, owner = BY_NAME[name], store.job_of
-    live = rollups.states(Level.INSTANCE)[:, Freshness.LIVE] > 0
-    count = rollups.covered(name, Level.INSTANCE)
-    usable = live & (count > 0) & (owner >= 0) & (owner < jobs)
-    owners = owner[usable]
-    values = rollups.value(name, Level.INSTANCE)[usable]
+    metric = BY_NAME[name]
+    members = reporting(store, rollups, name, jobs)
+    total_of, count_of = (each[members.rows] for each in rollups.parts(name, Level.INSTANCE))
     if metric.aggregate is Aggregate.MAX:
         highest: NDArray[np.float64] = np.full(jobs, -np.inf)
-        np.maximum.at(highest, owners, values)
+        np.maximum.at(highest, members.jobs, total_of)
         return [None if value == -np.inf else float(value) for value in highest]
-    chips = np.bincount(owners, count[usable], minlength=jobs).astype(np.float64)
+    chips, total = members.sums(count_of, jobs), members.sums(total_of, jobs)
     if metric.aggregate is Aggregate.MEAN:
-        total = np.bincount(owners, values * count[usable], minlength=jobs) / np.maximum(chips, 1)
-    else:
-        total = np.bincount(owners, values, minlength=jobs).astype(np.float64)
+        total = total / np.maximum(chips, 1)
     return [float(value) if known else None for value, known in zip(total, chips > 0, strict=True)]
 
 

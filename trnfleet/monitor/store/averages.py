@@ -206,12 +206,15 @@ def _sample(rollups: Rollups, at_s: float) -> Sample:
     counts: dict[Level, NDArray[Any]] = {}
     for level in LEVELS:
         parts = [rollups.parts(name, level) for name in AVERAGED]
-        most = int(max(float(count.max(initial=0)) for _, count in parts))
+        # Where all chips have a value most metrics share one array of counts.
+        distinct = {id(count): count for _, count in parts}
+        most = int(max(float(count.max(initial=0)) for count in distinct.values()))
+        coded = {key: count.astype(np.min_scalar_type(most)) for key, count in distinct.items()}
         shape = len(parts), len(parts[0][0])
         total = totals[level] = np.empty(shape, np.float32 if shape[1] > _WIDE else np.float64)
         count = counts[level] = np.empty(shape, np.min_scalar_type(most))
         for row, (own_total, own_count) in enumerate(parts):
-            total[row], count[row] = own_total, own_count
+            total[row], count[row] = own_total, coded[id(own_count)]
     return Sample(at_s, totals, counts)
 
 

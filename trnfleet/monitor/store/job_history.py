@@ -12,13 +12,13 @@ import numpy as np
 
 from trnfleet.domain.address import Level
 from trnfleet.monitor.store.rings import Record, Track
-from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from numpy.typing import NDArray
 
+    from trnfleet.monitor.store.jobs import Members
     from trnfleet.monitor.store.rollup import Rollups
     from trnfleet.monitor.store.store import Store
     from trnfleet.wire.messages import JobMessage
@@ -125,14 +125,12 @@ def sample(
     """Return the figures of the jobs to keep, by name: `JOB_KEYS` x 1."""
     if not names:
         return {}
-    on = (store.job_of >= 0) & (store.job_of < len(names))
-    instances = np.bincount(store.job_of[on], minlength=len(names))
+    instances = np.bincount(store.placement.members(len(names)).jobs, minlength=len(names))
     running = [number for number in np.flatnonzero(instances).tolist() if names[number] in jobs]
     running.sort(key=lambda number: (-int(instances[number]), names[number]))
-    power = rollups.value(POWER, Level.INSTANCE)
-    known = on & (rollups.states(Level.INSTANCE)[:, Freshness.LIVE] > 0) & ~np.isnan(power)
-    watts = np.bincount(store.job_of[known], power[known], len(names))
-    heard = np.bincount(store.job_of[known], minlength=len(names))
+    members = reporting(store, rollups, POWER, len(names))
+    watts = members.sums(rollups.parts(POWER, Level.INSTANCE)[0][members.rows], len(names))
+    heard = np.bincount(members.jobs, minlength=len(names))
     found: dict[str, NDArray[np.float64]] = {}
     for number in running[:MOST_JOBS]:
         message, is_live = jobs[names[number]], heard[number] > 0
@@ -141,3 +139,10 @@ def sample(
             [[watts[number] if is_live else np.nan], [np.nan if steps is None else steps]]
         )
     return found
+
+
+def reporting(store: Store, rollups: Rollups, name: str, jobs: int) -> Members:
+    """Return the live instances of the first jobs of which a metric is known."""
+    members = store.placement.members(jobs)
+    known = rollups.live(Level.INSTANCE) & (rollups.covered(name, Level.INSTANCE) > 0)
+    return members if known.all() else members.chosen(known[members.rows])

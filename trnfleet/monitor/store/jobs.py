@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
 
 from trnfleet.monitor.store.retained import RetainedCollection
 from trnfleet.wire.messages import JobMessage
 
 if TYPE_CHECKING:
-    from trnfleet.monitor.store.store import Store
+    from numpy.typing import NDArray
 
+    from trnfleet.domain.layout import Layout
 PLACE_EVERY_S = 1.0
 """Least seconds between two placements of jobs on instances."""
+_LONG_RUN = 8
+"""Instances of a job in a row, on the average, from which on their values are added up run by run."""
+
+
+class Placed(Protocol):
+    """The rows that jobs are placed on: a store's."""
+
+    layout: Layout
+    generation: int
+    revision: int
+    job_of: NDArray[np.int32]
 
 
 class Jobs(RetainedCollection[JobMessage]):
@@ -53,7 +68,7 @@ class Jobs(RetainedCollection[JobMessage]):
             self._have_moved = True
         super().remove(key)
 
-    def place(self, store: Store, now_s: float, *, at_once: bool) -> bool:
+    def place(self, store: Placed, now_s: float, *, at_once: bool) -> bool:
         """Write into the store which job has each instance, where that is due; return whether it was.
 
         Args:
@@ -78,3 +93,75 @@ class Jobs(RetainedCollection[JobMessage]):
         store.revision += 1
         self.placements += 1
         return True
+
+
+class Members(NamedTuple):
+    """Instances that have jobs, in runs of the same job."""
+
+    rows: NDArray[np.int64]
+    """Numbers of the instances, ascending."""
+    jobs: NDArray[np.intp]
+    """Number of the job of each."""
+    starts: NDArray[np.intp]
+    """Where in them each run begins."""
+
+    @staticmethod
+    def of(rows: NDArray[np.int64], jobs: NDArray[np.intp]) -> Members:
+        """Return the instances with their runs."""
+        if not len(rows):
+            return Members(rows, jobs, np.zeros(0, np.intp))
+        return Members(rows, jobs, np.concatenate(([0], np.flatnonzero(jobs[1:] != jobs[:-1]) + 1)))
+
+    def chosen(self, some: NDArray[np.bool_]) -> Members:
+        """Return some of them."""
+        return self if some.all() else Members.of(self.rows[some], self.jobs[some])
+
+    def sums(self, values: NDArray[np.float64], jobs: int) -> NDArray[np.float64]:
+        """Return for each of the first jobs what the values of its instances add up to."""
+        of_values, added = self.jobs, values
+        if len(self.starts) * _LONG_RUN <= len(values):
+            # One sum after the other: to add to the same number again and again takes a multiple of that.
+            of_values, added = self.jobs[self.starts], np.add.reduceat(values, self.starts)
+        return np.bincount(of_values, added, jobs).astype(np.float64, copy=False)
+
+
+class Placement:
+    """Which instances have jobs, and what follows from that until a job moves; never changed."""
+
+    def __init__(self, layout: Layout, job_of: NDArray[np.int32]) -> None:
+        self._layout, self._job_of = layout, job_of.copy()
+
+    def is_of(self, layout: Layout, job_of: NDArray[np.int32]) -> bool:
+        """Return whether jobs are still where they were."""
+        return layout is self._layout and np.array_equal(job_of, self._job_of)
+
+    def members(self, jobs: int) -> Members:
+        """Return the instances of the first jobs."""
+        placed = self._placed
+        return placed if self._last < jobs else placed.chosen(placed.jobs < jobs)
+
+    def spans(self, jobs: int) -> NDArray[np.bool_]:
+        """Return whether each of the first jobs runs on more than one UltraServer or standalone instance."""
+        found = np.zeros(jobs, np.bool_)
+        known = self._spans[:jobs]
+        found[: len(known)] = known
+        return found
+
+    @cached_property
+    def _placed(self) -> Members:
+        rows = np.flatnonzero(self._job_of >= 0)
+        return Members.of(rows, self._job_of[rows].astype(np.intp))
+
+    @cached_property
+    def _last(self) -> int:
+        """The largest number of a job; -1 where there is none."""
+        return int(self._placed.jobs.max(initial=-1))
+
+    @cached_property
+    def _spans(self) -> NDArray[np.bool_]:
+        rows, owners, _ = self._placed
+        domains = self._layout.domain_of_instance[rows]
+        any_of = np.zeros(self._last + 1, domains.dtype)
+        any_of[owners] = domains
+        others: NDArray[np.bool_] = np.bincount(owners[domains != any_of[owners]], minlength=len(any_of)) > 0
+        return others

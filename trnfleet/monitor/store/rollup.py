@@ -87,6 +87,8 @@ class Rollups:
         self._total: dict[tuple[str, Level], NDArray[np.float64]] = {}
         self._count: dict[tuple[str, Level], NDArray[np.float64]] = {}
         self._states: dict[Level, NDArray[np.int64]] = {}
+        self._live: dict[Level, NDArray[np.bool_]] = {}
+        """Made of `_states` when they are first asked for."""
         self._takes: dict[Level, NDArray[np.bool_]] = {}
         self._spreads: dict[str, Spread] = {}
         self._uneven: dict[str, Uneven] = {}
@@ -128,6 +130,13 @@ class Rollups:
     def states(self, level: Level) -> NDArray[np.int64]:
         """Return nodes x 5: how many chips below each node are in each `Freshness`."""
         return self._states[level]
+
+    def live(self, level: Level) -> NDArray[np.bool_]:
+        """Return which nodes have a live chip."""
+        flags = self._live.get(level)
+        if flags is None:
+            flags = self._live[level] = self._states[level][:, Freshness.LIVE] > 0
+        return flags
 
     def spread(self, name: str) -> Spread | None:
         """Return the least and the largest codes of the chips of each instance, silent ones among them, for `COMPARED` metrics."""
@@ -194,7 +203,9 @@ class Rollups:
         yield from checkpoint(store, generation)
         spreads = yield from _spreads(store)
         differing = yield from _differing(store, spreads)
-        self._total, self._count, self._states = totals, counts, states
+        if states is not self._states:
+            self._states, self._live = states, {}
+        self._total, self._count = totals, counts
         self._takes, self._spreads, self._uneven = takes, spreads, differing
         self.layout, self.generation, self._of = layout, generation, revision
         self.revision += 1

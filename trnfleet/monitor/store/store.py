@@ -18,6 +18,7 @@ import numpy as np
 from trnfleet.domain.layout import EMPTY_LAYOUT, Layout, moves
 from trnfleet.domain.metrics import METRICS, Aggregate, Metric, Scope
 from trnfleet.monitor.medians import median
+from trnfleet.monitor.store.jobs import Placement
 from trnfleet.monitor.store.rolled import Rolled
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Store:
         """Goes up with every change of values or freshness."""
         self.rolled = Rolled()
         """Figures of the rows that are known from roll-ups only."""
+        self._placement: Placement | None = None
         self._allocate(EMPTY_LAYOUT)
 
     def _allocate(self, layout: Layout) -> None:
@@ -195,6 +197,10 @@ class Store:
             return True
         return not ((self.chip_seen_s <= since_s) & (self.chip_state == Freshness.LIVE)).any()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what copies and pickles have: all but what follows from it."""
+        return {**self.__dict__, "_placement": None}
+
     def copy(self) -> Store:
         """Return a copy of all columns; the layout itself never changes."""
         twin = copy.copy(self)
@@ -209,6 +215,19 @@ class Store:
         return int(np.count_nonzero(self.chip_state == state))
 
     @property
+    def has_live(self) -> bool:
+        """Whether any chip is live."""
+        # The code of live is 0.
+        return not self.chip_state.all()
+
+    @property
+    def placement(self) -> Placement:
+        """Where jobs run; the same object for as long as they stay there."""
+        if self._placement is None or not self._placement.is_of(self.layout, self.job_of):
+            self._placement = Placement(self.layout, self.job_of)
+        return self._placement
+
+    @property
     def links_heard(self) -> int:
         """A bit for each connection over which anything is heard, of a fleet that has several; 0 where it has one."""
         return int(np.bitwise_or.reduce(self.links_of, initial=0))
@@ -216,7 +235,10 @@ class Store:
     @property
     def usual_period_s(self) -> float:
         """Publishing period of the usual instance, wall seconds: the median."""
-        return median(self.period_s) if len(self.period_s) else 1.0
+        periods = self.period_s
+        if not len(periods):
+            return 1.0
+        return float(periods[0]) if (periods == periods[0]).all() else median(periods)
 
     @property
     def nbytes(self) -> int:

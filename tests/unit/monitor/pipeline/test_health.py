@@ -30,6 +30,11 @@ async def test_each_publisher_has_its_chips_rates_and_losses() -> None:
     assert table.lag_median_s().tolist() == [0.0, 0.0, 0.0]
     assert "2 of them of host-2" in line_of(health, "messages-lost")
     assert health.counts.unaccounted(health.pending) == health.counts.unaccounted_ticks == 0
+    # An instance that another publishes from now on is that one's.
+    store = hosts.feed.monitor.store
+    store.publisher_of[1] = store.publisher_of[0]
+    store.revision += 1
+    assert hosts.health().publishers.chips.tolist() == [32, 0, 16]
 
 
 async def test_silent_and_offline_publishers_are_told_apart() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from support.monitor.feed import DEMO, Feed, ready
+import numpy as np
+from support.monitor.feed import DEMO, Feed, ready, standalone
 
 from trnfleet.domain.layout import Layout
 from trnfleet.monitor.store.jobs import Jobs
@@ -67,3 +68,51 @@ def test_jobs_are_placed_again_only_when_one_has_moved_or_the_layout_is_new() ->
     assert not jobs.place(store, 100.2, at_once=False)
     assert jobs.place(store, 100.2, at_once=True)
     assert (store.job_of == -1).all()
+
+
+def test_what_follows_from_where_jobs_run_is_kept_until_one_moves() -> None:
+    """The same placement is given out until a job moves or the layout is new."""
+    feed = ready()
+    store = feed.monitor.store
+    before = store.placement
+    assert store.placement is before
+    store.job_of[1] = 3
+    assert store.placement.members(4).rows.tolist() == [1]
+    assert store.placement.members(3).rows.tolist() == []
+    store.job_of[1] = -1
+    store.replace_layout(Layout.of(DEMO[:-1]))
+    assert store.placement is not before
+    assert len(store.placement.members(9).rows) == 0
+
+
+def test_sums_of_jobs_are_the_same_in_runs_and_scattered() -> None:
+    """What instances add up to for each job does not depend on whether those of a job follow each other."""
+    feed = Feed(standalone(64))
+    feed.describe()
+    store, values = feed.monitor.store, np.arange(64.0)
+    for owners in (np.arange(64) // 16, np.arange(64) % 4, np.where(np.arange(64) < 40, -1, 2)):
+        store.job_of[:] = owners
+        members = store.placement.members(4)
+        wanted = [values[owners == job].sum() for job in range(4)]
+        assert members.sums(values[members.rows], 4).tolist() == wanted
+        few = store.placement.members(2)
+        assert few.sums(values[few.rows], 2).tolist() == wanted[:2]
+        some = members.chosen(members.rows % 2 == 0)
+        halves = [values[(owners == job) & (np.arange(64) % 2 == 0)].sum() for job in range(4)]
+        assert some.sums(values[some.rows], 4).tolist() == halves
+
+
+def test_a_job_spans_domains_where_its_instances_are_of_several() -> None:
+    """Instances of one UltraServer are one domain, standalone ones one each; a job without instances spans none."""
+    feed = ready()
+    store = feed.monitor.store
+    paths = store.layout.instances
+    first, second = (next(n for n, p in enumerate(paths) if us in p) for us in ("us-0001", "us-0002"))
+    alone = [number for number, path in enumerate(paths) if "standalone" in path]
+    store.job_of[:] = -1
+    store.job_of[[first, first + 1]] = 0
+    store.job_of[[first + 2, second]] = 1
+    store.job_of[alone[:2]] = 2
+    store.job_of[alone[2]] = 3
+    assert store.placement.spans(6).tolist() == [False, True, True, False, False, False]
+    assert store.placement.spans(2).tolist() == [False, True]
