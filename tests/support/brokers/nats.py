@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+import socket
 import time
 from typing import TYPE_CHECKING
 
@@ -38,6 +41,9 @@ cluster {{
   routes: [{routes}]
 }}
 """
+_STREAMS = ("$MQTT_sess", "$MQTT_msgs", "$MQTT_rmsgs", "$MQTT_qos2in", "$MQTT_out")
+"""What the nodes keep of MQTT, each led by a node of its own."""
+_DECIDES = "Self is new JetStream cluster metadata leader"
 
 
 class Nats(BrokerProcess):
@@ -84,6 +90,18 @@ class NatsNode(Nats):
         super().__init__(folder)
         self.own = free_port()
 
+    def request(self, subject: str, text: str = "") -> str:
+        """Return the answer to a request in the server's own protocol."""
+        with socket.create_connection((HOST, self.clients), timeout=5) as connection:
+            connect = json.dumps({"user": "everybody", "pass": PASSWORD, "verbose": False})
+            connection.sendall(
+                f"CONNECT {connect}\r\nSUB answer 1\r\nPUB {subject} answer {len(text)}\r\n{text}\r\n".encode()
+            )
+            taken = ""
+            while not (found := re.search(r"MSG answer 1 (\d+)\r\n(.*)\r\n", taken, re.DOTALL)):
+                taken += connection.recv(65_536).decode()
+            return found[2]
+
     def join(self, nodes: list[NatsNode]) -> None:
         """Have the others as its routes."""
         routes = ", ".join(f'"nats://{HOST}:{each.own}"' for each in nodes)
@@ -112,10 +130,28 @@ class NatsCluster(Nats):
             if node.process is None:
                 node_start(node)
         until = time.monotonic() + START_S
+        # A CONNECT that comes before the nodes have agreed on one that decides waits for five seconds.
+        while not all("metadata leader" in node.output() for node in self.nodes):
+            assert time.monotonic() < until, self.nodes[0].output()
+            time.sleep(0.02)
         # Retained messages and sessions have a leader among the nodes before CONNECT is answered.
         while not all(node.answers() for node in self.nodes):
             assert time.monotonic() < until, self.nodes[0].output()
             time.sleep(0.05)
+
+    def deciding(self) -> NatsNode:
+        """Return the node that decides where things are kept."""
+        return next(node for node in self.nodes if _DECIDES in node.output())
+
+    def lead_from(self, leader: NatsNode) -> None:
+        """Let one node lead all that the nodes keep of MQTT, so that nothing is voted on when another one dies."""
+        wanted = json.dumps({"placement": {"preferred": leader.name}})
+        until = time.monotonic() + START_S
+        for stream in _STREAMS:
+            leader.request(f"$JS.API.STREAM.LEADER.STEPDOWN.{stream}", wanted)
+            while f'"leader":"{leader.name}"' not in leader.request(f"$JS.API.STREAM.INFO.{stream}"):
+                assert time.monotonic() < until, stream
+                time.sleep(0.02)
 
     def kill(self) -> None:
         """Kill all."""
