@@ -155,6 +155,8 @@ async def _observe(found: FoundFleet, *, wait_s: float, pue: float | None, needs
                 while clock.monotonic_s() < deadline_s and not _is_complete(monitor):
                     await clock.sleep(CHECK_EVERY_S)
                 monitor.compute()
+                # Its connections are judged while they stand.
+                monitor.pipeline()
             finally:
                 links = source.status.parts or (source.status,)
                 brokers = tuple(

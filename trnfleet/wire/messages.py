@@ -244,10 +244,10 @@ class PublisherMessage(Message):
     client: Name
     state: Literal["online", "offline"]
     boot: Name
-    role: Literal["telemetry", "watch"] = "telemetry"
-    """Kind of publisher; of several watches of a fleet the one that began first leads."""
+    role: Literal["telemetry", "watch", "relay"] = "telemetry"
+    """Kind of publisher; of several watches of a fleet, or relays of a cell, the one that began first leads."""
     since: Instant | None = None
-    """RFC 3339, wall time: when it began, for a watch."""
+    """RFC 3339, wall time: when it began, for a watch and a relay."""
 
 
 class ReceiverErrorSpec(BaseModel):
@@ -263,12 +263,12 @@ class ReceiverErrorSpec(BaseModel):
 
 
 class WatchMessage(PublisherMessage):
-    """The presence of a watch; repeated as its heartbeat."""
+    """The presence of a watch or a relay; repeated as its heartbeat."""
 
     ts: Text | None = None
     """RFC 3339, wall time of the heartbeat: a retained message has no time of its own."""
     leads: bool | None = None
-    """Whether it leads: publishes alerts and notifies receivers."""
+    """Whether it leads: publishes alerts and notifies receivers, or a cell's roll-ups."""
     firing: Annotated[int, Field(ge=0, le=1_000_000_000)] | None = None
     """Number of alerts that fire by its own evaluation and are neither silenced nor inhibited, so that readers see where a
     leader publishes none."""
@@ -276,6 +276,10 @@ class WatchMessage(PublisherMessage):
     """Number of alerts, silences and acknowledgements that receivers of the leader do not take at present."""
     receiver_errors: Annotated[tuple[ReceiverErrorSpec, ...], Field(max_length=16)] = ()
     """The first of them."""
+    cell: Name | None = None
+    """The cell of a relay, or of a watch that a relay passed on."""
+    hears: bool | None = None
+    """Of a relay: whether it hears its cell; null while it listens for others."""
 
 
 class EventMessage(Message):

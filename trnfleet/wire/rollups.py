@@ -27,7 +27,7 @@ from trnfleet.wire.cbor import decode_cbor
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import SCHEMA, ClockSpec, Message, Name, Path, TypeName
 from trnfleet.wire.telemetry import MAX_SEQ, Head
-from trnfleet.wire.values import EARLIEST_NS, LATEST_NS, Instant, Period, Revision
+from trnfleet.wire.values import EARLIEST_NS, LATEST_NS, Period, Revision
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,8 +87,6 @@ class RollupDescriptor(Message):
     publisher: Name
     """Client id of the relay; its last will takes nothing offline, but makes all of it not observed."""
     boot: Name
-    since: Instant | None = None
-    """RFC 3339, wall time: when the relay began; of two relays of a cell the later one stays."""
     revision: Revision = 0
     period_s: Period
     clock: ClockSpec

@@ -98,6 +98,11 @@ def command_path(target: str) -> str:
     return "/".join(fixed) or FLEET_PATH
 
 
+def presence_path(client: str, cell: str | None) -> str:
+    """Return the path of a presence message: relays, and what they pass on of a cell's watches, are below their cell's name."""
+    return client if cell is None else f"{cell}/{client}"
+
+
 def covers(path: str, target: str) -> bool:
     """Return whether a command on `path` may be about `target`: the path is the fleet's, or an address of or above it.
 

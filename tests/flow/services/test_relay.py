@@ -1,58 +1,130 @@
-"""A relay between two Mosquittos: the top shows the cell from roll-ups, and what no relay sees is not observed."""
+"""Two relays between two Mosquittos: the top shows the cell from roll-ups through kill -9 of relays and brokers."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import time
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 import pytest
 from support.processes.mosquitto import MosquittoProcess
 from support.processes.programs import Program, run
 
+from trnfleet.domain.address import Level
+from trnfleet.monitor.store.store import Freshness
+from trnfleet.services.live_monitor import monitor_fleet
+from trnfleet.services.session import BrokerSession
+from trnfleet.tasks import background
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from trnfleet.monitor.monitor import Monitor
 
 pytestmark = pytest.mark.broker
 
+CHIPS = 192
+LIMIT_S = 30.0
 
-def test_the_top_shows_the_cell_until_its_relay_is_killed(
-    mosquitto: MosquittoProcess, tmp_path: Path
-) -> None:
-    """All figures come from roll-ups; kill -9 makes all not observed, and another relay makes it live again."""
+
+class Bench:
+    """A cell with a simulator and a watch, two brokers, and a monitor in this process on the top one."""
+
+    def __init__(
+        self, folder: Path, cell: MosquittoProcess, top: MosquittoProcess, programs: ExitStack
+    ) -> None:
+        self.folder, self.cell, self.top, self.programs = folder, cell, top, programs
+        self.live = monitor_fleet(BrokerSession(top.url), "demo")
+
+    @property
+    def monitor(self) -> Monitor:
+        return self.live.monitor
+
+    def start(self, *arguments: str) -> Program:
+        return self.programs.enter_context(Program(self.folder, *arguments))
+
+    def relay(self) -> Program:
+        to = ("--to", str(self.top.url), "--cell", "cell-a")
+        return self.start("relay", "--broker", str(self.cell.url), *to)
+
+    def count(self, state: Freshness) -> int:
+        return (
+            int(self.monitor.rollups.states(Level.FLEET)[0, state])
+            if self.monitor.rollups.generation >= 0
+            else 0
+        )
+
+    def active(self) -> str:
+        """Return the client id of the cell's active relay; empty for none."""
+        (found,) = self.monitor.ingest.cells.relays(self.monitor.clock.monotonic_s()) or (None,)
+        return "" if found is None or found.active is None else found.active.client
+
+    async def until(self, is_so: Callable[[], bool]) -> float:
+        """Wait until something is so; return the seconds that it took."""
+        begin_s = time.monotonic()
+        while not is_so():
+            assert time.monotonic() < begin_s + LIMIT_S, [self.count(each) for each in Freshness]
+            await asyncio.sleep(0.02)
+        return time.monotonic() - begin_s
+
+    async def until_live(self) -> float:
+        return await self.until(lambda: self.count(Freshness.LIVE) == CHIPS)
+
+    async def status(self, *options: str) -> tuple[int, str]:
+        arguments = ("--broker", str(self.top.url), "--name", "demo", "--wait", "1s", *options)
+        result = await asyncio.to_thread(run, "status", *arguments)
+        return result.returncode, result.stdout
+
+
+@pytest.fixture
+def bench(tmp_path: Path, mosquitto: MosquittoProcess) -> Iterator[Bench]:
     top = MosquittoProcess(tmp_path)
     top.start()
-    relaying = ("relay", "--broker", str(mosquitto.url), "--to", str(top.url), "--cell", "cell-a")
+    with ExitStack() as programs:
+        made = Bench(tmp_path, mosquitto, top, programs)
+        made.start("simulate", "--broker", str(mosquitto.url), "--fleet", "demo", "--format", "cbor")
+        yield made
+    top.kill()
 
-    def status(broker: MosquittoProcess) -> dict[str, Any]:
-        result = run("status", "--broker", str(broker.url), "--name", "demo", "--json", "--wait", "1s")
-        return dict(json.loads(result.stdout)) if result.stdout else {"chips": 0}
 
-    def wait_for(is_so: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        until = time.monotonic() + 20
-        while not is_so(seen := status(top)):
-            assert time.monotonic() < until, seen
-        return seen
+async def test_the_standby_carries_the_cell_on_when_the_active_relay_is_killed(bench: Bench) -> None:
+    """All figures come from roll-ups; kill -9 of both makes all not observed at once, and `status` says who is active."""
+    first = bench.relay()
+    async with background(source=bench.live.source.run(), monitor=bench.monitor.run()):
+        await bench.until_live()
+        second = bench.relay()
+        await bench.until(lambda: "standby: " in second.output)
+        name = bench.active()
+        seen = json.loads((await bench.status("--json"))[1])
+        assert (seen["rolled_chips"], seen["cells"], seen["live_chips"]) == (CHIPS, ["cell-a"], CHIPS)
+        assert (seen["undecodable"], seen["internal_errors"], seen["lost"]) == (0, 0, 0)
+        (relays,) = seen["relays"]
+        assert (relays["cell"], relays["active"]["client"], len(relays["standby"])) == ("cell-a", name, 1)
+        first.end(signal.SIGKILL)
+        await bench.until(lambda: bench.active() not in {"", name})
+        await bench.until_live()
+        assert f"takes over from {name}" in second.output
+        second.end(signal.SIGKILL)
+        await bench.until(lambda: bench.count(Freshness.UNOBSERVED) == CHIPS)
+        code, text = await bench.status()
+        assert code == 3
+        assert "cell-a: no relay is active; no standby" in text
+        assert "stopped" not in text
 
-    simulate = ("simulate", "--broker", str(mosquitto.url), "--fleet", "demo", "--format", "cbor")
-    try:
-        with Program(tmp_path, *simulate):
-            with Program(tmp_path, *relaying) as relay:
-                seen = wait_for(lambda seen: seen.get("live_chips") == 192)
-                below = status(mosquitto)
-                for name in ("chips", "instances", "ultraservers", "jobs", "reservations"):
-                    assert seen[name] == below[name], name
-                assert (seen["rolled_chips"], seen["cells"], below["rolled_chips"]) == (192, ["cell-a"], 0)
-                assert seen["mean"]["power_cap_w"] == below["mean"]["power_cap_w"]
-                assert seen["power_w"] > 0
-                assert (seen["undecodable"], seen["internal_errors"], seen["lost"]) == (0, 0, 0)
-                relay.end(signal.SIGKILL)
-            gone = wait_for(lambda seen: seen.get("unobserved_chips") == 192)
-            assert (gone["live_chips"], gone["stale_chips"], gone["healthy"]) == (0, 0, False)
-            with Program(tmp_path, *relaying) as relay:
-                wait_for(lambda seen: seen.get("live_chips") == 192)
-                assert relay.end() == 0
-    finally:
-        top.kill()
+
+async def test_the_cell_is_shown_again_when_brokers_that_were_killed_are_back(bench: Bench) -> None:
+    """Without the cell's it is not observed; on the top's, which has lost all that it retained, the relay publishes it again."""
+    relay = bench.relay()
+    async with background(source=bench.live.source.run(), monitor=bench.monitor.run()):
+        await bench.until_live()
+        bench.cell.kill()
+        await bench.until(lambda: bench.count(Freshness.UNOBSERVED) == CHIPS)
+        assert "does not hear its cell" in relay.output
+        bench.top.restart()
+        bench.cell.start()
+        await bench.until_live()
+        assert relay.end() == 0

@@ -5,7 +5,7 @@ import pytest
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.alerts.watches import DOUBT_S, GONE_S
 from trnfleet.errors import WireError
-from trnfleet.export.election import Election
+from trnfleet.export.election import LISTEN_S, Attendance, Election
 from trnfleet.wire.messages import WatchMessage, encode_message
 
 SECOND = 1_000_000_000
@@ -224,3 +224,38 @@ def test_only_one_that_listens_is_answered_again() -> None:
         )  # fmt: skip  # a message read as rows
         take(election, "watch-a", encode_message(beat), 1)
         assert take(election, "watch-a", encode_message(beat), 2) == is_answered
+
+
+def test_a_newcomer_ranks_behind_one_that_ranks_behind_a_leader() -> None:
+    """That leader's clock was an hour ahead; the one that took over from it stays in front of all that come later."""
+    election = Election("watch-m", NOW_NS)
+    election.listen(0)
+    take(election, "watch-a", presence("watch-a", NOW_NS + 3_600 * SECOND, leads=True), 1)
+    assert election.take_part(2)
+    take(election, "watch-a", b"", 3)
+    take(election, "watch-b", presence("watch-b", NOW_NS + SECOND, leads=False), 4)
+    assert election.leader(4) == "watch-m"
+
+
+@pytest.mark.parametrize(("leads", "leader"), [(False, "watch-m"), (True, "watch-a")])
+def test_one_that_was_gone_and_does_not_lead_ranks_as_a_newcomer(leads: bool, leader: str) -> None:
+    """Such as one that was stopped; one that leads all the time, and only was not heard, is the leader still."""
+    election = Election("watch-m", NOW_NS)
+    take(election, "watch-a", presence("watch-a", NOW_NS - SECOND, leads=True), 0)
+    election.take_part(1)
+    back_s = GONE_S + 1.0
+    assert election.leader(back_s) == "watch-m"
+    take(election, "watch-a", presence("watch-a", NOW_NS - SECOND, leads=leads), back_s)
+    assert election.leader(back_s) == leader
+
+
+def test_a_process_that_did_not_run_listens_again() -> None:
+    """For as long as others count it as gone, or longer; a shorter pause changes nothing."""
+    attendance = Attendance(GONE_S)
+    assert attendance.was_away(0.0, is_up=True, connects=1)
+    assert attendance.begins(0.0)
+    assert not attendance.was_away(LISTEN_S, is_up=True, connects=1)
+    assert attendance.has_listened(LISTEN_S)
+    assert not attendance.was_away(LISTEN_S + GONE_S - 0.1, is_up=True, connects=1)
+    assert attendance.was_away(LISTEN_S + 2 * GONE_S, is_up=True, connects=1)
+    assert (attendance.paused_s > GONE_S, attendance.has_listened(LISTEN_S + 2 * GONE_S)) == (True, False)

@@ -44,8 +44,10 @@ def command(
 
     Once a second it publishes one row of figures an UltraServer, or a standalone instance, and passes jobs, reservations, alerts,
     events and the presence of publishers on; telemetry and descriptors of hosts stay in the cell. What a relay cannot see, because
-    it is gone or does not hear its cell, is not observed on the top: neither stale nor offline. A cell has one relay: of two the
-    one that began later stays, the other ends with status 1.
+    it is gone or does not hear its cell, is not observed on the top: neither stale nor offline.
+
+    Start two relays of each cell, on two hosts: the one that began first is active, the other is on standby and takes over at once when
+    that one dies, or 4 s after nothing is heard of it. Stderr says which one is active, and so does `status` on the top.
 
     \b
     Examples:

@@ -246,6 +246,7 @@ def is_healthy(monitor: Monitor, summary: Summary, found: PublishedProblems) -> 
 def facts(monitor: Monitor, summary: Summary, found: PublishedProblems, *, healthy: bool) -> dict[str, Any]:
     """Return the summary as JSON values, with racks, problems, jobs and events."""
     from trnfleet.cli.report.pipeline import pipeline_facts
+    from trnfleet.cli.report.relays import relay_facts, relays_of
     from trnfleet.monitor.problems.facts import problem_facts
 
     racks = sorted(monitor.racks(), key=lambda rack: rack.power_w)
@@ -261,6 +262,7 @@ def facts(monitor: Monitor, summary: Summary, found: PublishedProblems, *, healt
         "receiver_errors": [each._asdict() for each in summary.receiver_errors],
         "watched": found.is_watched,
         "pipeline": pipeline_facts(monitor.pipeline()),
+        "relays": relay_facts(relays_of(monitor, summary.cells)),
         "problems": [problem_facts(each, found.now_ns) for each in found.problems.all],
         "problem_counts": found.problems.counts()._asdict(),
         # `jobs` is their number.
@@ -297,6 +299,7 @@ def _last_events(monitor: Monitor) -> list[Event]:
 def text(summary: Summary, monitor: Monitor, found: PublishedProblems, *, healthy: bool) -> str:
     """Return the summary as text."""
     from trnfleet.cli.report.pipeline import pipeline_rows
+    from trnfleet.cli.report.relays import relay_rows, relays_of
     from trnfleet.monitor.summary import undescribed_text
     from trnfleet.services.alerts_client import WITHHELD
 
@@ -334,6 +337,7 @@ def text(summary: Summary, monitor: Monitor, found: PublishedProblems, *, health
         *time,
         ("hardware", hardware),
         *([("roll-ups", _rollup_text(summary))] if summary.rolled_chips else []),
+        *relay_rows(relays_of(monitor, summary.cells)),
         *figure_rows(summary),
         ("jobs", f"{summary.jobs:,}" + (f": {jobs}" if jobs else "")),
         ("pipeline", f"{lost}, {summary.undecodable:,} undecodable, {lag}"),

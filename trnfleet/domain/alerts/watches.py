@@ -66,7 +66,7 @@ NO_ERRORS = ReceiverErrors()
 
 
 class WatchPresence(NamedTuple):
-    """One watch that is present."""
+    """One watch that is present, or one relay of a cell."""
 
     client: str
     since_ns: int | None
@@ -79,6 +79,8 @@ class WatchPresence(NamedTuple):
     """Number of alerts that fire by its own evaluation and are neither silenced nor inhibited; None where it does not say."""
     errors: ReceiverErrors = NO_ERRORS
     """What its receivers do not take."""
+    hears: bool | None = None
+    """Of a relay: whether it hears its cell; None while it listens for others."""
 
 
 class Word(NamedTuple):

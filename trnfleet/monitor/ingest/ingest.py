@@ -22,9 +22,10 @@ from trnfleet.monitor.ingest.rejects import PendingTelemetry, RejectedError, rej
 from trnfleet.monitor.ingest.rollups import RollupFrames
 from trnfleet.monitor.ingest.taken import Taken
 from trnfleet.monitor.ingest.telemetry import TelemetryBatch
-from trnfleet.monitor.ingest.topics import Topics
+from trnfleet.monitor.ingest.topics import OF_SOURCES, Topics
 from trnfleet.monitor.pipeline.counts import PipelineCounts
 from trnfleet.monitor.reservations.table import Reservations
+from trnfleet.monitor.sources.cells import Cells
 from trnfleet.monitor.sources.clocks import Timebase
 from trnfleet.monitor.sources.contests import Contests
 from trnfleet.monitor.sources.descriptors import Descriptors
@@ -37,7 +38,7 @@ from trnfleet.wire.alerts import AlertMessage
 from trnfleet.wire.frame_head import is_cbor
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.ports import CONTENT_TYPE_JSON
-from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic, parse_topic
+from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic, parse_topic, presence_path
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,19 +50,6 @@ if TYPE_CHECKING:
     from trnfleet.monitor.sources.descriptors import CompactDescriptor
     from trnfleet.wire.messages import JobMessage
     from trnfleet.wire.ports import Envelope, Source
-
-OF_SOURCES = frozenset(
-    {
-        TopicClass.NODE,
-        TopicClass.TELEMETRY,
-        TopicClass.ROLLUP,
-        TopicClass.EVENT,
-        TopicClass.JOB,
-        TopicClass.RESERVATION,
-    }
-)
-"""Classes of what sources publish, besides their presence."""
-
 
 MANY = 16
 """Messages of a batch from which on frames may be applied many at once: what that costs once a batch is worth it."""
@@ -89,6 +77,7 @@ class Ingest:
         self.descriptors = Descriptors(limits)
         self.publishers = Publishers(limits)
         self.watches = Watches(limits.watches)
+        self.cells = Cells(limits.watches)
         self.timebase = Timebase()
         self.contests = Contests()
         self.topics = Topics(self.descriptors, self.publishers, self.timebase, limits)
@@ -167,6 +156,7 @@ class Ingest:
             descriptors=descriptors,
             publishers=publishers,
             watches=self.watches.copy(),
+            cells=self.cells.copy(),
             timebase=timebase,
             contests=self.contests.copy(),
             topics=self.topics.copy(descriptors, publishers, timebase, clocks),
@@ -313,7 +303,7 @@ class Ingest:
         except WireError:
             return False
         if topic.topic_class is TopicClass.PUBLISHER:
-            return self.publishers.has_announced(topic.path)
+            return self.publishers.has_announced(topic.path.rpartition("/")[2])
         return topic.fleet == self.fleet_name and topic.topic_class in OF_SOURCES
 
     def request_missing(self, source: Source, now_s: float) -> None:
@@ -365,14 +355,14 @@ class Ingest:
         if why is None:
             publisher = self.publishers.number(client, boot, described=True, former_boot=former)
             if not publisher.announced:
-                self.missing.hear(TopicClass.PUBLISHER, client)
+                self.missing.hear(TopicClass.PUBLISHER, presence_path(client, descriptor.cell or None))
         if descriptor.same_hardware(known) and all(
             each in layout.instance_index for each in descriptor.instances
         ):
             write_descriptor(self.store, descriptor, self.publishers)
             self.topics.bind(layout, below=path)
         else:
-            self._note_layout_due(descriptor.cause, is_change=known is not None)
+            self.note_layout_due(descriptor.cause, is_change=known is not None)
         if why is not None:
             raise RejectedError(why)
 
@@ -382,9 +372,10 @@ class Ingest:
         gone = self.descriptors.get(path)
         if gone is not None:
             self.descriptors.remove(path)
-            self._note_layout_due(gone.cause, is_change=True)
+            self.note_layout_due(gone.cause, is_change=True)
 
-    def _note_layout_due(self, publisher: str, *, is_change: bool) -> None:
+    def note_layout_due(self, publisher: str, *, is_change: bool) -> None:
+        """Have the layout built again because of a publisher."""
         self._layout_due = True
         self.layout_publishers.add(publisher)
         if is_change:

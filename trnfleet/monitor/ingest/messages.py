@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.alerting.silences import Silences
     from trnfleet.monitor.ingest.missing import MissingState
     from trnfleet.monitor.reservations.table import Reservations
+    from trnfleet.monitor.sources.cells import Cells
     from trnfleet.monitor.sources.clocks import Timebase
     from trnfleet.monitor.sources.descriptors import Descriptors
     from trnfleet.monitor.sources.publishers import Publishers
@@ -59,6 +60,10 @@ class Receiver(Protocol):
     missing: MissingState
     timebase: Timebase
     watches: Watches
+    cells: Cells
+
+    def note_layout_due(self, publisher: str, *, is_change: bool) -> None:
+        """Have the layout built again because of a publisher."""
 
     def put_descriptor(self, descriptor: CompactDescriptor) -> None:
         """Replace a path's descriptor, and bring layout and topics up to date with it."""
@@ -216,6 +221,14 @@ def handle_event(receiver: Receiver, path: str, envelope: Envelope, now_s: float
 def handle_publisher(receiver: Receiver, path: str, envelope: Envelope, now_s: float) -> None:
     """Apply the presence of a publisher, as it or its last will announces it."""
     publishers, limits = receiver.publishers, receiver.limits
+    cell, _, client = path.rpartition("/")
+    if cell and not envelope.payload:
+        receiver.cells.clear(cell, client)
+        if publishers.has_announced(client):
+            # A relay that has gone for good: the next layout is without it.
+            publishers.retire(client)
+            receiver.note_layout_due(client, is_change=False)
+        return
     if not envelope.payload:
         # Without a message nothing is offline.
         receiver.watches.clear(path)
@@ -223,24 +236,28 @@ def handle_publisher(receiver: Receiver, path: str, envelope: Envelope, now_s: f
         publishers.traffic.announce(publishers.traffic.row_of(path), NOT_ANNOUNCED, "", now_s)
         return
     message = decode_message(envelope.payload, WatchMessage, limits)
-    if message.client != path:
-        raise MisplacedError("the publisher's name is not its topic's")
+    if message.client != client or (message.cell or "") != cell:
+        raise MisplacedError("the publisher's name, or its cell, is not its topic's")
+    if cell and not receiver.cells.put(cell, message, now_s, is_retained=envelope.retain):
+        raise RejectedError(f"more than {limits.watches} cells")
+    if cell and message.role == "watch":
+        return
     if message.role == "watch":
         # It publishes no telemetry: no chip is offline because of it.
         if not receiver.watches.put(message, now_s, is_retained=envelope.retain):
             raise RejectedError(f"more than {limits.watches} watches")
         return
-    if why := publishers.refusal(path, message.boot):
+    if why := publishers.refusal(client, message.boot):
         raise RejectedError(why)
     receiver.missing.found(TopicClass.PUBLISHER, path)
-    state = publishers.number(path, message.boot)
+    state = publishers.number(client, message.boot)
     is_online = message.state == "online"
     if publishers.announce(state, online=is_online):
         # A new boot may have begun its time again.
-        receiver.timebase.restart(path)
-    presence = ONLINE if publishers.is_client_online(path) else OFFLINE
+        receiver.timebase.restart(client)
+    presence = ONLINE if publishers.is_client_online(client) else OFFLINE
     publishers.traffic.announce(
-        publishers.traffic.row_of(path), presence, message.boot if is_online else "", now_s
+        publishers.traffic.row_of(client), presence, message.boot if is_online else "", now_s
     )
 
 

@@ -35,6 +35,7 @@ from trnfleet.monitor.room import Room
 from trnfleet.wire.frames import FrameDecoder, is_known
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import STANDARD_COLUMNS, ColumnSpec
+from trnfleet.wire.topics import TopicClass
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,6 +53,18 @@ MOST_DECODERS = 1_000
 
 _CHIP_NAMES = tuple(metric.name for metric in CHIP_METRICS)
 _INSTANCE_NAMES = tuple(metric.name for metric in INSTANCE_METRICS)
+
+OF_SOURCES = frozenset(
+    {
+        TopicClass.NODE,
+        TopicClass.TELEMETRY,
+        TopicClass.ROLLUP,
+        TopicClass.EVENT,
+        TopicClass.JOB,
+        TopicClass.RESERVATION,
+    }
+)
+"""Classes of what sources publish, besides their presence."""
 
 
 @dataclass(slots=True, eq=False)

@@ -147,6 +147,13 @@ class Publishers:
             self._online[client] = list(announced)
         self._forget_figures()
 
+    def retire(self, client: str) -> None:
+        """Let a client be gone whose message was cleared because of that; `keep` forgets it."""
+        for state in self._announced.get(client, ()):
+            state.online = False
+        self._online[client] = []
+        self._forget_figures()
+
     def is_online(self, state: PublisherState) -> bool:
         """Return whether a boot is online."""
         return state.online if state.announced else bool(self._online.get(state.client, True))

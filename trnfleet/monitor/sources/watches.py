@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.clock import parse_rfc3339
 from trnfleet.domain.alerts.watches import DOUBT_S, GONE_S, ReceiverError, ReceiverErrors, WatchPresence
+from trnfleet.monitor.copies import copied
 from trnfleet.wire.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
@@ -34,14 +35,24 @@ def presence_of(message: WatchMessage, heard_s: float | None) -> WatchPresence:
                 for each in message.receiver_errors
             ),
         ),
+        message.hears,
     )
 
 
 class Watches:
-    """The watches of one fleet."""
+    """The watches of one fleet, or the relays of one cell."""
 
-    def __init__(self, most: int = DEFAULT_LIMITS.watches) -> None:
-        self._most = most
+    def __init__(
+        self, most: int = DEFAULT_LIMITS.watches, *, gone_s: float = GONE_S, doubt_s: float = DOUBT_S
+    ) -> None:
+        """Begin without any.
+
+        Args:
+            most: How many are kept.
+            gone_s: Time without a heartbeat after which one counts as gone.
+            doubt_s: Time for which one counts as present by a retained message alone.
+        """
+        self._most, self._gone_s, self._doubt_s = most, gone_s, doubt_s
         self._known: dict[str, _Watch] = {}
 
     def put(self, message: WatchMessage, now_s: float, *, is_retained: bool) -> bool:
@@ -54,7 +65,7 @@ class Watches:
         if known is None and len(self._known) >= self._most:
             # Each message puts its watch last.
             oldest = next(iter(self._known))
-            if _is_present(self._known[oldest], now_s):
+            if self._is_present(self._known[oldest], now_s):
                 return False
             del self._known[oldest]
         heard_s = now_s if not is_retained else known.heard_s if known is not None else None
@@ -70,15 +81,14 @@ class Watches:
         return [
             presence_of(each.message, None if each.heard_s is None else now_s - each.heard_s)
             for each in self._known.values()
-            if _is_present(each, now_s)
+            if self._is_present(each, now_s)
         ]
 
     def copy(self) -> Watches:
         """Return a copy; messages never change."""
-        twin = Watches(self._most)
-        twin._known = self._known.copy()
-        return twin
+        return copied(self, _known=self._known.copy())
 
-
-def _is_present(watch: _Watch, now_s: float) -> bool:
-    return now_s - watch.came_s < DOUBT_S if watch.heard_s is None else now_s - watch.heard_s < GONE_S
+    def _is_present(self, watch: _Watch, now_s: float) -> bool:
+        if watch.heard_s is None:
+            return now_s - watch.came_s < self._doubt_s
+        return now_s - watch.heard_s < self._gone_s

@@ -1,38 +1,46 @@
 """A relay from its connections to its end: what it reads of a cell, and what it publishes on the top broker.
 
-It publishes no roll-ups while it cannot hear its cell: what nobody sees is not observed, which is not stale. Its presence on the top
-broker has a last will, with which all that it described is not observed at once.
+Of several relays of a cell one is active (`role.py`). The others hear all that it hears and publish nothing but their presence, so that
+one takes over with the next tick. It publishes no roll-ups while it cannot hear its cell: what nobody sees is not observed, which is not
+stale. Its presence on the top broker has a last will, with which all that it described is not observed at once, until another relay has
+described it.
 """
 
 from __future__ import annotations
 
 import math
 import secrets
+from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
-from trnfleet.errors import BrokerError, ConfigError, WireError
+from trnfleet import logs
+from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.errors import ConfigError, WireError
 from trnfleet.garbage import collect_garbage
 from trnfleet.services.discovery import find_fleet
 from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.publishing import fail_if_all_refused
 from trnfleet.services.relay.blocks import Rows
+from trnfleet.services.relay.role import CHECK_EVERY_S, RelayIdentity, RelayRole
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.systemd import ServiceManager, link_works
 from trnfleet.tasks import Ending, background, run_until
-from trnfleet.wire.messages import ClockSpec, PublisherMessage, decode_message, message_envelope
+from trnfleet.wire.messages import ClockSpec, WatchMessage, decode_message, encode_message, message_envelope
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR, Envelope
 from trnfleet.wire.rollups import RollupDescriptor, encode_rollup, is_rollup
 from trnfleet.wire.telemetry import Head
-from trnfleet.wire.topics import RETAINED, TopicClass, build_filter, build_topic, parse_topic
+from trnfleet.wire.topics import RETAINED, TopicClass, build_filter, parse_topic, presence_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.services.session import BrokerSession
     from trnfleet.wire.ports import Publisher, Source
+    from trnfleet.wire.topics import Topic
+
+log = logs.get_logger(__name__)
 
 PASSED_ON = (
     TopicClass.PUBLISHER,
@@ -47,6 +55,9 @@ REPEAT_S = 60.0
 """Time after which descriptors are published again: not every broker gives retained messages to every subscriber."""
 MOST_KEPT_BYTES = 256 * 2**20
 """Memory of the retained messages that are published again after a reconnect."""
+EVENTS_KEPT_S = 10.0
+"""Age of the events that a relay publishes when it takes over: longer than it takes to find out that another is gone."""
+MOST_EVENTS = 1_000
 _EPOCH_STEP_NS = 5 * NS_PER_S
 
 
@@ -63,19 +74,18 @@ class RelayService:
     """What one relay publishes."""
 
     def __init__(
-        self,
-        fleet: str,
-        root: str,
-        cell: str,
-        monitor: Monitor,
-        publisher: Publisher,
-        client: str,
-        boot: str,
+        self, identity: RelayIdentity, monitor: Monitor, publisher: Publisher, report: Callable[[str], None]
     ) -> None:
-        self._fleet, self._root, self._cell = fleet, root, cell
-        self._monitor, self._publisher = monitor, publisher
-        self._client, self._boot = client, boot
-        self._since = format_rfc3339(monitor.clock.wall_ns())
+        """Prepare a relay; the caller runs connections and monitor.
+
+        Args:
+            identity: Its identity.
+            monitor: The monitor of the cell.
+            publisher: The connection to the top broker.
+            report: Receives a line for each change of role.
+        """
+        self._identity, self._monitor, self._publisher = identity, monitor, publisher
+        self.role = RelayRole(identity, monitor.clock.wall_ns(), report)
         self._rows: Rows | None = None
         self._generation = -1
         self._revision = 0
@@ -85,45 +95,74 @@ class RelayService:
         self._kept: dict[str, Envelope] = {}
         """The newest retained message of each topic that was passed on."""
         self._kept_bytes = 0
+        self._watches: set[str] = set()
+        """Clients of the cell that have announced themselves as watches."""
         self._described: dict[str, Envelope] = {}
         self._repeat_s = 0.0
         self._left: set[str] = set()
         """Topics of descriptors that an earlier relay has left, until the cell's own are known."""
         self.frames = self.passed_on = 0
         """Frames and messages that were published."""
-        self.rival = ""
-        """Another relay of the same cell that runs and began later."""
-
-    def presence(self, state: Literal["online", "offline"]) -> Envelope:
-        """Return the presence message."""
-        message = PublisherMessage(client=self._client, state=state, boot=self._boot)
-        return message_envelope(self._topic(TopicClass.PUBLISHER, self._client), message, retain=True)
+        self._events: deque[tuple[float, Envelope]] = deque(maxlen=MOST_EVENTS)
+        """The last events, with the monotonic seconds at which they came: nobody knows whether the relay before passed them on."""
 
     def announce(self) -> Iterable[Envelope]:
-        """Return what is published after each connect."""
-        return [self.presence("online"), *self._described.values(), *self._kept.values()]
+        """Return what is published after each connect: it listens first."""
+        return [self.role.presence("online", self._monitor.clock.wall_ns())]
+
+    async def elect(self, top: Sequence[Source | Publisher]) -> None:
+        """Choose the role, and publish a heartbeat where one is due, and all that is retained where the role is new.
+
+        Args:
+            top: The connections to the top broker.
+
+        Raises:
+            BrokerError: the top broker does not let it hear itself.
+        """
+        clock, links, was_active = self._monitor.clock, [each.status for each in top], self.role.is_active
+        outgoing = self.role.step(
+            clock.monotonic_s(),
+            clock.wall_ns(),
+            is_up=all(each.connected for each in links),
+            connects=sum(each.connects for each in links),
+            waiting=sum(each.waiting for each in links),
+            hears=self.sees_cell and bool(self._monitor.store.layout.instances),
+        )
+        if self.role.is_active and not was_active:
+            since_s = clock.monotonic_s() - EVENTS_KEPT_S
+            outgoing += [*self._kept.values(), *(each for at_s, each in self._events if at_s >= since_s)]
+            self._repeat_s = -math.inf
+        if outgoing:
+            await self._publisher.publish(outgoing)
 
     async def pass_on(self, source: Source) -> None:
         """Pass messages of the cell on until cancelled."""
         while batch := await source.take():
             passed = [self._passed(each) for each in batch]
             sent = [each for each in passed if each is not None]
-            if sent:
+            now_s = self._monitor.clock.monotonic_s()
+            self._events.extend((now_s, each) for each in sent if not each.retain)
+            if sent and self.role.is_active:
                 await self._publisher.publish(sent)
                 self.passed_on += len(sent)
 
     def _passed(self, envelope: Envelope) -> Envelope | None:
         """Return a message as the top broker gets it; None for one that is not passed on."""
         try:
-            topic = parse_topic(envelope.topic, self._root)
+            topic = parse_topic(envelope.topic, self._identity.root)
         except WireError:
             return None
-        if topic.fleet != self._fleet or topic.topic_class not in PASSED_ON:
+        if topic.fleet != self._identity.fleet or topic.topic_class not in PASSED_ON:
             return None
         is_state = topic.topic_class in RETAINED
         passed = Envelope(
             envelope.topic, envelope.payload, qos=1, retain=is_state, content_type=envelope.content_type
         )
+        if topic.topic_class is TopicClass.PUBLISHER:
+            try:
+                passed = self._watch_passed(topic.path, passed)
+            except WireError:
+                return None
         if is_state:
             before = self._kept.pop(passed.topic, None)
             self._kept_bytes -= 0 if before is None else len(before.payload)
@@ -132,37 +171,59 @@ class RelayService:
                 self._kept_bytes += len(passed.payload)
         return passed
 
-    async def tidy(self, source: Source) -> None:
-        """Look for descriptors of other relays of the cell on the top broker.
+    def _watch_passed(self, client: str, passed: Envelope) -> Envelope:
+        """Return a presence message with its cell where it is a watch's, which would be taken for one of the top broker's."""
+        if passed.payload:
+            message = decode_message(passed.payload, WatchMessage)
+            self._watches.discard(client)
+            if message.role != "watch":
+                return passed
+            self._watches.add(client)
+            passed = passed._replace(
+                payload=encode_message(message.model_copy(update={"cell": self._identity.cell}))
+            )
+        path = presence_path(client, self._identity.cell if client in self._watches else None)
+        if not passed.payload:
+            self._watches.discard(client)
+        return passed._replace(topic=self._identity.topic(TopicClass.PUBLISHER, path))
 
-        Of relays that run the one that began last stays, of those that began at once the one with the greater client id: it publishes
-        its descriptors again, so that the other hears them, and monitors take its frames.
-        """
+    async def read_top(self, source: Source) -> None:
+        """Read what relays of the cell publish on the top broker until cancelled: their presence, and their descriptors."""
         while batch := await source.take():
             for envelope in batch:
-                if not envelope.payload or not is_rollup(envelope.payload):
-                    continue
                 try:
-                    found = decode_message(envelope.payload, RollupDescriptor)
-                except WireError:
-                    continue
-                if found.boot == self._boot:
-                    continue
-                # A retained one may be of a relay that died.
-                if not envelope.retain and _precedence(found) > (parse_rfc3339(self._since), self._client):
-                    self.rival = found.publisher
-                    continue
+                    topic = parse_topic(envelope.topic, self._identity.root)
+                    self._take_from_top(topic, envelope)
+                except WireError as error:
+                    log.debug("relay_rejected", topic=envelope.topic[:200], error=str(error))
+
+    def _take_from_top(self, topic: Topic, envelope: Envelope) -> None:
+        if topic.topic_class is TopicClass.PUBLISHER:
+            client, clock = topic.path.rpartition("/")[2], self._monitor.clock
+            self.role.take(client, envelope, clock.monotonic_s(), clock.wall_ns())
+        elif not envelope.payload:
+            self._left.discard(envelope.topic)
+        elif is_rollup(envelope.payload):
+            found = decode_message(envelope.payload, RollupDescriptor)
+            if found.boot != self._identity.boot:
                 self._left.add(envelope.topic)
+                # Where it has taken the place of one of this relay's, that is published again.
                 self._repeat_s = -math.inf
 
     async def tick(self) -> None:
-        """Publish the roll-ups of the last pass, and descriptors where they have changed or are due again."""
+        """Publish as active relay the roll-ups of the last pass, and descriptors where they have changed or are due again."""
         monitor = self._monitor
         store, rollups = monitor.store, monitor.rollups
-        if not self.sees_cell or not len(store.layout.instances) or rollups.generation != store.generation:
+        if (
+            not self.role.is_active
+            or not self.sees_cell
+            or not len(store.layout.instances)
+            or rollups.generation != store.generation
+        ):
             return
         outgoing = self._describe()
         outgoing += self._clear()
+        outgoing += self.role.cleared(monitor.clock.monotonic_s())
         rows = self._rows
         if rows is None:
             return
@@ -170,11 +231,11 @@ class RelayService:
         heads = {}
         for block in rows.blocks:
             seq = self._seq[block.path] = self._seq.get(block.path, -1) + 1
-            heads[block.path] = Head(self._boot, seq, moment.time_ns)
+            heads[block.path] = Head(self._identity.boot, seq, moment.time_ns)
         frames = rows.frames(store, rollups, monitor.ingest.alert_messages.values(), heads)
         outgoing += [
             Envelope(
-                self._topic(TopicClass.ROLLUP, path),
+                self._identity.topic(TopicClass.ROLLUP, path),
                 encode_rollup(path, self._revision, frame),
                 content_type=CONTENT_TYPE_CBOR,
             )
@@ -182,6 +243,14 @@ class RelayService:
         ]
         await self._publisher.publish(outgoing)
         self.frames += len(frames)
+
+    def farewell(self) -> list[Envelope]:
+        """Return what an ordered end publishes: what an active one described is not observed from now on, until another describes it.
+
+        The one that takes over, whenever that is, clears the message; of a standby there is nothing to remember.
+        """
+        goodbye = self.role.presence("offline")
+        return [goodbye] if self.role.is_active else [goodbye, goodbye._replace(payload=b"")]
 
     @property
     def sees_cell(self) -> bool:
@@ -207,23 +276,22 @@ class RelayService:
         if is_other_clock:
             self._clock = clock
         if self._rows is None or self._generation != monitor.store.generation:
-            self._rows = Rows(monitor.store.layout, self._cell)
+            self._rows = Rows(monitor.store.layout, self._identity.cell)
         self._generation, self._repeat_s = monitor.store.generation, now_s
         self._revision += 1
         epoch = ClockSpec(epoch=format_rfc3339(moment.time_ns), speed=moment.speed)
         before, self._described = self._described, {}
         for block in self._rows.blocks:
-            topic = self._topic(TopicClass.NODE, block.path)
+            topic = self._identity.topic(TopicClass.NODE, block.path)
             descriptor = RollupDescriptor(
                 path=block.path,
-                publisher=self._client,
-                boot=self._boot,
-                since=self._since,
+                publisher=self._identity.client,
+                boot=self._identity.boot,
                 revision=self._revision,
                 period_s=PERIOD_S,
                 clock=epoch,
                 origin="neuron" if moment.is_wall else "simulated",
-                cell=self._cell,
+                cell=self._identity.cell,
                 rows=block.rows,
             )
             self._described[topic] = message_envelope(topic, descriptor, retain=True)
@@ -240,14 +308,6 @@ class RelayService:
         self._left.clear()
         return [Envelope(topic, b"", qos=1, retain=True) for topic in gone]
 
-    def _topic(self, topic_class: TopicClass, path: str) -> str:
-        return build_topic(self._fleet, topic_class, path, self._root)
-
-
-def _precedence(descriptor: RollupDescriptor) -> tuple[int, str]:
-    """Return when a descriptor's relay began, and its client id: of two relays the greater one stays."""
-    return (parse_rfc3339(descriptor.since) if descriptor.since else 0), descriptor.publisher
-
 
 async def relay_cell(
     cell: BrokerSession, top: BrokerSession, request: RelayRequest, report: Callable[[str], None]
@@ -261,7 +321,7 @@ async def relay_cell(
         report: Receives a line at the start, and for each change.
 
     Raises:
-        BrokerError: a broker cannot be reached, does not take what is published, or a later relay of the cell runs.
+        BrokerError: a broker cannot be reached, does not take what is published, or does not let the relay hear itself.
         ConfigError: both brokers are the same, or the cell's has several fleets and none is named.
     """
     if (cell.url.host, cell.url.port) == (top.url.host, top.url.port):
@@ -272,64 +332,72 @@ async def relay_cell(
         fleet = await find_fleet(cell, request.fleet)
         live = monitor_fleet(cell, fleet)
         live.monitor.evaluates_alerts = False
-        client, boot = f"trnfleet-relay-{secrets.token_hex(4)}", secrets.token_hex(8)
-        message = PublisherMessage(client=client, state="offline", boot=boot)
-        will = message_envelope(
-            build_topic(fleet, TopicClass.PUBLISHER, client, top.root), message, retain=True
+        identity = RelayIdentity(
+            fleet, top.root, request.cell, f"trnfleet-relay-{secrets.token_hex(4)}", secrets.token_hex(8)
         )
-        publisher = top.publisher(client, will=will)
-        service = RelayService(fleet, top.root, request.cell, live.monitor, publisher, client, boot)
+        will = identity.presence("offline", clock.wall_ns())
+        publisher = top.publisher(identity.client, will=will)
+        service = RelayService(identity, live.monitor, publisher, report)
         publisher.on_connect(service.announce)
         small = cell.source([(build_filter(fleet, each, cell.root), 1) for each in PASSED_ON])
-        own = build_topic(fleet, TopicClass.NODE, f"+/{request.cell}/#", top.root)
-        left = top.source([(own, 1)])
+        others = top.source([(identity.topic(*each), 1) for each in _of_cell(request.cell)])
         async with background(
             source=live.source.run(),
             monitor=live.monitor.run(),
             small=small.run(),
-            left=left.run(),
+            others=others.run(),
             publisher=publisher.run(),
             refused=fail_if_all_refused(publisher.status, clock),
             garbage=collect_garbage(clock),
         ):
-            for each in (publisher, left, small, live.source):
+            for each in (publisher, others, small, live.source):
                 await each.wait_connected(CONNECT_LIMIT_S)
-            report(f"relaying cell {request.cell} of {fleet} from {cell.url} to {top.url}; ctrl+c ends it")
+            report(
+                f"relaying cell {request.cell} of {fleet} from {cell.url} to {top.url} as {identity.client}; ctrl+c ends it"
+            )
             works = link_works("connection", (publisher.status, live.source.status))
 
             def status() -> str:
-                return f"{service.frames:,} roll-ups, {service.passed_on:,} messages passed on"
+                figures = f"{service.frames:,} roll-ups, {service.passed_on:,} messages passed on"
+                return f"{service.role.text}, {figures}"
 
             async with background(
                 service_manager=manager.run(works, status),
                 pass_on=service.pass_on(small),
-                tidy=service.tidy(left),
+                read_top=service.read_top(others),
             ):
-                await run_until(ending, _publish(service, live.monitor, ending, report))
-            # A clean end says so itself: what it described is not observed from now on.
-            await publisher.publish([service.presence("offline")])
-    if service.rival:
-        raise BrokerError(
-            f"{top.url}: {service.rival} began to relay cell {request.cell} later, and stays; a cell has one relay"
-        )
+                await run_until(ending, _publish(service, live.monitor, (publisher, others), report))
+            await publisher.publish(service.farewell())
+
+
+def _of_cell(cell: str) -> Iterable[tuple[TopicClass, str]]:
+    """Yield class and path of what relays of a cell publish on the top broker that the others read."""
+    yield TopicClass.PUBLISHER, f"{cell}/#"
+    yield TopicClass.NODE, f"+/{cell}/#"
 
 
 async def _publish(
-    service: RelayService, monitor: Monitor, ending: Ending, report: Callable[[str], None]
+    service: RelayService,
+    monitor: Monitor,
+    top: Sequence[Source | Publisher],
+    report: Callable[[str], None],
 ) -> None:
-    """Publish once a second, and say when the cell is not heard any more, or again."""
+    """Take part in elections, as active relay publish once a second, and say when the cell is not heard any more, or again."""
     clock, sees, has_seen = monitor.clock, True, False
-    due_s = clock.monotonic_s()
-    while not ending.asked:
-        await service.tick()
+    due_s = -math.inf
+    while True:
+        await service.elect(top)
+        now_s = clock.monotonic_s()
+        if not service.role.is_active:
+            # The first tick of one that takes over is at once.
+            due_s = now_s
+        elif now_s >= due_s:
+            await service.tick()
+            due_s = max(due_s + PERIOD_S, now_s)
         has_seen = has_seen or service.sees_cell
         if has_seen and service.sees_cell != sees:
             sees = service.sees_cell
             report(
                 "hears its cell again" if sees else "does not hear its cell: it is not observed until it does"
             )
-        if service.rival:
-            ending.ask()
-            return
-        due_s = max(due_s + PERIOD_S, clock.monotonic_s())
-        await clock.sleep(due_s - clock.monotonic_s())
+        await clock.sleep(CHECK_EVERY_S)

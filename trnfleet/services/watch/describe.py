@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.alerts.links import generator_url
 from trnfleet.domain.alerts.templates import fill, summary, title
+from trnfleet.domain.quantities import duration
 from trnfleet.wire.alerts import AlertMessage
 
 if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert
+    from trnfleet.wire.ports import LinkStatus
 
 LONGEST_LINE = 1_000
 
@@ -49,3 +51,16 @@ def describe(alert: Alert, client: str, external_url: str = "") -> AlertMessage:
         times=alert.times,
         watch=client,
     )
+
+
+def away_text(link: LinkStatus, paused_s: float) -> str:
+    """Return why a watch publishes nothing at present.
+
+    Args:
+        link: Its connection.
+        paused_s: Time for which it did not run; 0 where that is not why.
+    """
+    if link.connected and paused_s:
+        return f"did not run for {duration(paused_s)}: listens for other watches first"
+    because = f": {link.last_error}" if link.last_error else ""
+    return f"no connection to {link.broker}{because}; only that is notified until it is back"

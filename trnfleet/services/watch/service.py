@@ -16,11 +16,12 @@ from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.templates import summary
 from trnfleet.domain.alerts.watches import HEARTBEAT_S, MUTED_S, NO_ERRORS
 from trnfleet.domain.severity import Severity
+from trnfleet.export.election import LISTEN_S, Attendance
 from trnfleet.export.notification_log import REFRESHED_EVERY_S, FiringAlert, Now
 from trnfleet.export.receiver import finished_within
 from trnfleet.monitor.alerting.unpublished import Unpublished, notifying
 from trnfleet.services.watch.carried import own_alerts, taken_over
-from trnfleet.services.watch.describe import LONGEST_LINE, describe
+from trnfleet.services.watch.describe import LONGEST_LINE, away_text, describe
 from trnfleet.services.watch.distrust import Distrust
 from trnfleet.services.watch.peers import Peers
 from trnfleet.tasks import background
@@ -47,8 +48,6 @@ log = logs.get_logger(__name__)
 
 UNHEARD = "unheard_s"
 """The figure of rules that tell of a lost connection."""
-LISTEN_S = 2.0
-"""Time to listen before the first election: for other watches, and for their retained messages."""
 CHECK_EVERY_S = 0.1
 """Time between two elections, each of which publishes the changes since the last."""
 UNHEARD_S = 15.0
@@ -119,8 +118,7 @@ class WatchService:
         self._exit_on = None if exit_on is None else Severity(exit_on)
         self._ending = ending
         self._report, self._receiver_errors = report, receiver_errors
-        self._listening_since_s: float | None = None
-        self._connects = 0
+        self._attendance = Attendance()
         self.leader = ""
         self._is_unheard = self._has_taken_part = False
         self._rivals: set[str] = set()
@@ -241,26 +239,23 @@ class WatchService:
             await self._clock.sleep(CHECK_EVERY_S)
 
     def _choose_role(self, now_s: float) -> None:
-        connections, election = self._connections, self._election
-        if not connections.are_up or connections.connects != self._connects:
-            self._connects = connections.connects
-            self._listening_since_s = None
+        connections, election, attendance = self._connections, self._election, self._attendance
+        if attendance.was_away(now_s, is_up=connections.are_up, connects=connections.connects):
             if self.role is not Role.DISCONNECTED:
                 self.role = Role.DISCONNECTED
                 self._notification_log.lose_connection()
-                status = connections.source.status
-                log.warning("watch_disconnected", broker=status.broker, reason=status.last_error)
-                self._say(f"no connection to {status.broker}: only that is notified until it is back")
+                reason = away_text(connections.source.status, attendance.paused_s)
+                log.warning("watch_disconnected", client=self._identity.client, reason=reason)
+                self._say(reason)
             if not connections.are_up:
                 return
         self._peers.note_session(connections.peers.status.connects)
-        if self._listening_since_s is None:
-            self._listening_since_s = now_s
+        if attendance.begins(now_s):
             election.listen(now_s)
             # It asks for the heartbeats of others, and shows when all that is retained has come.
             self._beat_s = -math.inf
         if (
-            now_s - self._listening_since_s < LISTEN_S
+            not attendance.has_listened(now_s)
             or connections.source.waiting
             or connections.peers.waiting
             or not self._hears_itself(now_s)
@@ -284,7 +279,8 @@ class WatchService:
         if self._peers.is_complete:
             self._is_unheard = False
             return True
-        if not self._is_unheard and now_s - (self._listening_since_s or now_s) >= UNHEARD_S:
+        listening_since_s = self._attendance.listening_since_s
+        if not self._is_unheard and now_s - (listening_since_s or now_s) >= UNHEARD_S:
             self._is_unheard = True
             topics = build_filter(self._identity.fleet, TopicClass.PUBLISHER, self._identity.root)
             reason = (

@@ -9,8 +9,9 @@ from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339
 from trnfleet.domain.alerts.alert import fingerprint_of
 from trnfleet.domain.alerts.watches import MOST_ERRORS, NO_ERRORS, ReceiverError, ReceiverErrors
 from trnfleet.errors import ConfigError
+from trnfleet.export.election import LISTEN_S
 from trnfleet.services.watch.receivers import make_receivers
-from trnfleet.services.watch.service import LISTEN_S, Role
+from trnfleet.services.watch.service import Role
 from trnfleet.wire.alerts import AckMessage, SilenceMessage
 from trnfleet.wire.messages import PublisherMessage, WatchMessage, decode_message
 from trnfleet.wire.topics import TopicClass

@@ -1,0 +1,261 @@
+"""Relays of one cell: one is active, the others are on standby, take over when it is gone and leave it to a better one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from support.monitor.feed import Feed, ultraservers
+from support.monitor.queue_source import QueueSource
+
+from trnfleet.domain.alerts.relays import GONE_S
+from trnfleet.errors import BrokerError
+from trnfleet.export.election import LISTEN_S
+from trnfleet.services.relay.role import CHECK_EVERY_S, FORGOTTEN_AFTER_S, UNHEARD_S, RelayIdentity, Role
+from trnfleet.services.relay.run import PERIOD_S, RelayService
+from trnfleet.wire.messages import WatchMessage, decode_message
+from trnfleet.wire.ports import Envelope, LinkStatus, PublishResult
+from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic, parse_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+class Top:
+    """A broker in memory with relays of one cell, whose clocks go together."""
+
+    def __init__(self) -> None:
+        self.relays: list[Relay] = []
+        self.retained: dict[str, bytes] = {}
+        self.sent: list[tuple[str, Envelope]] = []
+        self.unheard = ""
+        """Client whose messages reach nobody."""
+
+    async def join(self, name: str, *, began_s: float = 0.0) -> Relay:
+        relay = Relay(name, self, began_s)
+        self.relays.append(relay)
+        await relay.hear(
+            [Envelope(topic, payload, 1, retain=True) for topic, payload in self.retained.items()]
+        )
+        return relay
+
+    async def publish(self, client: str, batch: Iterable[Envelope]) -> None:
+        for envelope in batch:
+            self.sent.append((client, envelope))
+            if envelope.retain and envelope.payload:
+                self.retained[envelope.topic] = envelope.payload
+            elif envelope.retain:
+                self.retained.pop(envelope.topic, None)
+            for relay in self.relays if client != self.unheard else ():
+                await relay.hear([envelope._replace(retain=False)])
+
+    async def run(self, seconds: float) -> None:
+        """Let time pass for all; those that are stopped do nothing in it."""
+        for _ in range(round(seconds / CHECK_EVERY_S)):
+            for relay in self.relays:
+                await relay.feed.clock.advance(CHECK_EVERY_S)
+            for relay in list(self.relays):
+                if not relay.is_stopped:
+                    await relay.step()
+
+    async def kill(self, relay: Relay, *, will: bool = True) -> None:
+        self.relays.remove(relay)
+        if will:
+            goodbye = relay.service.role.presence("offline")
+            await self.publish(relay.name, [goodbye])
+
+    def publishing(self, since: int = 0) -> set[str]:
+        """Return who has published roll-ups since a message."""
+        return {client for client, each in self.sent[since:] if "/rollup/" in each.topic}
+
+    def presence(self) -> set[str]:
+        return {topic.rpartition("/")[2] for topic in self.retained if "/publisher/" in topic}
+
+
+class Relay:
+    """A relay of a cell of one UltraServer, and its connection to the top broker."""
+
+    def __init__(self, name: str, top: Top, began_s: float) -> None:
+        self.name, self.top, self.is_stopped, self.said = name, top, False, list[str]()
+        self.feed = Feed(ultraservers(1))
+        if top.relays:
+            self.feed.clock.step_wall(
+                (top.relays[0].feed.clock.wall_ns() - self.feed.clock.wall_ns()) / 1e9 + began_s
+            )
+        self.feed.describe()
+        self.status = LinkStatus(connected=True, connects=1)
+        identity = RelayIdentity("demo", DEFAULT_ROOT, "cell-a", name, f"boot-{name}")
+        self.service = RelayService(identity, self.feed.monitor, self, self.said.append)
+        self.due_s = 0.0
+
+    async def publish(self, batch: Iterable[Envelope]) -> PublishResult:
+        await self.top.publish(self.name, batch)
+        return PublishResult()
+
+    def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
+        """Never connects again."""
+
+    async def hear(self, envelopes: list[Envelope]) -> None:
+        own = [
+            each
+            for each in envelopes
+            if parse_topic(each.topic, DEFAULT_ROOT).topic_class in {TopicClass.PUBLISHER, TopicClass.NODE}
+        ]
+        await self.service.read_top(QueueSource(own, []))
+
+    async def step(self) -> None:
+        await self.service.elect([self])
+        if self.feed.clock.monotonic_s() >= self.due_s:
+            await self.service.tick()
+            self.due_s = self.feed.clock.monotonic_s() + PERIOD_S
+
+    @property
+    def role(self) -> Role:
+        return self.service.role.role
+
+
+async def two() -> tuple[Top, Relay, Relay]:
+    """Return an active relay and one on standby."""
+    top = Top()
+    first = await top.join("relay-b")
+    await top.run(LISTEN_S + 0.5)
+    second = await top.join("relay-a", began_s=-3_600.0)
+    await top.run(LISTEN_S + 0.5)
+    return top, first, second
+
+
+async def test_of_two_relays_the_first_publishes_and_the_other_waits() -> None:
+    """Also where the clock of the later one's host is an hour behind; the standby publishes its presence and nothing else."""
+    top, first, second = await two()
+    assert (first.role, second.role) == (Role.ACTIVE, Role.STANDBY)
+    assert top.publishing() == {"relay-b"}
+    assert {parse_topic(each.topic).topic_class for name, each in top.sent if name == "relay-a"} == {
+        TopicClass.PUBLISHER
+    }
+    assert second.said == ["standby: relay-b is active"]
+    assert second.service.role.text == "standby of relay-b"
+
+
+async def test_the_standby_takes_over_at_the_last_will() -> None:
+    """Within two tenths of a second, with the cell's retained messages and last events; what the dead one left is cleared."""
+    top, first, second = await two()
+    event = Envelope(build_topic("demo", TopicClass.EVENT, "fleet"), b"{}", qos=1)
+    job = Envelope(build_topic("demo", TopicClass.JOB, "pretrain"), b"{}", qos=1, retain=True)
+    await second.service.pass_on(QueueSource([job, event], []))
+    since = len(top.sent)
+    await top.kill(first)
+    assert top.presence() == {"relay-a", "relay-b"}
+    await top.run(2 * CHECK_EVERY_S)
+    assert second.role is Role.ACTIVE
+    assert second.said[-1] == "active: relay-a publishes cell cell-a, takes over from relay-b"
+    topics = [each.topic for name, each in top.sent[since:] if name == "relay-a"]
+    assert {job.topic, event.topic} <= set(topics)
+    await top.run(PERIOD_S)
+    assert top.publishing(since) == {"relay-a"}
+    assert top.presence() == {"relay-a"}
+
+
+async def test_the_standby_takes_over_where_nothing_is_heard() -> None:
+    """Its host is gone and the broker has not noticed: after four heartbeats; its message is cleared a minute later."""
+    top, first, second = await two()
+    await top.kill(first, will=False)
+    await top.run(GONE_S - 1.0)
+    assert not second.service.role.is_active
+    await top.run(1.5)
+    assert second.service.role.text == "active"
+    assert top.presence() == {"relay-a", "relay-b"}
+    third = await top.join("relay-c")
+    await top.run(FORGOTTEN_AFTER_S)
+    assert (second.role, third.role) == (Role.ACTIVE, Role.STANDBY)
+    await top.kill(second)
+    await top.run(2.0)
+    assert (third.role, top.presence()) == (Role.ACTIVE, {"relay-c"})
+
+
+async def test_a_stopped_relay_that_comes_back_steps_down() -> None:
+    """It publishes nothing before it has listened, and stays on standby although it began first."""
+    top, first, second = await two()
+    first.is_stopped = True
+    await top.run(GONE_S + 1.0)
+    assert second.role is Role.ACTIVE
+    since, first.is_stopped = len(top.sent), False
+    await top.run(10.0)
+    assert (first.role, second.role) == (Role.STANDBY, Role.ACTIVE)
+    assert top.publishing(since) == {"relay-a"}
+    assert first.said[-2].startswith("did not run for 5 s: publishes nothing")
+    assert first.said[-1] == "standby: relay-a is active"
+
+
+async def test_a_relay_that_does_not_hear_its_cell_leaves_it_to_one_that_does() -> None:
+    """And does not take it back when it hears it again; where none hears it, nothing changes."""
+    top, first, second = await two()
+    for relay in (second, first):
+        relay.feed.monitor.link.connected = False
+        await top.run(3.0)
+    assert (first.role, second.role) == (Role.ACTIVE, Role.STANDBY)
+    second.feed.monitor.link.connected = True
+    await top.run(3.0)
+    assert (first.role, second.role) == (Role.STANDBY, Role.ACTIVE)
+    first.feed.monitor.link.connected = True
+    await top.run(3.0)
+    assert (first.role, second.role) == (Role.STANDBY, Role.ACTIVE)
+
+
+async def test_an_ordered_end_leaves_one_message_at_most() -> None:
+    """A standby none; an active one that it is offline, which tells a monitor that begins later, until another takes over."""
+    top, first, second = await two()
+    await top.publish("relay-a", second.service.farewell())
+    top.relays.remove(second)
+    assert top.presence() == {"relay-b"}
+    await top.publish("relay-b", first.service.farewell())
+    top.relays.remove(first)
+    (left,) = (payload for topic, payload in top.retained.items() if "/publisher/" in topic)
+    message = decode_message(left, WatchMessage)
+    assert (message.state, message.role, message.cell) == ("offline", "relay", "cell-a")
+    third = await top.join("relay-c")
+    await top.run(LISTEN_S + PERIOD_S + 0.5)
+    assert (third.role, top.presence()) == (Role.ACTIVE, {"relay-c"})
+
+
+async def test_a_relay_that_may_not_hear_others_ends() -> None:
+    """It would publish beside another without knowing; the error names what it has to read."""
+    top = Top()
+    await top.join("relay-a")
+    top.unheard = "relay-a"
+    with pytest.raises(BrokerError, match="has to read trnfleet/v1/demo/publisher/cell-a/#"):
+        await top.run(UNHEARD_S + LISTEN_S)
+    assert top.publishing() == set()
+
+
+async def test_descriptors_are_those_of_the_active_relay() -> None:
+    """One that publishes its own for a moment has them replaced; blocks that the cell does not have are cleared."""
+    top, first, _ = await two()
+    (topic,) = (each for each in top.retained if "/node/" in each)
+    other = topic.replace("0000", "0001")
+    strange = top.retained[topic].replace(b"boot-relay-b", b"boot-relay-x")
+    await top.publish("relay-x", [Envelope(each, strange, 1, retain=True) for each in (topic, other)])
+    await top.run(PERIOD_S + 0.5)
+    assert (first.role, b"boot-relay-b" in top.retained[topic], other in top.retained) == (
+        Role.ACTIVE,
+        True,
+        False,
+    )
+
+
+async def test_a_watch_of_the_cell_is_passed_on_with_its_cell() -> None:
+    """So that a watch on the top is no standby of it; publishers of telemetry keep their names."""
+    top, first, _ = await two()
+    publisher = build_topic("demo", TopicClass.PUBLISHER, "")
+    watch = WatchMessage(client="watch-1", state="online", boot="b", role="watch", leads=True)
+    host = watch.model_copy(update={"client": "host-1", "role": "telemetry"})
+    batch = [
+        Envelope(publisher + each.client, each.model_dump_json().encode(), 1, retain=True)
+        for each in (watch, host)
+    ]
+    await first.service.pass_on(QueueSource(batch, []))
+    passed = decode_message(top.retained[publisher + "cell-a/watch-1"], WatchMessage)
+    assert (passed.client, passed.cell, passed.leads) == ("watch-1", "cell-a", True)
+    assert publisher + "host-1" in top.retained
+    gone = [each._replace(payload=b"") for each in batch]
+    await first.service.pass_on(QueueSource(gone, []))
+    assert top.presence() == {"relay-a", "relay-b"}

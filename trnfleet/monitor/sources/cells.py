@@ -1,0 +1,64 @@
+"""The cells whose relays publish on this broker: their relays, and the watches that these pass on, by their presence messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trnfleet.domain.alerts.relays import DOUBT_S, GONE_S, CellRelays
+from trnfleet.monitor.copies import copied
+from trnfleet.monitor.sources.watches import Watches
+from trnfleet.wire.limits import DEFAULT_LIMITS
+
+if TYPE_CHECKING:
+    from trnfleet.domain.alerts.watches import WatchPresence
+    from trnfleet.wire.messages import WatchMessage
+
+MOST_OF_CELL = 64
+"""Relays of a cell, and watches of it, that are kept."""
+
+
+class Cells:
+    """The relays and watches of all cells."""
+
+    def __init__(self, most: int = DEFAULT_LIMITS.watches) -> None:
+        """Begin without any.
+
+        Args:
+            most: Cells that are kept.
+        """
+        self._most = most
+        self._relays: dict[str, Watches] = {}
+        self._watches: dict[str, Watches] = {}
+
+    def copy(self) -> Cells:
+        """Return a copy."""
+        return copied(
+            self,
+            _relays={cell: each.copy() for cell, each in self._relays.items()},
+            _watches={cell: each.copy() for cell, each in self._watches.items()},
+        )
+
+    def put(self, cell: str, message: WatchMessage, now_s: float, *, is_retained: bool) -> bool:
+        """Take the presence message of a relay or a watch, and return whether there was room."""
+        is_relay = message.role == "relay"
+        known = self._relays if is_relay else self._watches
+        if cell not in known:
+            if len(known) >= self._most:
+                return False
+            times = {"gone_s": GONE_S, "doubt_s": DOUBT_S} if is_relay else {}
+            known[cell] = Watches(MOST_OF_CELL, **times)
+        return known[cell].put(message, now_s, is_retained=is_retained)
+
+    def clear(self, cell: str, client: str) -> None:
+        """Forget a relay or a watch whose message was cleared."""
+        for known in (self._relays, self._watches):
+            if cell in known:
+                known[cell].clear(client)
+
+    def relays(self, now_s: float) -> tuple[CellRelays, ...]:
+        """Return the relays of each cell that has ever had one."""
+        return tuple(CellRelays.of(cell, each.present(now_s)) for cell, each in sorted(self._relays.items()))
+
+    def watches(self, cell: str, now_s: float) -> list[WatchPresence]:
+        """Return the watches of a cell that are present."""
+        return self._watches[cell].present(now_s) if cell in self._watches else []
