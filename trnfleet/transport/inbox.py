@@ -233,7 +233,9 @@ class Inbox:
         """Take in envelopes that came at the same time, in order."""
         limits, recent = self._limits, self._recent
         sizes = [len(envelope.payload) for envelope in batch]
-        size_bytes, waiting = sum(sizes) + self._size_bytes, len(batch) + len(recent) + len(self._kept)
+        properties = [envelope.properties for envelope in batch if envelope.properties is not None]
+        size_bytes = self._size_bytes + sum(sizes) + sum(each.memory_bytes for each in properties)
+        waiting = len(batch) + len(recent) + len(self._kept)
         has_room = waiting <= limits.messages and size_bytes <= limits.size_bytes
         if not batch or self._newest or not has_room or max(sizes) > limits.payload_bytes:
             for envelope in batch:

@@ -237,21 +237,28 @@ def test_what_is_shed_adds_up(sent: list[tuple[int, int, bool]], messages: int) 
 
 @given(
     st.lists(
-        st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.integers(0, 130)), max_size=6), max_size=12
+        st.lists(
+            st.tuples(st.integers(0, 3), st.booleans(), st.integers(0, 130), st.integers(0, 2)), max_size=6
+        ),
+        max_size=12,
     ),
     st.booleans(),
+    st.sampled_from([400, 2_000]),
 )
 def test_a_batch_is_what_its_messages_are_one_by_one(
-    batches: list[list[tuple[int, bool, int]]], newest: bool
+    batches: list[list[tuple[int, bool, int, int]]], newest: bool, size_bytes: int
 ) -> None:
-    """What is kept, left out and counted does not depend on how many came at once."""
-    limits = InboxLimits(8, 400, 100, "telemetry/" if newest else "")
+    """What is kept, left out and counted does not depend on how many came at once, nor on their properties."""
+    limits = InboxLimits(8, size_bytes, 100, "telemetry/" if newest else "")
     statuses = LinkStatus(), LinkStatus()
     at_once, one_by_one = (Inbox(limits, status) for status in statuses)
     for number, batch in enumerate(batches):
         envelopes = [
-            (telemetry if is_telemetry else transition)(topic, size)._replace(received_s=0.3 * number)
-            for topic, is_telemetry, size in batch
+            (telemetry if is_telemetry else transition)(topic, size)._replace(
+                received_s=0.3 * number,
+                properties=MessageProperties(user=(("a", "b"),) * pairs) if pairs else None,
+            )
+            for topic, is_telemetry, size, pairs in batch
         ]
         at_once.put_all(envelopes)
         fill(one_by_one, *envelopes)
