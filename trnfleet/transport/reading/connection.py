@@ -167,8 +167,7 @@ class ReadingConnection:
                 mqtt5.TopicFilter(topic, max_qos=mqtt5.QoS(qos), retain_as_published=False)
                 for topic, qos in chunk
             ]
-            number = self._next_number()
-            codes = await self._answer_to(number, mqtt5.SubscribePacket(number, filters).write())
+            codes = await self._answer_to(mqtt5.SubscribePacket, filters)
             if len(codes) != len(chunk):
                 raise LinkDown(f"the broker answers {len(codes)} of {len(chunk)} subscriptions")
             refused += [topic for (topic, _), code in zip(chunk, codes, strict=True) if code >= FIRST_FAILURE]
@@ -181,9 +180,7 @@ class ReadingConnection:
             LinkDown: the connection ended meanwhile, or the broker did not answer.
         """
         for begin in range(0, len(topics), at_once):
-            number = self._next_number()
-            packet = mqtt5.UnsubscribePacket(number, list(topics[begin : begin + at_once]))
-            await self._answer_to(number, packet.write())
+            await self._answer_to(mqtt5.UnsubscribePacket, list(topics[begin : begin + at_once]))
 
     def cut(self, why: str = "") -> None:
         """End without a goodbye, for a reason of our own if one is given."""
@@ -254,30 +251,31 @@ class ReadingConnection:
             return LinkDown(found, foreign=True)
         return LinkDown("the broker ends the connection instead of an answer to CONNECT", ended_early=True)
 
-    def _next_number(self) -> int:
-        self._number = self._number % 65_535 + 1
-        return self._number
-
-    async def _answer_to(self, number: int, packet: bytes) -> list[int]:
-        """Send a request and return the reason codes of its answer.
+    async def _answer_to(self, packet: Any, filters: list[Any]) -> list[int]:
+        """Send a request and return the reason codes of its answer; one that is sent again has another packet identifier, for the first is in use.
 
         Raises:
             LinkDown: the connection ended meanwhile, or the broker did not answer.
         """
         if self.ended.done():
             raise LinkDown(why_ended(self.ended))
-        answer = self._answers[number] = self._loop.create_future()
+        answer: asyncio.Future[list[int]] = self._loop.create_future()
         answer.add_done_callback(look_at)
+        numbers = []
         try:
             for _ in range(round(SUBSCRIBE_S / ASK_AGAIN_S)):
-                self._outgoing += packet
+                number = self._number = self._number % 65_535 + 1
+                numbers.append(number)
+                self._answers[number] = answer
+                self._outgoing += packet(number, filters).write()
                 self._flush()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(ASK_AGAIN_S):
                         return await asyncio.shield(answer)
             raise LinkDown("the broker did not answer the subscription")
         finally:
-            self._answers.pop(number, None)
+            for number in numbers:
+                self._answers.pop(number, None)
 
     def _read(self) -> None:
         """Handle what has come, after which the rest of the loop has its turn."""
