@@ -177,7 +177,7 @@ async def test_a_clock_that_fails_costs_one_message(monkeypatch: pytest.MonkeyPa
     """What comes with a time that cannot be reckoned with is counted, and the reader goes on."""
     feed = Feed(ultraservers(1))
     feed.describe()
-    monkeypatch.setattr("trnfleet.monitor.sources.clocks.SourceClock.take", broken)
+    monkeypatch.setattr("trnfleet.monitor.sources.clock_columns.ClockColumns.take", broken)
     feed.monitor.apply(feed.telemetry())
     assert feed.monitor.counts.undecodable == 4
     monkeypatch.undo()

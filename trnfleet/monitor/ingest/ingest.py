@@ -14,7 +14,7 @@ from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.alerting.events import AlertEvents
 from trnfleet.monitor.copies import copied
 from trnfleet.monitor.failures import guard
-from trnfleet.monitor.ingest.frame_rows import AppliedFrames
+from trnfleet.monitor.ingest.frame_rows import AppliedFrames, BatchColumns
 from trnfleet.monitor.ingest.layout import rebuild_layout, write_descriptor
 from trnfleet.monitor.ingest.messages import MESSAGE_HANDLERS, retained_collections, retained_ledgers
 from trnfleet.monitor.ingest.missing import MissingState
@@ -37,7 +37,7 @@ from trnfleet.monitor.store.store import Store
 from trnfleet.wire.alerts import AlertMessage
 from trnfleet.wire.frame_head import is_cbor
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
-from trnfleet.wire.ports import CONTENT_TYPE_JSON
+from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON
 from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic, parse_topic, presence_path
 
 if TYPE_CHECKING:
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
 
     from trnfleet.monitor.ingest.frame_rows import FrameRows
     from trnfleet.monitor.ingest.topics import TopicState
-    from trnfleet.monitor.sources.clocks import SourceClock
     from trnfleet.monitor.sources.descriptors import CompactDescriptor
     from trnfleet.wire.messages import JobMessage
     from trnfleet.wire.ports import Envelope, Source
 
 MANY = 16
 """Messages of a batch from which on frames may be applied many at once: what that costs once a batch is worth it."""
+_ONLY_CBOR = {CONTENT_TYPE_CBOR}
 
 
 class Ingest:
@@ -142,9 +142,8 @@ class Ingest:
         Args:
             with_alerts: Whether alerts are copied, which takes the longest; else it has the same, and is only to be pickled at once.
         """
-        clocks: dict[int, SourceClock] = {}
         descriptors, publishers = self.descriptors.copy(), self.publishers.copy()
-        timebase = self.timebase.copy(clocks)
+        timebase = self.timebase.copy()
         counts, missing = self.counts.copy(), self.missing.copy()
         return copied(
             self,
@@ -159,7 +158,7 @@ class Ingest:
             cells=self.cells.copy(),
             timebase=timebase,
             contests=self.contests.copy(),
-            topics=self.topics.copy(descriptors, publishers, timebase, clocks),
+            topics=self.topics.copy(descriptors, publishers, timebase),
             missing=missing,
             rollup_frames=self.rollup_frames.copy(descriptors, publishers, timebase, missing, counts),
             events=self.events.copy(),
@@ -184,14 +183,17 @@ class Ingest:
         )
         topics, counts = self.topics.states, self.counts
         counts.read += len(batch)
-        with guard(counts, "telemetry"):
-            telemetry.decode(batch, topics)
+        columns = BatchColumns.of(batch)
+        if set(columns.content_types) != _ONLY_CBOR:
+            with guard(counts, "telemetry"):
+                telemetry.decode(batch, topics)
         taken = Taken(enters=len(batch) >= MANY, wall_ns=wall_ns)
-        found = [topics.get(envelope.topic) for envelope in batch]
+        found = [*map(topics.get, columns.topics)]
         begin = 0
         for end in self._ends(batch, found):
-            self._apply_part(batch, range(begin, end), found, telemetry, taken, now_s)
-            taken.date(batch, counts, self.publishers.traffic, now_s, wall_ns, root=self._root)
+            self._apply_part(batch, columns, range(begin, end), found, telemetry, taken, now_s)
+            traffic = self.publishers.traffic
+            taken.date(batch, self.timebase.columns, counts, traffic, now_s, root=self._root)
             begin = end
         lags_s = taken.lags_s
         with guard(self.counts, "telemetry"):
@@ -206,6 +208,8 @@ class Ingest:
 
         What is no telemetry may concern what comes after it, but for a descriptor that is repeated as it was.
         """
+        if None not in found:
+            return [len(batch)]
         node, telemetry = (
             build_topic(self.fleet_name, each, "", self._root)
             for each in (TopicClass.NODE, TopicClass.TELEMETRY)
@@ -220,40 +224,47 @@ class Ingest:
         return ends if ends and ends[-1] == len(batch) else [*ends, len(batch)]
 
     def _apply_part(
-        self, batch: list[Envelope], part: range, found: list[TopicState | None], telemetry: TelemetryBatch,
+        self, batch: list[Envelope], columns: BatchColumns, part: range, found: list[TopicState | None], telemetry: TelemetryBatch,
         taken: Taken, now_s: float,
     ) -> None:  # fmt: skip  # one line of what is given
         """Apply a part of a batch: frames that are as expected many at once, then the rest one by one, in order."""
         rest: list[int] = []
         apart: set[str] = set()
-        entered: dict[int, tuple[FrameRows, list[int]]] = {}
-        for number in part:
-            topic, envelope = found[number], batch[number]
+        entered: dict[FrameRows, tuple[list[int], list[int]]] = {}
+        former: FrameRows | None = None
+        numbers: list[int] = []
+        numbers_there: list[int] = []
+        first, stop = part.start, part.stop
+        of_messages = zip(
+            part, found[first:stop], columns.payloads[first:stop], columns.retains[first:stop],
+            columns.content_types[first:stop], strict=True,
+        )  # fmt: skip  # one line of what is looked at
+        for number, topic, payload, retain, content_type in of_messages:
             table = None if topic is None else topic.frame_rows
-            if (
-                table is not None
-                and len(envelope.payload) == table.size
-                and not envelope.retain
-                and envelope.content_type != CONTENT_TYPE_JSON
-            ):
-                entered.setdefault(id(table), (table, []))[1].append(number)
+            if table is None or topic is None:
+                rest.append(number)
+            elif len(payload) == table.size and not retain and content_type != CONTENT_TYPE_JSON:
+                if table is not former:
+                    former = table
+                    numbers, numbers_there = entered.setdefault(table, ([], []))
+                numbers.append(number)
+                numbers_there.append(topic.number)
             else:
                 rest.append(number)
-                if table is not None:
-                    apart.add(envelope.topic)
-        for table, numbers in entered.values():
+                apart.add(batch[number].topic)
+        for table, (numbers, numbers_there) in entered.items():
             if apart:
                 # The messages of a topic stay in their order.
-                rest += [number for number in numbers if batch[number].topic in apart]
-                numbers = [number for number in numbers if batch[number].topic not in apart]  # noqa: PLW2901  the same, without some
+                rest += [number for number in numbers if columns.topics[number] in apart]
+                kept = [n for n, number in enumerate(numbers) if columns.topics[number] not in apart]
+                numbers, numbers_there = [numbers[n] for n in kept], [numbers_there[n] for n in kept]  # noqa: PLW2901  the same, without some
             if not numbers:
                 continue
-            applied = AppliedFrames([], [], numbers)
+            applied = AppliedFrames(None, numbers)
             with guard(self.counts, "telemetry"):
-                applied = table.apply(numbers, batch, found, now_s, self.store, self.counts)
-            taken.numbers += applied.numbers
-            taken.ts_ns += applied.ts_ns
-            taken.topics += [each for number in applied.numbers if (each := found[number]) is not None]
+                applied = table.apply(numbers, numbers_there, columns, now_s, self.store, self.counts)
+            if applied.taken is not None:
+                taken.many.append(applied.taken)
             rest += applied.rest
         if entered:
             rest.sort()
@@ -282,9 +293,7 @@ class Ingest:
                 traffic.miss(topic.row, *missing)
             if head is None:
                 return
-            taken.numbers.append(number)
-            taken.ts_ns.append(head.ts_ns)
-            taken.topics.append(topic)
+            taken.add(number, head.ts_ns, topic, len(envelope.payload))
             if taken.enters and is_cbor(envelope):
                 self.topics.enter_frame_rows(topic, envelope.payload)
         except Exception as error:  # noqa: BLE001  no message, not even one that finds a bug, stops the reader

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from trnfleet.monitor.ingest.frame_rows import Undated
 from trnfleet.monitor.ingest.rejects import reject
+from trnfleet.monitor.sources.clock_columns import DatedMessages
 from trnfleet.monitor.sources.clocks import LATE_FROM_S
 
 if TYPE_CHECKING:
@@ -16,9 +18,8 @@ if TYPE_CHECKING:
     from trnfleet.monitor.ingest.topics import TopicState
     from trnfleet.monitor.pipeline.counts import PipelineCounts
     from trnfleet.monitor.pipeline.traffic import PublisherTraffic
+    from trnfleet.monitor.sources.clock_columns import ClockColumns
     from trnfleet.wire.ports import Envelope
-
-_NUMBER_OF = itemgetter(0)
 
 
 @dataclass(slots=True)
@@ -27,45 +28,71 @@ class Taken:
 
     enters: bool
     """Whether the batch is one of many messages."""
-    numbers: list[int] = field(default_factory=list)
-    """Places in the batch."""
-    ts_ns: list[int] = field(default_factory=list)
-    topics: list[TopicState] = field(default_factory=list)
+    many: list[Undated] = field(default_factory=list)
+    """What was applied many at once."""
+    single: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    """What was applied one by one, each as `Undated` has it."""
     wall_ns: int = 0
     """Wall clock at which they came."""
     lags_s: list[float] = field(default_factory=list)
     """The lags of all that was dated."""
 
+    def add(self, number: int, ts_ns: int, topic: TopicState, size_bytes: int) -> None:
+        """Add a message."""
+        self.single.append((number, ts_ns, topic.clock, topic.row, size_bytes))
+
     def date(
-        self, batch: Sequence[Envelope], counts: PipelineCounts, traffic: PublisherTraffic, now_s: float, wall_ns: int, *, root: str
+        self, batch: Sequence[Envelope], clocks: ClockColumns, counts: PipelineCounts, traffic: PublisherTraffic, now_s: float, *,
+        root: str,
     ) -> None:  # fmt: skip  # one line of what is given
         """Learn the clocks of sources from what was applied, in the order in which it came, and count it for their publishers."""
-        rows: list[int] = []
-        sizes: list[int] = []
-        row_lags_s: list[float] = []
-        behind_s: list[float] = []
-        order = sorted(zip(self.numbers, self.ts_ns, self.topics, strict=True), key=_NUMBER_OF)
-        self.numbers, self.ts_ns, self.topics = [], [], []
-        for number, ts_ns, topic in order:
-            lag_s = behind = math.nan
-            clock = topic.clock
-            if clock is not None:
-                try:
-                    lag_s = clock.take(ts_ns, now_s, wall_ns)
-                except Exception as error:  # noqa: BLE001  no message, not even one that finds a bug, stops the reader
-                    reject(counts, batch[number], error, root=root)
-                    traffic.refuse(topic.row)
-                else:
-                    if clock.late_s > LATE_FROM_S:
-                        counts.old += 1
-                        traffic.delay(topic.row)
-                        lag_s = math.nan
-                    else:
-                        self.lags_s.append(lag_s)
-                        behind = clock.behind_s
-            rows.append(topic.row)
-            sizes.append(len(batch[number].payload))
-            row_lags_s.append(lag_s)
-            behind_s.append(behind)
-        if rows:
-            traffic.take(rows, sizes, row_lags_s, behind_s, now_s)
+        undated = self._release()
+        if undated is None:
+            return
+        try:
+            dated = clocks.take(undated.clocks, undated.ts_ns, now_s, self.wall_ns)
+        except Exception:  # noqa: BLE001  only what cannot be reckoned with is rejected
+            undated, dated = self._date_each(undated, batch, clocks, counts, traffic, now_s, root=root)
+        lags_s, behind_s = dated.lags_s, dated.behind_s
+        late = dated.late_s > LATE_FROM_S
+        if late.any():
+            counts.old += int(late.sum())
+            for row in undated.rows[late].tolist():
+                traffic.delay(row)
+            lags_s, behind_s = np.where(late, np.nan, lags_s), np.where(late, np.nan, behind_s)
+            self.lags_s += lags_s[~late].tolist()
+        else:
+            self.lags_s += lags_s.tolist()
+        traffic.take(undated.rows, undated.sizes, lags_s, behind_s, now_s)
+
+    def _release(self) -> Undated | None:
+        """Return what has yet to be dated, in its order, and forget it; None where there is nothing."""
+        parts, self.many = self.many, []
+        if self.single:
+            parts.append(Undated(*np.array(self.single, np.int64).T))
+            self.single = []
+        if len(parts) < 2:
+            return parts[0] if parts else None
+        joined = Undated(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+        return joined.of(np.argsort(joined.numbers, kind="stable"))
+
+    def _date_each(
+        self, undated: Undated, batch: Sequence[Envelope], clocks: ClockColumns, counts: PipelineCounts,
+        traffic: PublisherTraffic, now_s: float, *, root: str,
+    ) -> tuple[Undated, DatedMessages]:  # fmt: skip  # one line of what is given
+        """Date messages one by one, and reject those with which that fails; return the others."""
+        chosen: list[int] = []
+        dated: list[DatedMessages] = []
+        for place in range(len(undated.numbers)):
+            one = undated.of(slice(place, place + 1))
+            try:
+                dated.append(clocks.take(one.clocks, one.ts_ns, now_s, self.wall_ns))
+            except Exception as error:  # noqa: BLE001  no message, not even one that finds a bug, stops the reader
+                reject(counts, batch[int(one.numbers[0])], error, root=root)
+                traffic.refuse(int(one.rows[0]))
+            else:
+                chosen.append(place)
+        columns = [np.concatenate([np.zeros(0), *each]) for each in zip(*dated, strict=True)] or [
+            np.zeros(0)
+        ] * 3
+        return undated.of(np.array(chosen, np.int64)), DatedMessages(*columns)

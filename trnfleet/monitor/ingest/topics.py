@@ -8,7 +8,7 @@ boot        The publisher's boot in the descriptor. Another one begins the seque
             its stragglers count as late. A message of a boot that no descriptor has named yet is undescribed.
 layout      `chips` and `instances` are rows of one generation. With the next one, `Topics.bind` finds them again for every
             topic, before anything is written; where an instance is gone, the topic has no descriptor.
-clock       Shared by all topics of a publisher's epoch and speed; it belongs to the `Timebase`.
+clock       Shared by all topics of a publisher's epoch and speed; it is a row of the columns of the `Timebase`.
 
 A topic without a descriptor is forgotten with the next layout. So there are never more topics than what is described has, and each
 counts for the publisher of its descriptor.
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.ingest.frame_rows import FrameRows
     from trnfleet.monitor.pipeline.counts import PipelineCounts
-    from trnfleet.monitor.sources.clocks import SourceClock, Timebase
+    from trnfleet.monitor.sources.clocks import Timebase
     from trnfleet.monitor.sources.descriptors import CompactDescriptor, Descriptors
     from trnfleet.monitor.sources.publishers import Publishers
     from trnfleet.wire.telemetry import Head
@@ -79,7 +79,8 @@ class TopicState:
     """The publisher's boot before the present one."""
     former_client: str = ""
     """The publisher of that boot, where it is another one."""
-    clock: SourceClock | None = None
+    clock: int = -1
+    """Its clock's row in the columns of the `Timebase`, which every layout finds again."""
     publisher: int = -1
     """Number of the boot that the descriptor names."""
     row: int = 0
@@ -101,18 +102,14 @@ class TopicState:
     number: int = -1
     """Its row there."""
 
-    def copy(self, clocks: dict[int, SourceClock]) -> TopicState:
-        """Return a copy; all but its sequence and its source's clock is replaced, never changed.
-
-        Args:
-            clocks: Copies of clocks by the identity of the clock.
-        """
+    def copy(self) -> TopicState:
+        """Return a copy; all but its sequence is replaced, never changed."""
         # There may be tens of thousands: this takes a third of the time of copy.copy.
         twin = TopicState(
             self.path, self.tracker.copy(), self.descriptor, self.former_boot, self.former_client
         )
-        twin.clock = None if self.clock is None else self.clock.copy(clocks)
-        twin.publisher, twin.row, twin.decoder = self.publisher, self.row, self.decoder
+        twin.clock, twin.publisher, twin.row = self.clock, self.publisher, self.row
+        twin.decoder = self.decoder
         twin.chips, twin.instances = self.chips, self.instances
         twin.is_chip, twin.chip_count = self.is_chip, self.chip_count
         twin.same_chip, twin.same_instance, twin.foreign = self.same_chip, self.same_instance, self.foreign
@@ -220,25 +217,18 @@ class Topics:
         self._decoders: dict[tuple[int, int, int], tuple[tuple[ColumnSpec, ...], FrameDecoder]] = {}
         """By the identity of the columns, of which the descriptors have one object for all that are equal, and the rows."""
 
-    def copy(
-        self,
-        descriptors: Descriptors,
-        publishers: Publishers,
-        timebase: Timebase,
-        clocks: dict[int, SourceClock],
-    ) -> Topics:
+    def copy(self, descriptors: Descriptors, publishers: Publishers, timebase: Timebase) -> Topics:
         """Return a copy among copies of what it refers to; decoders, which only learn the form of frames, are shared.
 
         Args:
             descriptors: Copy of the descriptors.
             publishers: Copy of the publishers.
             timebase: Copy of the clocks.
-            clocks: The copies in it by the identity of the clock.
         """
         twin = Topics(descriptors, publishers, timebase, self._limits)
         twin.undescribed = self.undescribed.copy()
         twin._room = self._room.copy()
-        copies = {id(state): state.copy(clocks) for state in self.states.values()}
+        copies = {id(state): state.copy() for state in self.states.values()}
         twin.states = {topic: copies[id(state)] for topic, state in self.states.items()}
         twin._covered_by = {
             path: [copies[id(state)] for state in states] for path, states in self._covered_by.items()
@@ -354,7 +344,7 @@ class Topics:
                 state.former_client = before.publisher if is_other else ""
             state.tracker = SequenceTracker()
         publisher = self._publishers.find(descriptor.publisher, descriptor.boot)
-        state.clock = self._timebase.clock(descriptor.clock, descriptor.period_s)
+        state.clock = self._timebase.clock(descriptor.clock, descriptor.period_s).row
         traffic = self._publishers.traffic
         state.publisher = -1 if publisher is None else publisher.number
         state.row = traffic.row_of(descriptor.publisher)

@@ -19,11 +19,11 @@ from trnfleet.monitor.copies import copied
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
 SLOTS = 8
 """Seconds with messages whose lag and clock are kept."""
-MOST_WAITING = 512
+MOST_WAITING = 2_048
 """Messages that are written at once; they are written before they are read in any case."""
 RATE_WINDOW_S = 10.0
 """Least time that a rate is over, and `RATE_MESSAGES` at least, but for `RATE_MOST_S`."""
@@ -75,10 +75,10 @@ class PublisherTraffic:
         self._row_of: dict[str, int] = {}
         self._columns = {name: np.full(16, value, kind) for name, (kind, value) in _COLUMNS.items()}
         self._rings = {name: np.full((SLOTS, 16), value, np.float32) for name, value in _RINGS.items()}
-        self._rows: list[int] = []
-        self._sizes: list[int] = []
-        self._lags: list[float] = []
-        self._behind: list[float] = []
+        self._waiting: list[tuple[NDArray[Any], ...]] = []
+        """Messages that have yet to be written: row, size, lag, and what they were behind."""
+        self._count = 0
+        """Number of them."""
         self._now_s = 0.0
         """Monotonic seconds at which the last of them came; all came in the same second."""
 
@@ -96,10 +96,7 @@ class PublisherTraffic:
             _row_of=self._row_of.copy(),
             _columns={name: column.copy() for name, column in self._columns.items()},
             _rings={name: ring.copy() for name, ring in self._rings.items()},
-            _rows=[],
-            _sizes=[],
-            _lags=[],
-            _behind=[],
+            _waiting=[],
         )
 
     # Rows
@@ -196,7 +193,7 @@ class PublisherTraffic:
         self._columns["old"][row] += 1
 
     def take(
-        self, rows: list[int], sizes: list[int], lags_s: list[float], behind_s: list[float], now_s: float
+        self, rows: ArrayLike, sizes: ArrayLike, lags_s: ArrayLike, behind_s: ArrayLike, now_s: float
     ) -> None:
         """Add the messages of a batch that were newer than all before them.
 
@@ -207,23 +204,22 @@ class PublisherTraffic:
             behind_s: By how much their source times are behind our wall clock, be it negative; NaN where the source does not go by it.
             now_s: Monotonic seconds at which they came.
         """
-        if int(now_s) != int(self._now_s) or len(self._rows) >= MOST_WAITING:
+        if int(now_s) != int(self._now_s) or self._count >= MOST_WAITING:
             self._write()
         self._now_s = now_s
-        self._rows += rows
-        self._sizes += sizes
-        self._lags += lags_s
-        self._behind += behind_s
+        given = zip(
+            (rows, sizes, lags_s, behind_s), (np.int64, np.int64, np.float32, np.float32), strict=True
+        )
+        waits = tuple(np.asarray(values, kind) for values, kind in given)
+        self._waiting.append(waits)
+        self._count += len(waits[0])
 
     def _write(self) -> None:
         """Write what waits into the columns."""
-        if not self._rows:
+        if not self._waiting:
             return
-        rows = np.array(self._rows, np.int64)
-        sizes = np.array(self._sizes, np.int64)
-        lags_s = np.array(self._lags, np.float32)
-        behind_s = np.array(self._behind, np.float32)
-        self._rows, self._sizes, self._lags, self._behind = [], [], [], []
+        rows, sizes, lags_s, behind_s = (np.concatenate(each) for each in zip(*self._waiting, strict=True))
+        self._waiting, self._count = [], 0
         columns, rings = self._columns, self._rings
         np.add.at(columns["messages"], rows, 1)
         np.add.at(columns["size_bytes"], rows, sizes)

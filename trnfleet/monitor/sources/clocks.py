@@ -12,27 +12,22 @@ sources that went by it before say which of the two times is right.
 
 from __future__ import annotations
 
-import copy
-import math
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from trnfleet.clock import NS_PER_S
+from trnfleet.monitor.sources.clock_columns import ClockColumns
 from trnfleet.wire.values import EARLIEST_NS, LATEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-WINDOW_S = 120.0
-"""The shortest way is looked for among the messages of the last one to two windows, so that one wrong time is forgotten."""
-AHEAD_FROM_S = 7_200.0
-DATED_FROM_S = 86_400.0
-"""A simulator whose time is that far ahead of the wall clock, or behind it, has jumped or was given a date; where it is nearer,
-its clock is wrong, or its telemetry late. A replay always has its own date."""
+    from numpy.typing import NDArray
+
 LATE_FROM_S = 60.0
 """Telemetry whose source time is further behind the wall clock is late: more than any queue of ours or of a broker holds."""
-SKEW_FROM_S = 5.0
-"""Clocks that differ by less are taken to agree: the rest is shown as lag."""
 MOST_OF_ONE = 8
 """Clocks that are kept of one publisher: each jump of its time makes another."""
 LONGEST_HEARD_S = 120.0
@@ -63,106 +58,57 @@ NO_INSTANCES: Mapping[ClockKey, int] = MappingProxyType({})
 
 
 class SourceClock:
-    """The relation of one source's time to ours."""
+    """The relation of one source's time to ours: a row of the columns."""
 
-    __slots__ = (
-        "_before", "_last", "_least_s", "_most_s", "_since_s", "behind_s", "heard_s", "is_wall", "key", "late_s", "period_s", "skew_s",
-    )  # fmt: skip  # a list of names
+    __slots__ = ("_columns", "key", "row")
 
-    def __init__(self, key: ClockKey) -> None:
-        self.key = key
-        self.period_s = 1.0
-        """Wall seconds between two messages of a topic."""
-        self.restart()
+    def __init__(self, key: ClockKey, columns: ClockColumns, row: int) -> None:
+        self.key, self.row, self._columns = key, row, columns
 
     def restart(self) -> None:
         """Forget what was learned: the source may have begun its time again."""
-        self.heard_s = -float("inf")
-        """Monotonic seconds of the newest message."""
-        self.is_wall = True
-        """Whether the source goes by the wall clock, be it a little wrong; as of the newest message."""
-        self.skew_s = 0.0
-        """By how much its wall clock is ahead of ours (behind: negative), 0 where they agree; as of the newest message."""
-        self.late_s = 0.0
-        """By how much the source time of the newest message is behind the wall clock; 0 where it does not go by that."""
-        self.behind_s = math.nan
-        """By how much that source time is behind the wall clock, negative where it is ahead; NaN where it does not go by that."""
-        self._last: tuple[int, float, int, float] = (-1, 0.0, 0, 0.0)
-        """Source time and both of our times of the newest message, and its lag."""
-        self._since_s = -float("inf")
-        self._least_s = float("inf")
-        self._most_s = -float("inf")
-        self._before = (float("inf"), -float("inf"))
-        """Shortest and longest offset of the window before."""
+        self._columns.restart(self.row)
 
-    def copy(self, memo: dict[int, SourceClock]) -> SourceClock:
-        """Return the one copy of a clock that a memo has, by the clock's identity."""
-        twin = memo.get(id(self))
-        if twin is None:
-            twin = memo[id(self)] = copy.copy(self)
-        return twin
+    @property
+    def period_s(self) -> float:
+        """Wall seconds between two messages of a topic."""
+        return float(self._columns["period_s"][self.row])
+
+    @property
+    def heard_s(self) -> float:
+        """Monotonic seconds of the newest message."""
+        return float(self._columns["heard_s"][self.row])
+
+    @property
+    def is_wall(self) -> bool:
+        """Whether the source goes by the wall clock, be it a little wrong; as of the newest message."""
+        return bool(self._columns["is_wall"][self.row])
+
+    @property
+    def skew_s(self) -> float:
+        """By how much its wall clock is ahead of ours (behind: negative), 0 where they agree; as of the newest message."""
+        return float(self._columns["skew_s"][self.row])
+
+    @property
+    def late_s(self) -> float:
+        """By how much the source time of the newest message is behind the wall clock; 0 where it does not go by that."""
+        return float(self._columns["late_s"][self.row])
+
+    @property
+    def behind_s(self) -> float:
+        """By how much that source time is behind the wall clock, negative where it is ahead; NaN where it does not go by that."""
+        return float(self._columns["behind_s"][self.row])
 
     def take(self, ts_ns: int, now_s: float, wall_ns: int) -> float:
-        """Learn from a message's source time, and return its lag.
+        """Learn from a message's source time, and return its lag, as `ClockColumns.take` does of many.
 
         Args:
             ts_ns: Source time, ns since 1970.
             now_s: Monotonic seconds at which it came.
             wall_ns: Wall clock at which it came.
-
-        Returns:
-            Wall seconds that it is older than it would be by the shortest way; by the wall clock where that is the
-            source's clock, too. Never negative.
         """
-        if (ts_ns, now_s, wall_ns) == self._last[:3]:
-            # Of the same tick in the same batch: there is nothing more to learn.
-            return self._last[3]
-        lag_s = self._learn(ts_ns, now_s, wall_ns)
-        self._last = ts_ns, now_s, wall_ns, lag_s
-        return lag_s
-
-    def _learn(self, ts_ns: int, now_s: float, wall_ns: int) -> float:
-        offset_s = now_s - (ts_ns - self.key.epoch_ns) / NS_PER_S / self.key.speed
-        self.heard_s = now_s
-        if now_s - self._since_s >= WINDOW_S:
-            # A window that ended long ago does not count for the present.
-            is_recent = now_s - self._since_s < 2 * WINDOW_S
-            self._before = (self._least_s, self._most_s) if is_recent else (float("inf"), -float("inf"))
-            self._since_s, self._least_s, self._most_s = now_s, offset_s, offset_s
-        elif offset_s < self._least_s:
-            self._least_s = offset_s
-        elif offset_s > self._most_s:
-            self._most_s = offset_s
-        # What turns an offset into wall clock less source time; a step of our wall clock shows at once.
-        base_s = (wall_ns - self.key.epoch_ns) / NS_PER_S - now_s
-        shortest_s = self._shortest_s
-        key = self.key
-        self.is_wall = (
-            key.speed == 1.0
-            and not key.is_replay
-            and (not key.is_simulated or -AHEAD_FROM_S < shortest_s + base_s < DATED_FROM_S)
-        )
-        if not self.is_wall:
-            self.skew_s, self.late_s, self.behind_s = 0.0, 0.0, math.nan
-            return offset_s - shortest_s
-        self.behind_s = offset_s + base_s
-        self.late_s = max(0.0, self.behind_s)
-        self.skew_s = self._skew_s(shortest_s + base_s)
-        return max(0.0, self.behind_s + self.skew_s)
-
-    def _skew_s(self, shortest_s: float) -> float:
-        """Return the skew by the message that was on its way for the shortest time.
-
-        A time in the future proves a wrong clock. Times that are old may have been long on their way, too; but queues
-        grow and shrink, so a delay that has been the same for a whole window is shown as a wrong clock.
-        """
-        if shortest_s < -SKEW_FROM_S:
-            return -shortest_s
-        least_s, most_s = self._before
-        is_steady = max(most_s, self._most_s) - min(least_s, self._least_s) < max(1.0, self.period_s)
-        if shortest_s > SKEW_FROM_S and least_s <= most_s and is_steady:
-            return -shortest_s
-        return 0.0
+        rows, times_ns = np.array([self.row]), np.array([ts_ns], np.int64)
+        return float(self._columns.take(rows, times_ns, now_s, wall_ns).lags_s[0])
 
     def is_heard(self, now_s: float) -> bool:
         """Return whether messages still come."""
@@ -170,12 +116,10 @@ class SourceClock:
 
     def time_ns(self, now_s: float) -> int:
         """Return the source's time at monotonic `now_s`; it stands still while nothing comes."""
+        columns, row = self._columns, self.row
+        shortest_s = min(float(columns["least_s"][row]), float(columns["before_least_s"][row]))
         until_s = min(now_s, self.heard_s + STANDS_AFTER_PERIODS * self.period_s)
-        return self.key.epoch_ns + round((until_s - self._shortest_s) * self.key.speed * NS_PER_S)
-
-    @property
-    def _shortest_s(self) -> float:
-        return min(self._least_s, self._before[0])
+        return self.key.epoch_ns + round((until_s - shortest_s) * self.key.speed * NS_PER_S)
 
 
 class Moment(NamedTuple):
@@ -193,6 +137,8 @@ class Timebase:
     """The clocks of all sources of a fleet."""
 
     def __init__(self) -> None:
+        self.columns = ClockColumns()
+        """What is known of each; topics have the number of their clock's row."""
         self._clocks: dict[ClockKey, SourceClock] = {}
         self._of: dict[str, list[SourceClock]] = {}
         """Each publisher's clocks."""
@@ -205,25 +151,34 @@ class Timebase:
         """Return the clock of a key."""
         clock = self._clocks.get(key)
         if clock is None:
-            clock = self._clocks[key] = SourceClock(key)
             same = self._of.setdefault(key.publisher, [])
-            same.append(clock)
-            if len(same) > MOST_OF_ONE:
-                gone = min(same[:-1], key=_heard_s)
+            if len(same) < MOST_OF_ONE:
+                row = self.columns.add()
+            else:
+                # A topic that still goes by the clock that is gone has the one in its place: both are the publisher's.
+                gone = min(same, key=_heard_s)
                 same.remove(gone)
-                del self._clocks[gone.key]
-        clock.period_s = period_s
+                row = self._clocks.pop(gone.key).row
+            clock = self._clocks[key] = SourceClock(key, self.columns, row)
+            same.append(clock)
+            clock.restart()
+            for name, value in (
+                ("epoch_ns", key.epoch_ns),
+                ("speed", key.speed),
+                ("may_be_wall", key.speed == 1.0 and not key.is_replay),
+                ("may_be_dated", key.is_simulated),
+            ):
+                self.columns[name][row] = value
+        self.columns["period_s"][clock.row] = period_s
         return clock
 
-    def copy(self, memo: dict[int, SourceClock]) -> Timebase:
-        """Return a copy.
-
-        Args:
-            memo: Gets the copy of each clock by the identity of the clock, for others that refer to one.
-        """
+    def copy(self) -> Timebase:
+        """Return a copy, in which each clock has the same row."""
         twin = Timebase()
-        twin._clocks = {key: clock.copy(memo) for key, clock in self._clocks.items()}
-        twin._of = {name: [clock.copy(memo) for clock in clocks] for name, clocks in self._of.items()}
+        twin.columns = self.columns.copy()
+        for key, clock in self._clocks.items():
+            twin._clocks[key] = SourceClock(key, twin.columns, clock.row)
+        twin._of = {name: [twin._clocks[clock.key] for clock in clocks] for name, clocks in self._of.items()}
         twin._wall, twin._correction_ns = self._wall, self._correction_ns
         return twin
 
@@ -233,11 +188,16 @@ class Timebase:
             clock.restart()
 
     def keep(self, keys: set[ClockKey]) -> None:
-        """Forget all other clocks."""
-        self._clocks = {key: clock for key, clock in self._clocks.items() if key in keys}
-        self._of = {}
-        for key, clock in self._clocks.items():
-            self._of.setdefault(key.publisher, []).append(clock)
+        """Forget all other clocks; the rows of those that are left may be others from now on."""
+        kept = {key: clock for key, clock in self._clocks.items() if key in keys}
+        if len(kept) == len(self._clocks):
+            return
+        self.columns.keep([clock.row for clock in kept.values()])
+        for row, clock in enumerate(kept.values()):
+            clock.row = row
+        self._clocks, self._of = kept, {}
+        for clock in kept.values():
+            self._of.setdefault(clock.key.publisher, []).append(clock)
 
     def now(self, now_s: float, wall_ns: int, instances: Mapping[ClockKey, int] = NO_INSTANCES) -> Moment:
         """Return the fleet's time: the wall clock's while a source goes by it, else that of a dated or sped-up source.
@@ -279,26 +239,31 @@ class Timebase:
         What is behind by more than `LATE_FROM_S` is late, be it by its clock or on its way; but not by a step of our clock, from which
         all sources are off.
         """
-        skews_s = [
-            clock.skew_s
-            for clock in self._clocks.values()
-            if clock.skew_s and self._late_of_s(clock) <= LATE_FROM_S and clock.is_heard(now_s)
-        ]
-        return max([*skews_s, self._correction_ns / NS_PER_S], key=abs)
+        skew_s, late_s = self.columns["skew_s"], self._late_s()
+        counts = (skew_s != 0) & (late_s <= LATE_FROM_S)
+        if counts.any():
+            counts &= self._are_heard(now_s)
+        return float(max([*skew_s[counts].tolist(), self._correction_ns / NS_PER_S], key=abs))
 
     def late_s(self, now_s: float) -> float:
         """Return by how much the latest telemetry that comes is behind the wall clock; 0 where none is late."""
-        # As a rule none is late, of any number: what was set ahead only takes away from it.
-        late_s = [
-            self._late_of_s(clock)
-            for clock in self._clocks.values()
-            if clock.late_s > LATE_FROM_S and clock.is_heard(now_s)
-        ]
-        return max((each for each in late_s if each > LATE_FROM_S), default=0.0)
+        late_s = self._late_s()
+        counts = late_s > LATE_FROM_S
+        if not counts.any():
+            # As a rule none is late, of any number.
+            return 0.0
+        return float(late_s[counts & self._are_heard(now_s)].max(initial=0.0))
 
-    def _late_of_s(self, clock: SourceClock) -> float:
-        """Return by how much a source's newest message is late, without what our clock was set ahead by."""
-        return clock.late_s + min(0.0, self._correction_ns / NS_PER_S)
+    def _late_s(self) -> NDArray[np.float64]:
+        """Return by how much the newest message of each source is late, without what our clock was set ahead by."""
+        late_s: NDArray[np.float64] = self.columns["late_s"] + min(0.0, self._correction_ns / NS_PER_S)
+        return late_s
+
+    def _are_heard(self, now_s: float) -> NDArray[np.bool_]:
+        """Return of which sources messages still come."""
+        longest_s = np.minimum(LONGEST_HEARD_S, STANDS_AFTER_PERIODS * self.columns["period_s"])
+        heard: NDArray[np.bool_] = now_s - self.columns["heard_s"] <= longest_s
+        return heard
 
     def late_by_s(self, key: ClockKey, ts_ns: int, seen_s: float) -> float:
         """Return by how much telemetry of a source was behind the wall clock when it came; 0 where it is not late.
