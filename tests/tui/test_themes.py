@@ -102,6 +102,24 @@ async def test_no_color_wins(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "NO_COLOR is set" in pilot.screen()[-1]
 
 
+async def test_without_colour_words_stand_out_and_not_the_room_around_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A failed job's sign, state and alerts are reversed; the blanks of their columns are not."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    feed = fed()
+    feed.jobs, feed.states = {"train": ("uc1/us-0001",)}, {"train": "failed"}
+    feed.describe()
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.tick(feed)
+        lines = [
+            [text for text, style in line if style is not None and style.reverse] for line in pilot.styled()
+        ]
+        reversed_texts = next(texts for texts in lines if "failed" in texts)
+        assert all(text == text.strip() for text in reversed_texts)
+
+
 async def test_only_our_themes_are_offered() -> None:
     app = fleet_app(fed())
     async with running(app):

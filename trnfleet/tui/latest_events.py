@@ -51,7 +51,7 @@ class LatestEvents(LineView, can_focus=False):
 
 def event_parts(event: Event, width: int) -> Parts:
     """Return an event's line: time, sign, place and what happened."""
-    place = plain(last_segments(event.path)) or (plain(event.job) if event.job else "fleet")
+    place = plain(last_segments(event.path) or event.job or event.subject) or "fleet"
     target = Target(TargetKind.PLACE, event.path) if event.path else Target(TargetKind.VIEW, EVENTS)
     parts = [
         (f" {format_rfc3339(event.ts_ns)[11:19]} ", theme.QUIET),

@@ -95,6 +95,11 @@ async def test_jobs_have_their_colours_and_a_legend() -> None:
         wide = "".join(part for part, _ in distance.title(str, 120))
         assert "finetune-8b +0 %" in wide
         assert "pretrain-70b +20 %" in wide
+        # The list of jobs has the same figure.
+        (listed,) = (
+            line.split(" pretrain-70b ")[1] for line in text.splitlines() if "pretrain-70b running" in line
+        )
+        assert " +20 %" in listed
         assert "pretrain" in text
         assert "+10%┤" in text
         # What the title has is what the header has.
@@ -176,4 +181,7 @@ def test_space_is_shared_out_among_the_charts() -> None:
     assert Plan.of(7, 60, 36)[:2] == (1, 4)
     assert Plan.of(2, 238, 36)[:2] == (2, 1)
     assert Plan.of(7, 20, 7) == Plan(1, 1, 20)
+    # Six fit below each other in pairs, where three beside each other would have no room for their titles' words.
+    assert Plan.of(6, 162, 39) == Plan(2, 3, 80)
+    assert Plan.of(6, 162, 18) == Plan(3, 2, 52)
     assert np.isfinite(Plan.of(6, 100, 20).width)

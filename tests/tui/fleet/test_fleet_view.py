@@ -258,3 +258,20 @@ async def test_jobs_are_told_with_their_state(size: tuple[int, int]) -> None:
         head, told = next((line, lines[row + 1]) for row, line in enumerate(lines) if " Jobs 1" in line)
         assert told[head.rindex("state") :].startswith("hung ")
         assert told[: head.rindex("MFU") + 3].endswith(" 40.0 %")
+
+
+async def test_jobs_in_trouble_come_first() -> None:
+    """Whatever their names are: the list may be longer than the screen."""
+    feed = hot_feed()
+    feed.jobs = {"a-job": ("uc1/us-0001",), "z-job": ("uc1/us-0002",)}
+    feed.describe()
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.tick(feed)
+        page = app.page
+        assert isinstance(page, FleetView)
+        assert [each.job for each in page.jobs.rows] == ["a-job", "llm-70b", "z-job"]
+        feed.states = {"z-job": "failed"}
+        feed.describe()
+        await pilot.tick(feed)
+        assert [each.job for each in page.jobs.rows] == ["z-job", "a-job", "llm-70b"]

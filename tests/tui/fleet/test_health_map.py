@@ -183,3 +183,22 @@ async def test_a_cell_of_several_chips_shows_the_worst() -> None:
         assert "1 cell = 8 chips, worst" in said
         await pilot.press("m", "0")
         assert "pixel" not in pilot.text()
+
+
+async def test_idle_chips_are_no_lowest_value_of_a_metric() -> None:
+    """Among busy chips at 94 to 98 % one that does nothing has the sign of idle ones, and a busy one at 60 % that of a low one."""
+    feed = fed()
+    feed.set("nc_util_pct", np.linspace(94.0, 98.0, feed.layout.chips)[:, None])
+    feed.set("nc_util_pct", 0.0, [66])
+    feed.set("nc_util_pct", 60.0, [69])
+    feed.tick()
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.telemetry(feed)
+        await pilot.press("m")
+        rows = [line[:72] for line in pilot.screen()]
+        head = next(row for row in rows if "p5-p95 busy" in row)
+        shown = "".join(rows[rows.index(head) + 1 :])
+        assert shown.count("◦") == shown.count("↓") == 2
+        await pilot.press("F")
+        assert "◦" not in "".join(line[:72] for line in pilot.screen()[5:])

@@ -103,6 +103,11 @@ async def test_the_map_and_its_problems() -> None:
         await pilot.press("escape")
         assert stand_out(page) is None
         assert page.problems.count == 1
+        # The head counts what the list shows, from the first key on.
+        await pilot.press("slash", "q", "enter")
+        assert page.problems.count == 0
+        assert "1 problem" not in next(line for line in pilot.screen() if " /q " in line)
+        await pilot.press("escape")
         await pilot.press("slash", *"hot", "enter")
         assert stand_out(page) == 1
 

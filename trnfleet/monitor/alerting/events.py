@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.alerts.alert import address_of
+from trnfleet.domain.alerts.signals import LEVEL_OF
 from trnfleet.domain.alerts.silences import Ack
 from trnfleet.domain.alerts.templates import title
 from trnfleet.domain.severity import Severity
@@ -19,6 +20,7 @@ from trnfleet.monitor.store.events import KEPT, Event
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from trnfleet.domain.alerts.alert import Alert
     from trnfleet.monitor.alerting.engine import Alerts
     from trnfleet.monitor.alerting.silences import SilencesChange
     from trnfleet.monitor.alerting.store import AlertTransition
@@ -92,10 +94,9 @@ def _of_transition(transition: AlertTransition) -> Event:
     text = f"{transition.kind}: {title(alert)}"
     if alert.cause:
         text += f"; cause: {alert.cause}"
-    path = address_of(alert)
     return Event(
-        0, 0.0, transition.at_ns, severity, RULE, transition.kind, path, alert.job, None, text,
-        rule=alert.name, alert=alert.fingerprint,
+        0, 0.0, transition.at_ns, severity, RULE, transition.kind, address_of(alert), alert.job, None, text,
+        rule=alert.name, alert=alert.fingerprint, subject=_subject_of(alert),
     )  # fmt: skip  # the fields in their order
 
 
@@ -104,12 +105,13 @@ def _of_change(change: SilencesChange, alerts: Alerts) -> Event | None:
     now_ns, subject = alerts.instant.now_ns, change.subject
     if change.kind == "cleared" and subject.ends_ns <= now_ns:
         return None
-    path = job = rule = fingerprint = ""
+    path = job = rule = fingerprint = named = ""
     if isinstance(subject, Ack):
         alert = alerts.find(subject.fingerprint)
         about, fingerprint = change.about or subject.fingerprint, subject.fingerprint
         if alert is not None:
             path, job, about, rule = address_of(alert), alert.job, alert.name, alert.name
+            named = _subject_of(alert)
         names, began_ns, note = ("acknowledged", "unacknowledged"), subject.at_ns, subject.note
     else:
         about = " ".join(map(str, subject.matchers))
@@ -122,5 +124,10 @@ def _of_change(change: SilencesChange, alerts: Alerts) -> Event | None:
         name, at_ns = names[0], min(began_ns, at_ns)
     return Event(
         0, 0.0, at_ns, Severity.INFO, OPERATOR, name, path, job, None, f"{name}: {text}",
-        rule=rule, alert=fingerprint,
+        rule=rule, alert=fingerprint, subject=named,
     )  # fmt: skip  # the fields in their order
+
+
+def _subject_of(alert: Alert) -> str:
+    """Return the name of what an alert is about; empty where an address or a job says it."""
+    return "" if alert.job or alert.rule.scope in LEVEL_OF else alert.target

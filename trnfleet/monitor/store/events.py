@@ -56,6 +56,8 @@ class Event(NamedTuple):
     """Name of the rule whose alert it tells of; empty for none."""
     alert: str = ""
     """Fingerprint of that alert; empty for none."""
+    subject: str = ""
+    """Name of what that alert is about where it has no address: a reservation, a publisher; empty for none."""
 
     @property
     def order(self) -> tuple[float, bool, int]:

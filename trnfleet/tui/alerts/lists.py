@@ -23,7 +23,7 @@ from trnfleet.tui.format.alerts import (
     time_text,
     where_text,
 )
-from trnfleet.tui.widgets.cells import fit, right
+from trnfleet.tui.widgets.cells import fit, right, width_of
 from trnfleet.tui.widgets.cursor_list import K, R, RowList
 
 if TYPE_CHECKING:
@@ -236,14 +236,14 @@ class SilenceList(TabList[str, "Silence"]):
         quiet = theme.SELECTED_QUIET if selected else theme.QUIET
         hidden = self.hidden.get(row.id, 0)
         who, why = silence_columns(width)
-        return [
+        parts: Parts = [
             (">" if selected else " ", body),
             (f"{fit(silence_state(row, self._snapshot.now_ns), 9)} ", body),
             (f"{right(counted(hidden, 'alert'), 11)}  ", body if hidden else quiet),
             (f"{fit(plain(row.whose), who)} ", quiet),
             (f"{fit(plain(row.why), why)} ", body),
-            (silence_text(row), quiet),
         ]
+        return [*parts, (fit(silence_text(row), width - width_of(parts)), quiet)]
 
 
 def silence_columns(width: int) -> tuple[int, int]:
@@ -286,7 +286,7 @@ class HistoryList(TabList["tuple[int, str, str]", "HistoryEntry"]):
         ink = Inks.of(severity, selected=selected, is_loud=happened.kind != "resolved")
         rule, where = history_columns(width)
         severity_cells = 10 if width >= MEDIUM else 1
-        return [
+        parts: Parts = [
             (">" if selected else " ", ink.body),
             (f"{time_text(happened.at_ns, self._snapshot.now_ns)[-8:]} ", ink.quiet),
             (f"{fit(happened.kind, 8)} ", ink.body),
@@ -296,8 +296,8 @@ class HistoryList(TabList["tuple[int, str, str]", "HistoryEntry"]):
             ),
             (f"{fit(plain(alert.name), rule)} ", ink.strong),
             (f"{fit(where_text(alert, where), where)} ", ink.body),
-            (plain(happened.summary, 400), ink.quiet),
         ]
+        return [*parts, (fit(plain(happened.summary, 400), width - width_of(parts)), ink.quiet)]
 
 
 def history_columns(width: int) -> tuple[int, int]:

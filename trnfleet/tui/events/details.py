@@ -63,7 +63,7 @@ def event_facts(event: Event, opens: str, snapshot: AlertSnapshot) -> list[Fact]
     facts = [
         Fact(severity_text(event), plain(event.text, _LONGEST), theme.STRONG),
         Fact("when", f"{day} {time} UTC, {ago}"),
-        Fact("where", plain(event.path) or "fleet"),
+        Fact("where", plain(event.path or event.subject) or "fleet"),
     ]
     if event.job:
         facts.append(Fact("job", plain(event.job)))
@@ -108,7 +108,7 @@ def _alerts_there(event: Event, snapshot: AlertSnapshot) -> list[Fact]:
     return [
         Fact(
             "" if number else "alerts there",
-            f"{alert_severity_text(each.severity)} {plain(summary(each.alert), 200)} {age_text(each.alert, snapshot.now_ns)}",
+            f"{alert_severity_text(each.severity)} {plain(summary(each.alert), 200)} ({age_text(each.alert, snapshot.now_ns)})",
         )
         for number, each in enumerate(found[:_MOST_ALERTS])
     ]

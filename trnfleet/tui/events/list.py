@@ -82,7 +82,7 @@ def row(event: Event, plan: EventPlan, *, selected: bool) -> Parts:
     severity = theme.SELECTED if selected else theme.SEVERITY_STYLE[event.severity]
     where = shortened(plain(event.path), plan.where)
     if not event.path:
-        where = "fleet" if plan.job or not event.job else f"job {plain(event.job)}"
+        where = f"job {plain(event.job)}" if event.job and not plan.job else plain(event.subject) or "fleet"
     job = f"{fit(plain(event.job), plan.job)} " if plan.job else ""
     return [
         (">" if selected else " ", body),
@@ -97,7 +97,8 @@ def row(event: Event, plan: EventPlan, *, selected: bool) -> Parts:
 
 def texts_of(event: Event) -> tuple[str, ...]:
     """Return everything of an event that a filter looks at."""
-    return event.severity.value, event.source, event.name, event.path, event.job, event.text, event.rule
+    named = event.source, event.name, event.path, event.job, event.subject
+    return (event.severity.value, *named, event.text, event.rule)
 
 
 EVENT_COLUMNS = Columns(

@@ -233,14 +233,14 @@ class HeatMap(LineView):
         columns: NDArray[np.int64],
         rows: NDArray[np.int64],
     ) -> None:
-        """Mark live values far beyond the scale; a low one only of a chip that works, and where low is no good news."""
+        """Mark live values far beyond the scale, where low is no good news; a low one of a chip that does not work is idle, not low."""
         below, above = scale.outside
         live = image.trust == Trust.LIVE
         pixels[live & (image.values > above)] = HIGH_CODE
         low = live & (image.values < below)
         if low.any() and not self.field.is_max:
             util = self.values.window(self.grid, UTIL, self.zoom.chips, columns, rows)
-            pixels[low & (util.values > IDLE_BELOW_PCT)] = LOW_CODE
+            pixels[low] = np.where(util.values[low] > IDLE_BELOW_PCT, LOW_CODE, HEALTH_CODE + Health.IDLE)
 
     def _put_glyphs(self, codes: NDArray[np.int16], left: int, top: int) -> None:
         """Let the worse half of each cell stand for both, and keep a pixel's glyph in its middle only."""

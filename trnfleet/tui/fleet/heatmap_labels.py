@@ -158,7 +158,7 @@ class GroupLabels:
         return self._alerted[2]
 
     def _name(self, grid: Grid, group: int, width: int) -> str:
-        """Return the name of the UltraServer, with the ends of its instances' names if it has other groups, or of the first instance."""
+        """Return the name of the UltraServer, with the ends of its instances' names if it has other groups, or of the first standalone instance, with the end of the last."""
         layout = self._monitor.store.layout
         number = int(grid.group_ultraserver[group])
         first, last = (layout.instances[each] for each in grid.instances_of(group)[[0, -1]].tolist())
@@ -167,8 +167,10 @@ class GroupLabels:
         if len(layout.clusters) > 1 and width >= 16:
             name = f"{path.partition('/')[0]}/{name}"
         name = plain(name)
-        if grid.is_part[group] and path is not first:
-            first, last = (plain(each.rpartition("/")[2].rpartition("-")[2]) for each in (first, last))
+        first, last = (plain(each.rpartition("/")[2].rpartition("-")[2]) for each in (first, last))
+        if grid.is_part[group] and not layout.is_standalone[number]:
             part = f"{first}..{last}"
             name = next((each for each in (f"{name} {part}", part) if len(each) <= width), first)
+        elif layout.is_standalone[number] and first != last:
+            name = next((each for each in (f"{name}..{last}", f"{name}..") if len(each) <= width), name)
         return without_start(name, width)

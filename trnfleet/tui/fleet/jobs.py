@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.problems.problem import Problem
+    from trnfleet.tui.state.alerts import AlertSnapshot
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.widgets.cells import Parts
     from trnfleet.wire.messages import JobMessage
@@ -52,6 +53,7 @@ _LOOKS: dict[str, tuple[str, Severity | None]] = {
     "failed": ("✖", Severity.CRITICAL),
 }
 """Sign of a state, and the severity whose colour it has; None for that of text."""
+_TROUBLES = (Severity.CRITICAL, Severity.WARNING)
 _QUIET_LOOKS = {"idle": "○"}
 _OTHER = "·"
 """Of states that are not known here: only the word tells them apart."""
@@ -126,8 +128,26 @@ def head(jobs: int, plan: JobPlan) -> Parts:
     return [*parts, ("".join(titles), theme.GHOST)]
 
 
+def problem_of(alerts: AlertSnapshot, name: str) -> Problem | None:
+    """Return the worst problem that hurts a job; None for none."""
+    listed = alerts.problems.listed
+    return next((each for each in listed if any(impact.job == name for impact in each.jobs)), None)
+
+
+def slowdown_of(alerts: AlertSnapshot, job: JobMessage) -> float | None:
+    """Return by how much a job's steps take longer than usual, in %, as the problem says that hurts it; None where nothing is known."""
+    problem = problem_of(alerts, job.job)
+    for impact in problem.jobs if problem is not None else ():
+        if impact.job == job.job and impact.slowdown_pct is not None:
+            return impact.slowdown_pct
+    usual_s = alerts.alerts.usual(STEP_TIME_FIGURE, job.job)
+    if not usual_s or job.step_time_s is None or job.state in JOBS_DOWN:
+        return None
+    return 100.0 * (job.step_time_s / usual_s - 1.0)
+
+
 class JobList(RowList[str, "JobMessage"]):
-    """Jobs in the order of their names, two lines each where there is room; a click or Enter leads to the cause of a job's trouble, or to its place."""
+    """Jobs in trouble first, then by their names, two lines each where there is room; a click or Enter leads to the cause of a job's trouble, or to its place."""
 
     HELP_TITLE = "Fleet: problems and jobs"
     DEFAULT_CSS = "JobList { scrollbar-gutter: auto; }"
@@ -163,8 +183,14 @@ class JobList(RowList[str, "JobMessage"]):
         jobs = self.monitor.ingest.jobs
         height = self.scrollable_content_region.height
         self.lines_per_row = 2 if height >= 2 * len(jobs) else 1
-        self.put([jobs[name] for name in sorted(jobs)])
+        self.put(sorted(jobs.values(), key=lambda job: (self._rank(job), job.job)))
         return super().tick(limit)
+
+    def _rank(self, job: JobMessage) -> int:
+        """Return the rank of the worst of a job's state and its alerts; the largest where all is well."""
+        found = [worst_of(alerts)] if (alerts := self._alerts.of_job(job.job)) else []
+        state = _LOOKS.get(job.state, (_OTHER, None))[1]
+        return min((each.rank for each in (*found, state) if each in _TROUBLES), default=len(Severity))
 
     def empty_lines(self) -> Sequence[tuple[str, Style]]:
         return [(" no jobs", theme.GHOST)]
@@ -177,7 +203,9 @@ class JobList(RowList[str, "JobMessage"]):
             selected = self.has_focus and number == self.row
             fill = theme.SELECTED_QUIET if selected else theme.BASE
             target = self.target_of(job)
-            parts = row(job, plan, self.slowdown_of(job) if plan.has_step else None, selected=selected)
+            parts = row(
+                job, plan, slowdown_of(self._alerts, job) if plan.has_step else None, selected=selected
+            )
             parts += self._alert_parts(job, width - width_of(parts))
             made.append(text_line([(text, linked(style, target)) for text, style in parts], width, fill))
             if self.lines_per_row > 1:
@@ -185,22 +213,6 @@ class JobList(RowList[str, "JobMessage"]):
                 below = fit(f"└ {self._below(job, plan, width - 5)}", max(1, width - 3))
                 made.append(text_line([(f"   {below}", linked(quiet, target))], width, fill))
         return made
-
-    def problem_of(self, name: str) -> Problem | None:
-        """Return the worst problem that hurts a job; None for none."""
-        listed = self._alerts.problems.listed
-        return next((each for each in listed if any(impact.job == name for impact in each.jobs)), None)
-
-    def slowdown_of(self, job: JobMessage) -> float | None:
-        """Return by how much a job's steps take longer than usual, in %, as the problem says that hurts it; None where nothing is known."""
-        problem = self.problem_of(job.job)
-        for impact in problem.jobs if problem is not None else ():
-            if impact.job == job.job and impact.slowdown_pct is not None:
-                return impact.slowdown_pct
-        usual_s = self._alerts.alerts.usual(STEP_TIME_FIGURE, job.job)
-        if not usual_s or job.step_time_s is None or job.state in JOBS_DOWN:
-            return None
-        return 100.0 * (job.step_time_s / usual_s - 1.0)
 
     def place_of(self, job: JobMessage) -> str:
         """Return where a job leads to: the cause of the worst problem that hurts it and has a place, else where it begins.
@@ -233,7 +245,7 @@ class JobList(RowList[str, "JobMessage"]):
 
     def _below(self, job: JobMessage, plan: JobPlan, room: int) -> str:
         """Return what stands below a job: the cause of its trouble, else where it runs, and what faults cost it."""
-        problem = self.problem_of(job.job)
+        problem = problem_of(self._alerts, job.job)
         first = plain(job.on[0].rpartition("/")[2], 40) if job.on else ""
         whole = place = f"{first} and {len(job.on) - 1:,} more" if len(job.on) > 1 else first
         if problem is not None:

@@ -18,6 +18,7 @@ from trnfleet.monitor.store.fields import BY_KEY
 from trnfleet.monitor.store.job_history import POWER, STEP_TIME
 from trnfleet.text import plain
 from trnfleet.tui import theme
+from trnfleet.tui.fleet.jobs import slowdown_of
 from trnfleet.tui.metric_display import FLEET_CHARTS, fleet_name
 from trnfleet.tui.state.chart_history import figure_of, read_kept, resolution
 from trnfleet.tui.state.chart_window import MEAN_S, chart_inputs, fired_marks, thresholds
@@ -56,6 +57,8 @@ class Trend(NamedTuple):
     """Of the series in the legend; keys of fields where `has_keys`."""
     note: str
     has_keys: bool = False
+    jobs: tuple[str, ...] = ()
+    """Names of all jobs, where the series are of some: a part of a name must be that of no other."""
 
     def title(self, figure: Callable[[str], str], width: int) -> Parts:
         """Return the title: its name, the fleet's present value, and the legend.
@@ -73,7 +76,10 @@ class Trend(NamedTuple):
         bare: Parts = [parts[0], (value, theme.BASE)]
         # The note goes before names are cut, then what the value is compared with.
         for title, note in ((parts, len(self.note) + 3), (parts, 2), (bare, 2)):
-            found = [*title, *legend(series, written, width - note - sum(len(text) for text, _ in title))]
+            found = [
+                *title,
+                *legend(series, written, width - note - sum(len(text) for text, _ in title), self.jobs),
+            ]
             if len(found) == len(title) + len(series):
                 break
         return found
@@ -114,6 +120,11 @@ class Source(NamedTuple):
         kept = read_kept(context, inputs.times, "")
         jobs = read_kept(context, inputs.times, "", shown) if shown else None
         return Source(context, inputs, fired_marks(monitor, span_s), shown, styles, tracks, kept, jobs)
+
+    @property
+    def every_job(self) -> tuple[str, ...]:
+        """Names of all jobs, as they are shown."""
+        return tuple(map(plain, self.context.monitor.ingest.jobs))
 
     def chart(self, series: list[Series], unit: str, *, is_of_jobs: bool = False, **rest: object) -> Chart:
         kept = self.kept_jobs if is_of_jobs else self.kept
@@ -175,7 +186,8 @@ def _power(source: Source) -> Trend:
         series, limits = [_of_field(source, BY_KEY[POWER])], [Limit(fleet_w, "cap", theme.CHART_CAP)]
     is_of_jobs = bool(series and series[0].name)
     chart = source.chart(series, "W", is_of_jobs=is_of_jobs, limits=limits)
-    return Trend("Power", POWER, f" of {with_unit(fleet_w, 'W')}", chart, figures, _note(source))
+    of = f" of {with_unit(fleet_w, 'W')}"
+    return Trend("Power", POWER, of, chart, figures, _note(source), jobs=source.every_job)
 
 
 def _steps(source: Source) -> Trend | None:
@@ -190,13 +202,16 @@ def _steps(source: Source) -> Trend | None:
     series = source.job_series(STEP_TIME, distance)
     if not series:
         return None
-    figures = tuple(_signed(_last(each.track)) for each in series)
+    # Those of the list of jobs: two figures of one thing are one figure.
+    alerts, jobs = source.context.alerts, monitor.ingest.jobs
+    now = {plain(name): slowdown_of(alerts, jobs[name]) for name in source.jobs if name in jobs}
+    figures = tuple(_signed(now.get(each.name)) for each in series)
     limits = []
     if rule is not None and rule.limit is not None:
         value = 100.0 * (rule.limit - 1.0)
         limits = [Limit(value, "alert", theme.CHART_THRESHOLD, is_always_shown=True)]
     chart = source.chart(series, "%", is_of_jobs=True, limits=limits, is_signed=True)
-    return Trend("Step time, % of base", "", "", chart, figures, _note(source))
+    return Trend("Step time, % of base", "", "", chart, figures, _note(source), jobs=source.every_job)
 
 
 def _busy(source: Source) -> Trend:
@@ -253,5 +268,5 @@ def _last(track: Track) -> float:
     return float(track.mean[-1]) if len(track.mean) else float("nan")
 
 
-def _signed(value: float) -> str:
-    return _UNKNOWN if np.isnan(value) else f"{value:+.0f} %"
+def _signed(value: float | None) -> str:
+    return _UNKNOWN if value is None else f"{value:+.0f} %"

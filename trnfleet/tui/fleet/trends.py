@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 LEAST_ROWS = 7
 """Title, four rows, time axis and a blank line: below this a chart says no more than a number."""
 MOST_ROWS = 40
-_CHART_WIDTH = 42
+_CHART_WIDTH, _WORDS_FROM = 42, 60
+"""Cells of a chart, at least, and those from which its title and limits have all of their words."""
 _COMFORTABLE_ROWS = 9
 _MOST_COLUMNS = 3
 _GAP = 2
@@ -41,8 +42,12 @@ class Plan(NamedTuple):
     @staticmethod
     def of(number: int, width: int, height: int) -> Plan:
         """Return how as many of a number of charts as there is room for stand beside and below each other, in whole rows."""
-        columns = max(1, min(_MOST_COLUMNS, number, (width + _GAP) // (_CHART_WIDTH + _GAP)))
-        rows = max(1, min(number // columns, height // _COMFORTABLE_ROWS))
+        most = max(1, min(_MOST_COLUMNS, number, (width + _GAP) // (_CHART_WIDTH + _GAP)))
+        high = max(1, height // _COMFORTABLE_ROWS)
+        roomy = (width + _GAP) // (_WORDS_FROM + _GAP)
+        # Below each other where beside each other titles and limits would lack their words.
+        columns = next((each for each in range(min(most, roomy), 0, -1) if each * high >= number), most)
+        rows = max(1, min(number // columns, high))
         return Plan(columns, rows, (width - _GAP * (columns - 1)) // columns)
 
 

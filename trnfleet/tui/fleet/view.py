@@ -204,8 +204,8 @@ class FleetView(FilteredView):
         self._share_space()
         if self.problems.filter.follow():
             self.map.filtered = self.problems.filter.mask
-        self._write()
         painted = self.problems.tick(allowance) + self.jobs.tick(allowance) + self.latest.tick(allowance)
+        self._write()  # After the problems were taken: the heads count them.
         if self._lent_rows and allowance > painted:
             painted += self.trends.tick(allowance - painted)
         if allowance > painted:
@@ -350,18 +350,15 @@ def legend(heat: HeatMap, width: int) -> Parts:
         wide = 1 if width < 64 else 2 if width < 100 else 3
         parts.extend((" " * wide, Style(bgcolor=color)) for color in theme.RAMP)
     parts.append((f" {form(high, field.unit)}", theme.QUIET))
-    said = (
-        (f" {'p5-p95 busy' if scale.is_automatic else 'full range'}", theme.QUIET),
-        (f"  {LOW_GLYPH}{HIGH_GLYPH} far off" if scale.is_automatic else "", theme.QUIET),
-        (
-            f"  {STALE_GLYPH} stale  {PARTLY_GLYPH} partial  {OFFLINE_GLYPH} offline  {MISSING_GLYPH} n/a",
-            theme.QUIET,
-        ),
-    )
-    for part in said:
-        if width_of([*parts, part, *right]) + 1 > width:
+    beyond = f"  {LOW_GLYPH}{HIGH_GLYPH} far off  {tile_of(Health.IDLE)[0]} idle"
+    for text in (
+        f" {'p5-p95 busy' if scale.is_automatic else 'full range'}",
+        beyond if scale.is_automatic else "",
+        f"  {STALE_GLYPH} stale  {PARTLY_GLYPH} partial  {OFFLINE_GLYPH} offline  {MISSING_GLYPH} n/a",
+    ):
+        if width_of([*parts, *right]) + len(text) + 1 > width:
             break
-        parts.append(part)
+        parts.append((text, theme.QUIET))
     return justified(parts, right, width, theme.BASE)
 
 

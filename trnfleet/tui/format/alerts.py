@@ -148,15 +148,16 @@ def alerts_line(held: list[AlertWithStatus], now_ns: int, room: int, *, most: in
     used = 0
     for number, each in enumerate(ordered):
         said = plain(title(each.alert), _LONGEST_TITLE)
-        text = f"{theme.SEVERITY_GLYPH[each.severity]} {said} {age_text(each.alert, now_ns)}"
+        text = f"{theme.SEVERITY_GLYPH[each.severity]} {said}"
+        age = f" ({age_text(each.alert, now_ns)})"
         left = len(ordered) - number
         more = f"+{count(left)} more"
-        if number >= most or used + len(text) + 2 + (len(more) + 2 if left > 1 else 0) > room:
+        if number >= most or used + len(text + age) + 2 + (len(more) + 2 if left > 1 else 0) > room:
             if used + len(more) <= room:
                 parts.append((more, theme.QUIET))
             break
-        parts += [(text, theme.SEVERITY_STYLE[each.severity]), ("  ", theme.BASE)]
-        used += len(text) + 2
+        parts += [(text, theme.SEVERITY_STYLE[each.severity]), (f"{age}  ", theme.QUIET)]
+        used += len(text + age) + 2
     return parts
 
 

@@ -148,7 +148,7 @@ def short_id(text: str, width: int) -> str:
 
 
 class ReservationPlan(NamedTuple):
-    """Cells of the columns at a width, without the space behind each; 0 where there is no room."""
+    """Cells of the columns at a width, without the gap behind each; 0 where there is no room."""
 
     state: int
     id: int
@@ -163,20 +163,23 @@ class ReservationPlan(NamedTuple):
     interconnect: int
     zone: int
     extend: int
+    gap: int
+    """Cells between columns."""
 
     @staticmethod
     def of(width: int) -> ReservationPlan:
         """Return the columns for a width in cells."""
-        plan = ReservationPlan(17, 9, 11, 5, 0, 6, 14, 0, 9, 0, 0, 0, 0)
+        plan = ReservationPlan(17, 9, 11, 5, 0, 6, 14, 0, 9, 0, 0, 0, 0, 1)
         for least, change in (
             (92, {"id": 20}),
             (103, {"terminates": 10}),
             (116, {"fee": 12}),
-            (124, {"what": 17}),
-            (140, {"bar": 10, "idle": 13}),
-            (154, {"interconnect": 12}),
-            (168, {"zone": 12}),
-            (198, {"extend": 30}),
+            (122, {"gap": 2}),
+            (128, {"what": 17}),
+            (144, {"bar": 10, "idle": 13}),
+            (159, {"interconnect": 12}),
+            (173, {"zone": 12}),
+            (197, {"extend": 22}),
         ):
             if width >= least:
                 plan = plan._replace(**change)
@@ -200,7 +203,7 @@ def head(width: int) -> Parts:
         fit("zone", plan.zone),
         fit("extension", plan.extend),
     ]
-    return [(" " + " ".join(title for title in titles if title), theme.HEAD)]
+    return [(" " + (" " * plan.gap).join(title for title in titles if title), theme.HEAD)]
 
 
 def row(reservation: Reservation, plan: ReservationPlan, *, selected: bool, picked: bool) -> Parts:
@@ -220,12 +223,13 @@ def row(reservation: Reservation, plan: ReservationPlan, *, selected: bool, pick
     alert = body if found is None or selected else theme.SEVERITY_STYLE[found]
     idle = reservation.idle_per_h
     costs = idle is not None and idle > 0
+    gap = " " * plan.gap
     parts: Parts = [
         (PICKED if picked else ">" if selected else " ", body),
-        (fit(state_text(reservation), plan.state) + " ", alert),
-        (fit(short_id(message.id, plan.id), plan.id) + " ", body),
-        (fit(what_text(reservation, plan.what), plan.what) + " ", body),
-        (right(used_text(reservation), plan.used) + " ", body),
+        (fit(state_text(reservation), plan.state) + gap, alert),
+        (fit(short_id(message.id, plan.id), plan.id) + gap, body),
+        (fit(what_text(reservation, plan.what), plan.what) + gap, body),
+        (right(used_text(reservation), plan.used) + gap, body),
     ]
     util = reservation.util_pct
     if plan.bar:
@@ -237,22 +241,22 @@ def row(reservation: Reservation, plan: ReservationPlan, *, selected: bool, pick
     )
     near = theme.SEVERITY_STYLE[Severity.WARNING] if reservation.is_near_end and not selected else body
     parts += [
-        (right(shown, plan.util) + " ", body),
-        (fit(until_text(reservation), plan.until) + " ", near),
+        (right(shown, plan.util) + gap, body),
+        (fit(until_text(reservation), plan.until) + gap, near),
     ]
     if plan.terminates:
-        parts.append((right(termination_text(reservation), plan.terminates) + " ", near))
+        parts.append((right(termination_text(reservation), plan.terminates) + gap, near))
     money_style = theme.SEVERITY_STYLE[Severity.WARNING] if costs and not selected else quiet
-    parts.append((right("" if idle is None else money(idle), plan.idle) + " ", money_style))
+    parts.append((right("" if idle is None else money(idle), plan.idle) + gap, money_style))
     if plan.fee:
-        parts.append((right(money(fee_of(reservation)), plan.fee) + " ", quiet))
+        parts.append((right(money(fee_of(reservation)), plan.fee) + gap, quiet))
     if plan.interconnect:
         status = message.interconnect
         is_bad = status is InterconnectStatus.IMPAIRED and not selected
         style = theme.SEVERITY_STYLE[Severity.CRITICAL] if is_bad else quiet
-        parts.append((fit("" if status is None else status.value, plan.interconnect) + " ", style))
+        parts.append((fit("" if status is None else status.value, plan.interconnect) + gap, style))
     if plan.zone:
-        parts.append((fit(plain(message.zone), plan.zone) + " ", quiet))
+        parts.append((fit(plain(message.zone), plan.zone) + gap, quiet))
     if plan.extend:
         parts.append((fit(extension_text(reservation), plan.extend), quiet))
     return parts

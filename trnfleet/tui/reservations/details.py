@@ -70,8 +70,6 @@ def summary(table: list[Reservation], shown: int, order: str, pattern: str, note
     # Those that have ended are listed for a while; the tab does not count them either.
     held = reserved(table)["reservations"]
     parts: Parts = [(f" {count(held)} reserved", theme.STRONG)]
-    if len(table) > held:
-        parts.append((f"  {count(len(table) - held)} ended", theme.QUIET))
     bad = sum(is_impaired(each) or bool(each.message.unavailable) for each in current)
     if bad:
         parts.append((f"  ✖ {bad} impaired or out", critical))
@@ -81,6 +79,10 @@ def summary(table: list[Reservation], shown: int, order: str, pattern: str, note
     idle = idle_texts(current)
     if idle:
         parts.append((f"  ▲ {' + '.join(idle)}/h idle", warning))
+    ended = f"  {count(len(table) - held)} ended" if len(table) > held else ""
+    # What needs nobody goes first where there is no room for all.
+    if ended and width_of(parts) + len(ended) <= width:
+        parts.insert(1, (ended, theme.QUIET))
     if table and not bad and not near and not idle:
         parts.append(("  nothing idle, nothing ending soon", theme.QUIET))
     if note:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from trnfleet.tui.widgets.cells import FixedParts, Parts, fit, width_of
 from trnfleet.tui.widgets.targets import Target, TargetKind, linked
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -195,20 +196,18 @@ def head(title: Parts, note: str, width: int) -> FixedParts:
     )
 
 
-def legend(series: Sequence[Series], figures: Sequence[str], width: int) -> Parts:
+def legend(series: Sequence[Series], figures: Sequence[str], width: int, others: Sequence[str] = ()) -> Parts:
     """Return the names of series in their styles, with figures.
 
     Figures go first where there is not room for all, then ends of names, then the beginnings that several share before ends that no
-    other has; then the last ones are only counted.
+    other has; then the last ones are only counted. A part of a name stands for it only where it is that of none of the `others` either.
     """
     names = [each.name for each in series]
     with_figures = [f"{name} {figure}" for name, figure in zip(names, figures, strict=True)]
-    stems = stems_of(names)
-    ends = [name.partition("-")[2] or name for name in names]
-    shortest = [
-        end if stem == name and ends.count(end) == 1 else stem
-        for stem, end, name in zip(stems, ends, names, strict=True)
-    ]
+    every = {*names, *others}
+    stems = parts_of(names, every, before=True)
+    ends = parts_of(names, every, before=False)
+    shortest = [end if stem == name else stem for stem, end, name in zip(stems, ends, names, strict=True)]
     if len(set(shortest)) < len(names):
         shortest = stems
     for texts in (with_figures, names, stems, shortest):
@@ -226,10 +225,12 @@ def legend(series: Sequence[Series], figures: Sequence[str], width: int) -> Part
     return [*shown, (f" +{rest}", theme.QUIET)] if rest else shown
 
 
-def stems_of(names: Sequence[str]) -> list[str]:
-    """Return names without what follows their first hyphen, where that leaves them different from each other."""
-    stems = [name.partition("-")[0] for name in names]
-    return [stem if stems.count(stem) == 1 else name for stem, name in zip(stems, names, strict=True)]
+def parts_of(names: Sequence[str], every: Iterable[str], *, before: bool) -> list[str]:
+    """Return what stands before (or behind) the first hyphen of names, and the whole name where another one has the same or there is nothing."""
+    side = 0 if before else 2
+    shared = Counter(name.partition("-")[side] for name in every)
+    parts = [name.partition("-")[side] for name in names]
+    return [part if part and shared[part] == 1 else name for part, name in zip(parts, names, strict=True)]
 
 
 def scale_of(chart: Chart) -> tuple[float, float]:

@@ -19,7 +19,7 @@ from trnfleet.tui.widgets.strips import LineStrip
 from trnfleet.tui.widgets.targets import Pressed, target_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable
+    from collections.abc import Callable, Hashable, Iterable, Iterator
 
     from rich.style import Style
     from textual import events
@@ -43,8 +43,23 @@ def text_line(parts: Iterable[tuple[str, Style]], width: int, fill: Style | None
 
 def make_strip(parts: Iterable[tuple[str, Style]], width: int, fill: Style | None = None) -> Strip:
     """Return a strip of styled texts, cut or filled to `width` cells."""
-    segments = [Segment(text, style) for text, style in parts]
-    return LineStrip.fitted(segments, width, theme.BASE if fill is None else fill)
+    fill = theme.BASE if fill is None else fill
+    if not theme.HAS_COLOR and not fill.reverse:
+        parts = _trimmed(parts)
+    return LineStrip.fitted([Segment(text, style) for text, style in parts], width, fill)
+
+
+def _trimmed(parts: Iterable[tuple[str, Style]]) -> Iterator[tuple[str, Style]]:
+    """Yield parts whose blanks at the ends are not reversed: a column's room is no part of the word that stands out in it."""
+    for text, style in parts:
+        body = text.strip()
+        if not style.reverse or len(body) == len(text):
+            yield text, style
+            continue
+        before, _, after = text.partition(body) if body else (text, "", "")
+        yield from (
+            (each, look) for each, look in ((before, theme.BASE), (body, style), (after, theme.BASE)) if each
+        )
 
 
 def blank_line(width: int) -> Line:

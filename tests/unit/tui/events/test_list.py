@@ -44,6 +44,10 @@ def test_what_has_no_address_is_about_the_fleet_or_a_job() -> None:
     assert " fleet " in text_of(row(EVENT._replace(path="", job=""), plan, selected=False))
     assert " job pretrain-70b " in text_of(row(EVENT._replace(path=""), plan, selected=False))
     assert " fleet " in text_of(row(EVENT._replace(path=""), EventPlan.of(120), selected=False))
+    reserved = EVENT._replace(path="", job="", subject="cb-0200e9313a42945db")
+    for width in (79, 120):
+        assert " cb-0200e9313a42945db " in text_of(row(reserved, EventPlan.of(width), selected=False))
+    assert EventRow(reserved, 0).text().count("cb-0200e9313a42945db") == 1
 
 
 @pytest.mark.parametrize(

@@ -70,9 +70,9 @@ def test_a_line_of_alerts() -> None:
     given = [held(of=rule("warm", "warning")), held(of=rule("hot")), held(of=rule("odd", "info"))]
     assert (
         text_of(texts.alerts_line(given, NOW_NS, 80))
-        == "✖ hot 95.0 °C 1m  ▲ warm 95.0 °C 1m  • odd 95.0 °C 1m  "
+        == "✖ hot 95.0 °C (1m)  ▲ warm 95.0 °C (1m)  • odd 95.0 °C (1m)  "
     )
-    assert text_of(texts.alerts_line(given, NOW_NS, 30)) == "✖ hot 95.0 °C 1m  +2 more"
+    assert text_of(texts.alerts_line(given, NOW_NS, 30)) == "✖ hot 95.0 °C (1m)  +2 more"
     for room in range(40):
         assert width_of(texts.alerts_line(given, NOW_NS, room)) <= room + 2
     assert texts.tally_text(given) == "✖ 1 ▲ 1 • 1"

@@ -34,6 +34,12 @@ def test_what_needs_a_look_is_summed_up() -> None:
         " 4 reserved  1 ended  ✖ 1 impaired or out  ▲ 1 ending within 6 h  ▲ 87.62 USD/h idle "
     )
     assert line.endswith("sort: id ")
+    # Where there is no room for all, what needs nobody goes.
+    narrow = told(
+        idle, ended, made(message={"interconnect": InterconnectStatus.IMPAIRED}, is_near_end=True), width=80
+    )
+    assert "ended" not in narrow
+    assert "USD/h idle" in narrow
     assert "nothing idle, nothing ending soon" in told(made())
     assert "nothing idle" not in told()
 

@@ -183,7 +183,10 @@ def test_a_legend_gives_up_figures_then_names() -> None:
     # An end that another name has, too, would name either.
     shared = series_of("pretrain-70b", "serve-70b", "serve-8b", "finetune-8b")
     assert text_of(charts.legend(shared, ["1", "2", "3", "4"], 36)) == " pretrain  serve-70b  serve-8b  +1"
-    assert charts.stems_of(["serve-8b", "serve-70b", "pretrain-70b"]) == ["serve-8b", "serve-70b", "pretrain"]
+    # The same holds of names that have no series.
+    others = ["pretrain-70b-01", "pretrain-70b-05", "serve-8b"]
+    assert text_of(charts.legend(series_of(others[0], others[2]), ["1", "2"], 26)) == " pretrain  serve "
+    assert "70b-01" in text_of(charts.legend(series_of(others[0], others[2]), ["1", "2"], 20, others))
     assert charts.legend([], [], 20) == []
 
 
