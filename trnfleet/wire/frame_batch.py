@@ -44,6 +44,10 @@ class FrameForm:
         self.head_words = -(-values_at // _WORD)
         """Words of a head: path, boot, revision and structure, and of the values what shares a word with them, left out."""
         self._head_mask = _mask(is_head)[: self.head_words]
+        begin = self.stack([payload])[0, : self.head_words]
+        is_head[: self.size] &= template.is_fixed
+        self._structure_mask = _mask(is_head)[: self.head_words]
+        self._structure = begin & self._structure_mask
         is_fixed[:values_at] = False
         mask = _mask(is_fixed)
         self._fixed_at = np.flatnonzero(mask)
@@ -70,6 +74,13 @@ class FrameForm:
     def heads(self, frames: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """Return what later frames of the same topics must have in common with these."""
         return frames[:, : self.head_words] & self._head_mask
+
+    def begin(self, frames: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Return which frames begin like the template, but for path, boot, number and time."""
+        alike: NDArray[np.bool_] = (
+            (frames[:, : self.head_words] & self._structure_mask) == self._structure
+        ).all(axis=1)
+        return alike
 
     def fit(self, frames: NDArray[np.uint64], expected: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Return which frames are as expected: head by head, and the structure behind it.

@@ -149,6 +149,10 @@ class FrameDecoder:
         template = self._templates.get(len(payload))
         return template if template is not None and template.fits(payload) else None
 
+    def template_of(self, size_bytes: int) -> FrameTemplate | None:
+        """Return the template of frames of a size, if one is kept."""
+        return self._templates.get(size_bytes)
+
     def _parse(self, payload: bytes, limits: Limits) -> Frame:
         if len(payload) > limits.payload_bytes:
             raise WireError(f"frame of {len(payload)} bytes is over the limit of {limits.payload_bytes}")
@@ -235,10 +239,12 @@ class FrameTemplate:
             is_fixed[at : at + 8] = False
         for at, array, _, _ in cuts:
             is_fixed[at : at + array.nbytes] = False
-        self._path = slice(path_at, path_at + len(frame.path))
-        self._boot = slice(boot_at, boot_at + len(frame.head.boot))
-        is_fixed[self._path] = is_fixed[self._boot] = False
-        self._revision = frame.revision
+        self.path = slice(path_at, path_at + len(frame.path))
+        self.boot = slice(boot_at, boot_at + len(frame.head.boot))
+        """Where path and boot are."""
+        is_fixed[self.path] = is_fixed[self.boot] = False
+        self.revision = frame.revision
+        """The descriptor's revision, which is the same in all frames of the structure."""
         self.size = len(payload)
         """Bytes of a frame."""
         self.is_fixed: NDArray[np.bool_] = is_fixed
@@ -297,7 +303,7 @@ class FrameTemplate:
             return False
         if payload[self.seq_at] > 0x7F or payload[self.ts_at : self.ts_at + 8] > _LATEST:
             return False
-        if not payload[self._boot].isascii():
+        if not payload[self.boot].isascii():
             return False
         return np.array_equal(np.frombuffer(payload, np.uint8)[self._fixed], self._expected)
 
@@ -311,9 +317,9 @@ class FrameTemplate:
             array = np.frombuffer(payload, dtype, size, at)
             (chip if is_chip else instance)[name] = array if shape is None else array.reshape(shape)
         return Frame(
-            Head(payload[self._boot].decode("ascii"), seq, ts_ns),
-            payload[self._path].decode("latin-1"),
-            self._revision,
+            Head(payload[self.boot].decode("ascii"), seq, ts_ns),
+            payload[self.path].decode("latin-1"),
+            self.revision,
             chip,
             instance,
         )

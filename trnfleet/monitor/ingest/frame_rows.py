@@ -1,6 +1,6 @@
 """Topics whose frames are applied many at once: what each frame must be like, and how far each topic has come, in columns.
 
-A topic is entered after a frame of it was applied by itself. From then on its sequence is here, not in its tracker, and a frame of it is
+A topic is entered after a frame of it was applied by itself, or before its first one where frames of the same form have come. From then on its sequence is here, not in its tracker, and a frame of it is
 applied here if it is as expected in every respect: the same head (path, boot, revision) and structure, the next number, not twice in the
 batch, and no row without a value. Anything else takes the topic out first, so that its tracker is up to date, and goes the usual way:
 what comes of it is the same, frame by frame.
@@ -15,6 +15,7 @@ import numpy as np
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.monitor.ingest.sequence import LARGEST_GAP, WINDOW
 from trnfleet.wire.frame_batch import IS_LITTLE_ENDIAN, FrameForm
+from trnfleet.wire.ports import CONTENT_TYPE_JSON
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from trnfleet.monitor.ingest.sequence import SequenceTracker
     from trnfleet.monitor.pipeline.counts import PipelineCounts
+    from trnfleet.monitor.sources.descriptors import CompactDescriptor
     from trnfleet.monitor.store.store import Store
     from trnfleet.wire.frames import FrameDecoder, FrameTemplate
     from trnfleet.wire.ports import Envelope, MessageProperties
@@ -61,7 +63,9 @@ class BatchColumns(NamedTuple):
 class FramedTopic(Protocol):
     """What a table needs of a topic: a `TopicState`."""
 
+    path: str
     tracker: SequenceTracker
+    descriptor: CompactDescriptor | None
     decoder: FrameDecoder | None
     chips: slice | NDArray[np.int64]
     instances: slice | NDArray[np.int64]
@@ -122,6 +126,36 @@ class FrameRows:
 
     def enter(self, topic: FramedTopic, payload: bytes) -> None:
         """Enter a topic whose newest frame has just been applied."""
+        number = self._add(topic)
+        self._heads[number] = self._form.heads(self._form.stack([payload]))[0]
+        columns, tracker = self._columns, topic.tracker
+        columns["last"][number], columns["seen"][number], columns["ts_ns"][number] = (
+            tracker.last,
+            tracker.seen,
+            tracker.ts_ns,
+        )
+
+    def begin(self, topics: Sequence[FramedTopic], payloads: Sequence[bytes]) -> None:
+        """Enter topics of which nothing has come yet, each with its first frame, where that has the form's structure and is to be applied next.
+
+        A topic counts from that frame's number; until it is applied, its `seen` is 0, and a topic that leaves before is as it was.
+        """
+        form = self._form
+        frames = form.stack(payloads)
+        seq, _, good = form.numbers(frames)
+        good &= form.begin(frames)
+        heads = form.heads(frames)
+        for place in np.flatnonzero(good).tolist():
+            topic = topics[place]
+            if topic.frame_rows is None:
+                number = self._add(topic)
+                first = topic.tracker.first = int(seq[place])
+                self._heads[number] = heads[place]
+                columns = self._columns
+                columns["last"][number], columns["seen"][number], columns["ts_ns"][number] = first - 1, 0, 0
+
+    def _add(self, topic: FramedTopic) -> int:
+        """Return the row of a topic that is entered."""
         if self._free:
             number = self._free.pop()
             self._topics[number] = topic
@@ -132,15 +166,9 @@ class FrameRows:
                 grown = {name: np.resize(column, 2 * number) for name, column in self._columns.items()}
                 self._columns, self._place = grown, np.resize(self._place, 2 * number)
                 self._heads = np.resize(self._heads, (2 * number, self._heads.shape[1]))
-        self._heads[number] = self._form.heads(self._form.stack([payload]))[0]
-        columns, tracker = self._columns, topic.tracker
-        columns["last"][number], columns["seen"][number], columns["ts_ns"][number] = (
-            tracker.last,
-            tracker.seen,
-            tracker.ts_ns,
-        )
         topic.frame_rows, topic.number = self, number
         self.move(topic)
+        return number
 
     def move(self, topic: FramedTopic) -> None:
         """Follow a topic to its rows in another layout."""
@@ -159,6 +187,9 @@ class FrameRows:
     def save(self, topic: FramedTopic, into: FramedTopic) -> None:
         """Write how far a topic has come into a tracker, its own or that of a copy."""
         columns, number, tracker = self._columns, topic.number, into.tracker
+        if not columns["seen"][number]:
+            # Its first frame was not applied: the tracker has yet to begin.
+            return
         tracker.last, tracker.seen = int(columns["last"][number]), int(columns["seen"][number])
         tracker.ts_ns, tracker.behind = int(columns["ts_ns"][number]), 0
 
@@ -236,6 +267,47 @@ class FrameRows:
         store.publisher_of[every_instance] = columns["publisher"][rows][:, None]
 
 
+def sort_by_table(
+    part: range, columns: BatchColumns, found: Sequence[FramedTopic | None]
+) -> tuple[list[int], set[str], dict[FrameRows, tuple[list[int], list[int]]]]:
+    """Part the messages that go by themselves from the frames that may be applied many at once.
+
+    Args:
+        part: Places in a batch, one after the other.
+        columns: The batch.
+        found: The topic of each of its messages.
+
+    Returns:
+        The places of the former, the topics of those that others of their topic have to follow, and by table the places of the latter and
+        their topics' rows.
+    """
+    rest: list[int] = []
+    apart: set[str] = set()
+    entered: dict[FrameRows, tuple[list[int], list[int]]] = {}
+    former: FrameRows | None = None
+    numbers: list[int] = []
+    numbers_there: list[int] = []
+    first, stop = part.start, part.stop
+    of_messages = zip(
+        part, found[first:stop], columns.payloads[first:stop], columns.retains[first:stop],
+        columns.content_types[first:stop], strict=True,
+    )  # fmt: skip  # one line of what is looked at
+    for number, topic, payload, retain, content_type in of_messages:
+        table = None if topic is None else topic.frame_rows
+        if table is None or topic is None:
+            rest.append(number)
+        elif len(payload) == table.size and not retain and content_type != CONTENT_TYPE_JSON:
+            if table is not former:
+                former = table
+                numbers, numbers_there = entered.setdefault(table, ([], []))
+            numbers.append(number)
+            numbers_there.append(topic.number)
+        else:
+            rest.append(number)
+            apart.add(columns.topics[number])
+    return rest, apart, entered
+
+
 class FrameTables:
     """The tables of all forms."""
 
@@ -246,19 +318,12 @@ class FrameTables:
     def enter(self, topic: FramedTopic, payload: bytes) -> None:
         """Enter a topic whose newest frame has just been applied, if its frames can be applied many at once."""
         decoder = topic.decoder
-        if (
-            not IS_LITTLE_ENDIAN
-            or len(payload) > LARGEST_FRAME
-            or decoder is None
-            or topic.has_other_columns
-            or not (isinstance(topic.chips, slice) and isinstance(topic.instances, slice))
-            or not topic.chip_count
-        ):
+        if decoder is None or not _is_uniform(topic, len(payload)):
             return
         template = decoder.template(payload)
         if template is None:
             return
-        instances = topic.instances.stop - topic.instances.start
+        instances = topic.instances.stop - topic.instances.start  # type: ignore[union-attr]  # uniform
         key = id(template), topic.chip_count, instances
         known = self._by_form.get(key)
         if known is None:
@@ -271,6 +336,46 @@ class FrameTables:
             rows = FrameRows(FrameForm(template, payload), topic.chip_count, instances)
             known = self._by_form[key] = template, rows
         known[1].enter(topic, payload)
+
+    def begin(self, topics: Sequence[FramedTopic], payloads: Sequence[bytes]) -> None:
+        """Enter topics of which nothing has come yet before their first frames are applied, where these are of a form that is known.
+
+        Args:
+            topics: The topics, which may have several of the frames.
+            payloads: A frame of each.
+        """
+        by_table: dict[int, tuple[FrameRows, list[int]]] = {}
+        for place, (topic, payload) in enumerate(zip(topics, payloads, strict=True)):
+            decoder, descriptor = topic.decoder, topic.descriptor
+            template = None if decoder is None else decoder.template_of(len(payload))
+            if (
+                template is None
+                or descriptor is None
+                or topic.tracker.last is not None
+                or not _is_uniform(topic, len(payload))
+                or template.revision != descriptor.revision
+                or payload[template.path] != topic.path.encode()
+                or payload[template.boot] != descriptor.boot.encode()
+            ):
+                continue
+            instances = topic.instances.stop - topic.instances.start  # type: ignore[union-attr]  # uniform
+            known = self._by_form.get((id(template), topic.chip_count, instances))
+            if known is not None:
+                by_table.setdefault(id(known[1]), (known[1], []))[1].append(place)
+        for table, places in by_table.values():
+            table.begin([topics[place] for place in places], [payloads[place] for place in places])
+
+
+def _is_uniform(topic: FramedTopic, size_bytes: int) -> bool:
+    """Return whether a topic's frames are copied as they are, to rows one after the other."""
+    return (
+        IS_LITTLE_ENDIAN
+        and size_bytes <= LARGEST_FRAME
+        and not topic.has_other_columns
+        and isinstance(topic.chips, slice)
+        and isinstance(topic.instances, slice)
+        and topic.chip_count > 0
+    )
 
 
 def _windows(column: NDArray[Any], size_bytes: int) -> NDArray[Any]:

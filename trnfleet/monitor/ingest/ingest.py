@@ -14,7 +14,8 @@ from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.alerting.events import AlertEvents
 from trnfleet.monitor.copies import copied
 from trnfleet.monitor.failures import guard
-from trnfleet.monitor.ingest.frame_rows import AppliedFrames, BatchColumns
+from trnfleet.monitor.ingest.first_frames import begin_topics
+from trnfleet.monitor.ingest.frame_rows import AppliedFrames, BatchColumns, sort_by_table
 from trnfleet.monitor.ingest.layout import rebuild_layout, write_descriptor
 from trnfleet.monitor.ingest.messages import MESSAGE_HANDLERS, retained_collections, retained_ledgers
 from trnfleet.monitor.ingest.missing import MissingState
@@ -37,14 +38,13 @@ from trnfleet.monitor.store.store import Store
 from trnfleet.wire.alerts import AlertMessage
 from trnfleet.wire.frame_head import is_cbor
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
-from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON
+from trnfleet.wire.ports import CONTENT_TYPE_CBOR
 from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic, parse_topic, presence_path
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from trnfleet.monitor.ingest.frame_rows import FrameRows
     from trnfleet.monitor.ingest.topics import TopicState
     from trnfleet.monitor.sources.descriptors import CompactDescriptor
     from trnfleet.wire.messages import JobMessage
@@ -101,6 +101,9 @@ class Ingest:
         self.links_since_s: tuple[float, ...] = ()
         """The same of each connection, where there are several."""
         self._root = root
+        self._node, self._telemetry = (
+            build_topic(fleet_name, each, "", root) for each in (TopicClass.NODE, TopicClass.TELEMETRY)
+        )
         self.limits = limits
         self._acks_heard = 0
         """Transitions of alerts whose acknowledgements were missed where they could be."""
@@ -210,15 +213,12 @@ class Ingest:
         """
         if None not in found:
             return [len(batch)]
-        node, telemetry = (
-            build_topic(self.fleet_name, each, "", self._root)
-            for each in (TopicClass.NODE, TopicClass.TELEMETRY)
-        )
+        node = self._node
         ends = [
             number + 1
             for number, envelope in enumerate(batch)
             if found[number] is None
-            and not envelope.topic.startswith(telemetry)
+            and not envelope.topic.startswith(self._telemetry)
             and not (envelope.topic.startswith(node) and self.descriptors.repeats(envelope, len(node)))
         ]
         return ends if ends and ends[-1] == len(batch) else [*ends, len(batch)]
@@ -228,30 +228,13 @@ class Ingest:
         taken: Taken, now_s: float,
     ) -> None:  # fmt: skip  # one line of what is given
         """Apply a part of a batch: frames that are as expected many at once, then the rest one by one, in order."""
-        rest: list[int] = []
-        apart: set[str] = set()
-        entered: dict[FrameRows, tuple[list[int], list[int]]] = {}
-        former: FrameRows | None = None
-        numbers: list[int] = []
-        numbers_there: list[int] = []
-        first, stop = part.start, part.stop
-        of_messages = zip(
-            part, found[first:stop], columns.payloads[first:stop], columns.retains[first:stop],
-            columns.content_types[first:stop], strict=True,
-        )  # fmt: skip  # one line of what is looked at
-        for number, topic, payload, retain, content_type in of_messages:
-            table = None if topic is None else topic.frame_rows
-            if table is None or topic is None:
-                rest.append(number)
-            elif len(payload) == table.size and not retain and content_type != CONTENT_TYPE_JSON:
-                if table is not former:
-                    former = table
-                    numbers, numbers_there = entered.setdefault(table, ([], []))
-                numbers.append(number)
-                numbers_there.append(topic.number)
-            else:
-                rest.append(number)
-                apart.add(batch[number].topic)
+        rest, apart, entered = sort_by_table(part, columns, found)
+        if taken.enters and rest:
+            begun = False
+            with guard(self.counts, "telemetry"):
+                begun = begin_topics(batch, rest, found, self.topics, self.store.layout, self._telemetry)
+            if begun:
+                rest, apart, entered = sort_by_table(part, columns, found)
         for table, (numbers, numbers_there) in entered.items():
             if apart:
                 # The messages of a topic stay in their order.
@@ -442,8 +425,7 @@ class Ingest:
 
     def _apply_pending(self, now_s: float, wall_ns: int) -> None:
         """Apply pending telemetry; what is still not described is counted."""
-        pending = self._pending.release()
-        if pending:
+        if pending := self._pending.release():
             # They have been read once already.
             self.counts.read -= len(pending)
             self.apply(pending, now_s, wall_ns)

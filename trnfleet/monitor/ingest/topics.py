@@ -267,18 +267,37 @@ class Topics:
         beside.append(state)
         return state
 
+    def begin(self, topic: str, path: str, layout: Layout) -> TopicState | None:
+        """Return the state of a topic about a path that has a descriptor of its own, a new one for a new topic; None for any other.
+
+        Raises:
+            RejectedError: there are too many, or its publisher has too many.
+        """
+        known = self.states.get(topic)
+        if known is None and self._descriptors.get(path) is not None:
+            return self.add(topic, path, layout)
+        return known
+
     def enter_frame_rows(self, state: TopicState, payload: bytes) -> None:
         """Let a topic's next frames be applied with others, after one that was applied; not where another topic has the same rows."""
+        if state.frame_rows is None and self._has_rows_alone(state):
+            self._tables.enter(state, payload)
+
+    def begin_frame_rows(self, states: list[TopicState], payloads: list[bytes]) -> None:
+        """Let the first frames of topics be applied with others; not where another topic has the same rows.
+
+        Args:
+            states: Topics without a table.
+            payloads: A frame of each.
+        """
+        chosen = [place for place, state in enumerate(states) if self._has_rows_alone(state)]
+        self._tables.begin([states[place] for place in chosen], [payloads[place] for place in chosen])
+
+    def _has_rows_alone(self, state: TopicState) -> bool:
         descriptor = state.descriptor
-        if (
-            descriptor is None
-            or state.frame_rows is not None
-            or len(self._covered_by.get(descriptor.path, ())) > 1
-        ):
-            return
-        if self._shared and not self._shared.isdisjoint(descriptor.instances):
-            return
-        self._tables.enter(state, payload)
+        if descriptor is None or len(self._covered_by.get(descriptor.path, ())) > 1:
+            return False
+        return not self._shared or self._shared.isdisjoint(descriptor.instances)
 
     def covering(self, topic: str, path: str) -> str:
         """Return the path of the descriptor that would cover a topic about an address, and keep it while there is none."""
