@@ -51,8 +51,9 @@ class Limits:
     """Memory of all messages of any other retained class, such as silences."""
     publishers: int = 100_000
     """Boots of publishers that a monitor keeps: each of 62,500 instances may have its own."""
-    undescribed_publishers: int = 10_000
-    """Boots of them that no descriptor names."""
+    undescribed_publishers: int = 100_000
+    """Boots of them that no descriptor names: hosts' presences come before their descriptors, which take the place of the oldest where
+    there is no room left."""
     watches: int = 1_000
     """Watches that a monitor keeps."""
     undescribed_paths: int = 100_000

@@ -37,8 +37,9 @@ class Publishers:
     A publisher of many instances gives one that boots again a boot id of its own, and announces only its own boot. A boot
     that is not announced is therefore online while its client is.
 
-    Boots that no descriptor has named have a small room of their own: one that makes up names and describes nothing leaves room for
-    publishers that describe instances, which are few because their instances are counted.
+    Presences come before descriptors where hosts are joined, so that boots that no descriptor has named may take all room there is. Where it is
+    full, one that a descriptor names takes the place of the oldest of them: who makes up names and describes nothing keeps out
+    none that describes instances, which are few because their instances are counted.
     """
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -50,6 +51,8 @@ class Publishers:
         """Those of them that are online, as a rule one or none, for each client that has announced itself."""
         self._room = Room(self._most)
         self._undescribed = Room(self._most_undescribed)
+        self._nameless: dict[tuple[str, str], None] = {}
+        """Boots that no descriptor has named, the oldest first."""
         self._presence: NDArray[np.bool_] | None = None
         self._clients: dict[str, bool] | None = None
         self._rows: NDArray[np.int64] | None = None
@@ -78,9 +81,9 @@ class Publishers:
         if (client, boot) in self._boots or self._replaced(client, former_boot) is not None:
             return None
         why = self._room.refusal(client, 1, "publishers")
-        if why is None and not described:
-            why = self._undescribed.refusal(client, 1, "publishers that describe nothing")
-        return why
+        if described:
+            return None if self._is_full_of_names else why
+        return why or self._undescribed.refusal(client, 1, "publishers that describe nothing")
 
     def number(
         self, client: str, boot: str, *, described: bool = False, former_boot: str = ""
@@ -99,18 +102,44 @@ class Publishers:
             if state is not None:
                 # Instances that boot again and again must not use numbers up.
                 del self._boots[client, former_boot]
+                self._nameless.pop((client, former_boot), None)
             else:
-                state = PublisherState(len(self._boots), client)
+                number = self._displace() if self._is_full_of_names else len(self._boots)
+                state = PublisherState(number, client)
                 self.traffic.add(client)
                 self._rows = None
                 self._room.change(client, 1)
                 self._undescribed.change(client, 1)
             self._boots[client, boot] = state
+            if not state.described:
+                self._nameless[client, boot] = None
             self._forget_figures()
         if described and not state.described:
             state.described = True
+            self._nameless.pop((client, boot), None)
             self._undescribed.change(client, -1)
         return state
+
+    @property
+    def _is_full_of_names(self) -> bool:
+        """Whether there is no room left, and a part of it has boots that no descriptor has named."""
+        return bool(self._nameless) and self._room.used >= self._room.most
+
+    def _displace(self) -> int:
+        """Forget the oldest boot that no descriptor has named, and return its number."""
+        key = client, _ = next(iter(self._nameless))
+        del self._nameless[key]
+        state = self._boots.pop(key)
+        self._room.change(client, -1)
+        self._undescribed.change(client, -1)
+        left = [each for each in self._announced.get(client, ()) if each is not state]
+        if left:
+            self._announced[client] = left
+            self._online[client] = [each for each in self._online.get(client, ()) if each is not state]
+        else:
+            self._announced.pop(client, None)
+            self._online.pop(client, None)
+        return state.number
 
     def _replaced(self, client: str, former_boot: str) -> PublisherState | None:
         """Return the boot whose number the next one takes; None where it was announced."""
@@ -217,6 +246,7 @@ class Publishers:
             _online=copied_states(self._online),
             _room=self._room.copy(),
             _undescribed=self._undescribed.copy(),
+            _nameless=self._nameless.copy(),
             _presence=None,
             _clients=None,
             _rows=None,
@@ -227,7 +257,7 @@ class Publishers:
         """Forget boots that are gone and that no descriptor names, and number the rest again."""
         boots, self._boots = self._boots, {}
         self._room, self._undescribed = Room(self._most), Room(self._most_undescribed)
-        self._announced = {}
+        self._announced, self._nameless = {}, {}
         for key, state in boots.items():
             client = state.client
             state.described = key in described
@@ -239,6 +269,8 @@ class Publishers:
             self._undescribed.change(client, not state.described)
             state.number = len(self._boots)
             self._boots[key] = state
+            if not state.described:
+                self._nameless[key] = None
             if state.announced:
                 self._announced.setdefault(client, []).append(state)
         clients = {state.client for state in self._boots.values()}

@@ -85,6 +85,29 @@ def test_made_up_publishers_leave_room_for_those_that_describe_something() -> No
     assert publishers.clients() == {"a": True, "b": True, "c": False}
 
 
+def test_what_is_described_takes_the_place_of_the_oldest_presence() -> None:
+    """Presences take all room that there is; with no more left a described boot has the number of the oldest, whose last will is no matter."""
+    publishers = Publishers(Limits(publishers=4, undescribed_publishers=4))
+    for client in "abcd":
+        publishers.announce(publishers.number(client, "1"), online=client != "b")
+    assert publishers.refusal("e", "1") == "more than 4 publishers"
+    publishers.number("a", "1", described=True)
+    assert publishers.refusal("e", "1", described=True) is None
+    assert publishers.number("e", "1", described=True).number == 1
+    assert publishers.clients() == {"a": True, "c": True, "d": True, "e": True}
+    assert publishers.is_client_online("b")
+    twin = publishers.copy()
+    for client in "fg":
+        assert twin.refusal(client, "1", described=True) is None
+        twin.number(client, "1", described=True)
+    assert twin.refusal("h", "1", described=True) == "more than 4 publishers"
+    assert sorted(twin.names().items()) == [(0, "a"), (1, "e"), (2, "f"), (3, "g")]
+    assert publishers.names() == {0: "a", 1: "e", 2: "c", 3: "d"}
+    publishers.keep({("a", "1"), ("e", "1")})
+    assert publishers.number("x", "1", described=True).number == 1
+    assert publishers.names() == {0: "a", 1: "x", 2: "d", 3: "e"}
+
+
 def test_a_new_start_takes_the_place_of_the_former_ones() -> None:
     """A client is online in one boot, its newest; after its presence was cleared all of its boots are, until it speaks again."""
     publishers = Publishers()
