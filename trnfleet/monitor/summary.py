@@ -171,6 +171,8 @@ class Summary:
     """Chips that no relay sees at present: whether they live is not known."""
     rolled_chips: int = 0
     """Chips whose figures come from the roll-ups of relays alone."""
+    forwarded_chips: int = 0
+    """Chips that relays forward under leases, whose figures are their own."""
     cells: tuple[str, ...] = ()
     """Cells whose relays publish them."""
 
@@ -256,8 +258,9 @@ def summarize(
         unknown_chips=chips[Freshness.UNKNOWN],
         unobserved_chips=chips[Freshness.UNOBSERVED],
         rolled_chips=int(layout.sizes[layout.is_rolled].sum()) if layout.has_rolled else 0,
+        forwarded_chips=int(layout.sizes[store.is_forwarded].sum()) if store.is_forwarded.any() else 0,
         cells=tuple(sorted({each.cell for each in ingest.descriptors if each.cell}))
-        if layout.has_rolled
+        if store.rolled.blocks
         else (),
         jobs=len(ingest.jobs),
         publishers_online=pipeline.publishers_online,

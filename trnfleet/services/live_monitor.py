@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trnfleet.domain.alerts.rules import Rule
-    from trnfleet.record.write.live import LiveBuffer
+    from trnfleet.record.write.tapped_source import Taker
     from trnfleet.services.brokers.merged import RunningSource
     from trnfleet.services.brokers.session import FleetSession
     from trnfleet.services.discovery import FoundFleet
@@ -51,7 +51,7 @@ def monitor_fleet(
     pue: float | None = None,
     rules: Sequence[Rule] = (),
     adopts_alerts: bool = False,
-    buffer: LiveBuffer | None = None,
+    tap: Taker | None = None,
     kind: type[Monitor] = Monitor,
 ) -> LiveMonitor:
     """Return a monitor of a fleet on a broker, or on several; run both, the source first.
@@ -62,7 +62,7 @@ def monitor_fleet(
         pue: Power usage effectiveness of the site; by default AWS's published one.
         rules: The alert rules to evaluate.
         adopts_alerts: Whether retained alerts of an earlier `watch` count as firing until they are evaluated.
-        buffer: Recorder of everything that arrives.
+        tap: Receives everything that arrives, before the monitor has it; None for nobody.
         kind: The monitor's class.
     """
     # The cyclic collector walks all that is kept of a large fleet again and again, for cycles that hardly exist.
@@ -75,7 +75,7 @@ def monitor_fleet(
         limits=InboxLimits(messages=QUEUE_MESSAGES, newest_of=telemetry),
         reads_figures=True,
     )
-    tapped: Source = source if buffer is None else TappedSource(source, buffer)
+    tapped: Source = source if tap is None else TappedSource(source, tap)
     monitor = kind(
         tapped,
         fleet,

@@ -57,14 +57,14 @@ WRITES = {
     "watch": ("publisher", "alert", "ack", "silence"),
     "viewer": (),
     "operator": ("ack", "silence", "command"),
-    "relay": ("node", "rollup", *_PASSED),
+    "relay": ("node", "rollup", *_PASSED, "telemetry", "reply"),
 }
 READS = {
     "publisher": ("node", "reservation", "command"),
     "watch": _STATE,
     "viewer": _STATE,
     "operator": (*_STATE, "reply"),
-    "relay": _STATE,
+    "relay": (*_STATE, "command"),
 }
 
 LOOKS_AT_FIGURES = ("watch", "viewer", "operator", "relay")

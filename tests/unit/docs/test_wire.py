@@ -16,6 +16,7 @@ from trnfleet.clock import ManualClock, format_rfc3339
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.monitor.ingest.messages import MESSAGE_HANDLERS, RetainedHandler
 from trnfleet.monitor.monitor import Monitor
+from trnfleet.services.relay.leases import Leases
 from trnfleet.sim.publish.commands import ARGUMENTS
 from trnfleet.wire.alerts import AckMessage, AlertMessage, SilenceMessage
 from trnfleet.wire.frames import FrameDecoder
@@ -317,7 +318,7 @@ def test_actions_are_those_of_the_simulator() -> None:
         name.strip("` "): set(re.findall(r"`([a-z_]+)`", arguments))
         for name, arguments in (row.strip("|").split("|") for row in section.splitlines())
     }
-    assert listed == {name: set(arguments) for name, arguments in ARGUMENTS.items()}
+    assert listed == {name: set(arguments) for name, arguments in (ARGUMENTS | Leases.arguments).items()}
 
 
 def test_every_class_of_topics_is_there() -> None:

@@ -105,7 +105,7 @@ def test_the_playback_goes_back_by_the_buffers_own_time_and_pictures_the_same_si
     clock = ManualClock(BEGIN_NS, 70.0)
     buffer = make(clock)
     assert buffer is not None
-    live = monitor_fleet(BrokerSession(URL, clock=clock), "demo", pue=1.3, buffer=buffer)
+    live = monitor_fleet(BrokerSession(URL, clock=clock), "demo", pue=1.3, tap=buffer)
     playback = viewing.play_back_buffer(live, buffer, clock=clock, root="trnfleet", rules=())
     assert (playback.is_recording, playback.end_ns, playback.window_s) == (True, BEGIN_NS, 0.0)
     assert playback.state.at is live.monitor

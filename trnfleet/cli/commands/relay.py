@@ -19,6 +19,9 @@ from trnfleet.cli.params import Broker, FleetName, Root
 from trnfleet.cli.streams import exit_on_broken_pipe, report
 from trnfleet.wire.topics import DEFAULT_ROOT
 
+FORWARDED, MOST_FORWARDED = 512, 16_384
+"""Hosts by default, and at most: as many as a monitor reads beside roll-ups, each with a message a second."""
+
 if TYPE_CHECKING:
     from trnfleet.cli.access import AccessOptions
     from trnfleet.transport.url import BrokerUrl
@@ -33,18 +36,35 @@ if TYPE_CHECKING:
     help="URL of the top broker, with its user where that is another one than the cell's.",
 )
 @setting("--cell", type=FleetName(), required=True, help="Name of the cell, which the top shows.")
+@setting(
+    "--forward-hosts",
+    type=click.IntRange(0, MOST_FORWARDED),
+    default=FORWARDED,
+    show_default=True,
+    metavar="HOSTS",
+    help="Hosts whose chips it passes on at once to those who look at them, under leases; 0 for none.",
+)
 @setting("--root", type=Root(), default=DEFAULT_ROOT, help="First part of every topic, on both brokers.")
 @access_options()
 @fleet_option
 @log_options
 def command(
-    broker: BrokerUrl, to: BrokerUrl, cell: str, root: str, access: AccessOptions, name: str | None
+    broker: BrokerUrl,
+    to: BrokerUrl,
+    cell: str,
+    forward_hosts: int,
+    root: str,
+    access: AccessOptions,
+    name: str | None,
 ) -> None:
     """Publish a cell's roll-ups on a top broker, so that a monitor there shows more than one broker carries.
 
     Once a second it publishes one row of figures an UltraServer, or a standalone instance, and passes jobs, reservations, alerts,
     events and the presence of publishers on; telemetry and descriptors of hosts stay in the cell. What a relay cannot see, because
     it is gone or does not hear its cell, is not observed on the top: neither stale nor offline.
+
+    Chips are passed on where somebody looks at them: an app with --allow-commands asks for those of an UltraServer that it opens, as long
+    as it is looked at.
 
     Start two relays of each cell, on two hosts: the one that began first is active, the other is on standby and takes over at once when
     that one dies, or 4 s after nothing is heard of it. Stderr says which one is active, and so does `status` on the top.
@@ -59,4 +79,4 @@ def command(
     urls = (broker, to)
     session, top = (make_session(each, root, access, urls=urls) for each in urls)
     with exit_on_broken_pipe():
-        asyncio.run(relay_cell(session, top, RelayRequest(name, cell), report))
+        asyncio.run(relay_cell(session, top, RelayRequest(name, cell, forward_hosts), report))

@@ -336,7 +336,7 @@ def text(summary: Summary, monitor: Monitor, found: PublishedProblems, *, health
         *([("broker", WITHHELD)] if monitor.link.withholds_retained else []),
         *time,
         ("hardware", hardware),
-        *([("roll-ups", _rollup_text(summary))] if summary.rolled_chips else []),
+        *([("roll-ups", _rollup_text(summary))] if summary.rolled_chips or summary.forwarded_chips else []),
         *relay_rows(relays_of(monitor, summary.cells)),
         *figure_rows(summary),
         ("jobs", f"{summary.jobs:,}" + (f": {jobs}" if jobs else "")),
@@ -366,7 +366,9 @@ def _rollup_text(summary: Summary) -> str:
     if len(summary.cells) > 8:
         cells += f" and {len(summary.cells) - 8:,} more"
     noun = "cell" if len(summary.cells) == 1 else "cells"
-    return f"figures of {counted(summary.rolled_chips, 'chip')} are from roll-ups of {noun} {cells}"
+    text = f"figures of {counted(summary.rolled_chips, 'chip')} are from roll-ups of {noun} {cells}"
+    forwarded = summary.forwarded_chips
+    return f"{text}, of {counted(forwarded, 'chip')} from chips under leases" if forwarded else text
 
 
 def figure_rows(summary: Summary) -> list[tuple[str, str]]:

@@ -19,6 +19,7 @@ SUMMED = (
     "unknown_chips",
     "unobserved_chips",
     "rolled_chips",
+    "forwarded_chips",
     "undescribed_chips",
     "jobs",
     "power_w",

@@ -134,6 +134,10 @@ class CompactDescriptor(NamedTuple):
         _FORMS.learn(payload, descriptor, kept)
         return kept
 
+    def whole(self) -> Descriptor:
+        """Return the full descriptor, of telemetry."""
+        return _decode(self.rest).model_copy(update={"columns": self.columns})
+
     @property
     def cause(self) -> str:
         """Who has a new layout made by it: its publisher, or of what comes and goes with leases each path by itself."""
@@ -373,8 +377,8 @@ class Descriptors:
                 if instance.ec2_id in wanted:
                     found[instance.ec2_id] = instance.path
 
-    def whole(self, instance: str) -> tuple[Descriptor, InstanceSpec] | None:
-        """Return the full descriptor that covers an instance, and the instance's part of it; None if there is none."""
+    def covering(self, instance: str) -> CompactDescriptor | None:
+        """Return the descriptor that covers an instance; None if there is none."""
         cluster, _, rest = instance.partition("/")
         ultraserver = f"{cluster}/{rest.partition('/')[0]}"
         compact = self._by_path.get(instance) or self._by_path.get(ultraserver)
@@ -382,9 +386,14 @@ class Descriptors:
             # Blocks are not part of an address, and are few.
             blocks = (each for each in self._by_path.values() if not each.members)
             compact = next((each for each in blocks if instance in each.instances), None)
+        return compact
+
+    def whole(self, instance: str) -> tuple[Descriptor, InstanceSpec] | None:
+        """Return the full descriptor that covers an instance, and the instance's part of it; None if there is none."""
+        compact = self.covering(instance)
         if compact is None:
             return None
-        descriptor = _decode(compact.rest).model_copy(update={"columns": compact.columns})
+        descriptor = compact.whole()
         return descriptor, descriptor.instances[compact.instances.index(instance)]
 
 

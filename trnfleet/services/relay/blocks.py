@@ -69,6 +69,12 @@ class Rows:
         self._paths = [row.path for row in rows]
         self.blocks = tuple(_blocks(rows, cell))
 
+    def row_of(self, address: str) -> str:
+        """Return the row that an address is, or is in; empty for none."""
+        parts = address.split("/")
+        above = ("/".join(parts[:depth]) for depth in (2, 3))
+        return next((path for path in above if path in self._index), "")
+
     def frames(
         self, store: Store, rollups: Rollups, alerts: Iterable[AlertMessage], heads: dict[str, Head]
     ) -> dict[str, RollupFrame]:

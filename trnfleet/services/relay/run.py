@@ -16,17 +16,28 @@ from typing import TYPE_CHECKING
 
 from trnfleet import logs
 from trnfleet.clock import NS_PER_S, format_rfc3339
-from trnfleet.errors import ConfigError, WireError
+from trnfleet.domain.quantities import counted
+from trnfleet.errors import BrokerError, ConfigError, WireError
 from trnfleet.garbage import collect_garbage
 from trnfleet.services.discovery import find_fleet
 from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.publishing import fail_if_all_refused
 from trnfleet.services.relay.blocks import Rows
+from trnfleet.services.relay.forwarding import Forwarding
+from trnfleet.services.relay.leases import Leases
 from trnfleet.services.relay.role import CHECK_EVERY_S, RelayIdentity, RelayRole
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.systemd import ServiceManager, link_works
 from trnfleet.tasks import Ending, background, run_until
-from trnfleet.wire.messages import ClockSpec, WatchMessage, decode_message, encode_message, message_envelope
+from trnfleet.wire.commands.server import CommandServer, serve
+from trnfleet.wire.messages import (
+    ClockSpec,
+    ForwardedBy,
+    WatchMessage,
+    decode_message,
+    encode_message,
+    message_envelope,
+)
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR, Envelope
 from trnfleet.wire.rollups import RollupDescriptor, encode_rollup, is_rollup
 from trnfleet.wire.telemetry import Head
@@ -37,6 +48,7 @@ if TYPE_CHECKING:
 
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.services.session import BrokerSession
+    from trnfleet.transport.mqtt import MqttSource
     from trnfleet.wire.ports import Publisher, Source
     from trnfleet.wire.topics import Topic
 
@@ -68,6 +80,8 @@ class RelayRequest:
     fleet: str | None
     """Name of the fleet; None for the only one of the cell's broker."""
     cell: str
+    most_hosts: int
+    """Hosts whose telemetry is forwarded at once, under leases; 0 for none."""
 
 
 class RelayService:
@@ -210,6 +224,10 @@ class RelayService:
                 # Where it has taken the place of one of this relay's, that is published again.
                 self._repeat_s = -math.inf
 
+    def row_of(self, address: str) -> str:
+        """Return the row of roll-ups that an address is, or is in, of a relay that publishes it; empty for none."""
+        return self._rows.row_of(address) if self.role.is_active and self._rows is not None else ""
+
     async def tick(self) -> None:
         """Publish as active relay the roll-ups of the last pass, and descriptors where they have changed or are due again."""
         monitor = self._monitor
@@ -330,22 +348,41 @@ async def relay_cell(
     manager = ServiceManager(clock)
     with ending.on_signals():
         fleet = await find_fleet(cell, request.fleet)
-        live = monitor_fleet(cell, fleet)
-        live.monitor.evaluates_alerts = False
         identity = RelayIdentity(
             fleet, top.root, request.cell, f"trnfleet-relay-{secrets.token_hex(4)}", secrets.token_hex(8)
         )
         will = identity.presence("offline", clock.wall_ns())
         publisher = top.publisher(identity.client, will=will)
+        stamp = ForwardedBy(cell=identity.cell, relay=identity.client, boot=identity.boot)
+        forwarding = Forwarding(fleet, top.root, stamp, publisher, clock)
+        live = monitor_fleet(cell, fleet, tap=forwarding)
+        live.monitor.evaluates_alerts = False
         service = RelayService(identity, live.monitor, publisher, report)
+        leases = Leases(
+            request.cell,
+            live.monitor,
+            forwarding,
+            service.row_of,
+            sees_cell=lambda: service.sees_cell,
+            most_hosts=request.most_hosts,
+        )
+        server = CommandServer(
+            leases,
+            fleet,
+            allowed=request.most_hosts > 0,
+            names={"relay": identity.client, "cell": identity.cell},
+            root=top.root,
+        )
         publisher.on_connect(service.announce)
         small = cell.source([(build_filter(fleet, each, cell.root), 1) for each in PASSED_ON])
         others = top.source([(identity.topic(*each), 1) for each in _of_cell(request.cell)])
+        commands = top.source(server.filters())
         async with background(
             source=live.source.run(),
             monitor=live.monitor.run(),
             small=small.run(),
             others=others.run(),
+            commands=commands.run(),
             publisher=publisher.run(),
             refused=fail_if_all_refused(publisher.status, clock),
             garbage=collect_garbage(clock),
@@ -359,15 +396,18 @@ async def relay_cell(
 
             def status() -> str:
                 figures = f"{service.frames:,} roll-ups, {service.passed_on:,} messages passed on"
-                return f"{service.role.text}, {figures}"
+                return f"{service.role.text}, {figures}, {counted(len(leases), 'lease')}"
 
             async with background(
                 service_manager=manager.run(works, status),
                 pass_on=service.pass_on(small),
                 read_top=service.read_top(others),
+                leases=_report_refusal(commands, report),
+                serve=serve(server, commands, publisher, clock),
+                forwarding=forwarding.run(),
             ):
-                await run_until(ending, _publish(service, live.monitor, (publisher, others), report))
-            await publisher.publish(service.farewell())
+                await run_until(ending, _publish(service, leases, live.monitor, (publisher, others), report))
+            await publisher.publish([*forwarding.end(), *service.farewell()])
 
 
 def _of_cell(cell: str) -> Iterable[tuple[TopicClass, str]]:
@@ -376,8 +416,17 @@ def _of_cell(cell: str) -> Iterable[tuple[TopicClass, str]]:
     yield TopicClass.NODE, f"+/{cell}/#"
 
 
+async def _report_refusal(commands: MqttSource, report: Callable[[str], None]) -> None:
+    """Say once that nobody can ask for leases, where that is so."""
+    try:
+        await commands.wait_connected(CONNECT_LIMIT_S)
+    except BrokerError as error:
+        report(f"forwards no chips, for it cannot read who asks for them: {error}")
+
+
 async def _publish(
     service: RelayService,
+    leases: Leases,
     monitor: Monitor,
     top: Sequence[Source | Publisher],
     report: Callable[[str], None],
@@ -387,6 +436,7 @@ async def _publish(
     due_s = -math.inf
     while True:
         await service.elect(top)
+        leases.tick(is_active=service.role.is_active)
         now_s = clock.monotonic_s()
         if not service.role.is_active:
             # The first tick of one that takes over is at once.

@@ -38,6 +38,7 @@ def test_rules_about_forwarded_chips_are_their_cells() -> None:
             top.monitor.apply([*hosts.announcements(), *hosts.telemetry()])
         seen = top.look()
         assert (seen.live_chips, seen.rolled_chips) == (144, 80)
+        assert seen.forwarded_chips == (64 if is_forwarded else 0)
         assert (not top.monitor.alerts.active()) is is_forwarded
 
 
