@@ -9,16 +9,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnfleet.domain.quantities import counted
-from trnfleet.errors import ConfigError
+from trnfleet.errors import BrokerError, ConfigError
+from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.wire.commands.leases import FORWARD, LEASE_S, LONGEST_S
+from trnfleet.wire.commands.server import CommandServer, serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trnfleet.clock import Clock
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.monitor.sources.descriptors import CompactDescriptor
     from trnfleet.services.relay.forwarding import Forwarding
+    from trnfleet.services.relay.role import RelayIdentity
+    from trnfleet.transport.mqtt import MqttSource
     from trnfleet.wire.messages import CommandMessage
+    from trnfleet.wire.ports import Publisher
 
 MOST_LEASES = 256
 """Leases in all: 32 clients with as many as each may have."""
@@ -58,7 +64,7 @@ class Leases:
             most_hosts: Hosts that are forwarded at once.
         """
         self._cell, self._monitor, self._forwarding = cell, monitor, forwarding
-        self._row_of, self._sees_cell, self._most_hosts = row_of, sees_cell, most_hosts
+        self._row_of, self._sees_cell, self.most_hosts = row_of, sees_cell, most_hosts
         self._until_s: dict[_Lease, float] = {}
         """Monotonic seconds at which each ends."""
         self._generation = -1
@@ -117,9 +123,9 @@ class Leases:
         if len(self._until_s) >= MOST_LEASES:
             raise ConfigError(f"cell {self._cell} has {MOST_LEASES} leases, the most that there may be")
         hosts = _count(self._hosts(self.rows | {row}))
-        if hosts > self._most_hosts:
+        if hosts > self.most_hosts:
             raise ConfigError(
-                f"{counted(hosts, 'host')} of cell {self._cell} would be forwarded, over the limit of {self._most_hosts} "
+                f"{counted(hosts, 'host')} of cell {self._cell} would be forwarded, over the limit of {self.most_hosts} "
                 "(--forward-hosts)"
             )
 
@@ -166,3 +172,29 @@ def _seconds(command: CommandMessage) -> float:
     if isinstance(value, (bool, str)) or value is None or not 0 <= value <= LONGEST_S:
         raise ConfigError(f"{FORWARD}: lease_s must be a number of seconds from 0 to {LONGEST_S:g}")
     return float(value)
+
+
+def command_server(leases: Leases, identity: RelayIdentity) -> CommandServer:
+    """Return what checks and answers the commands about a relay's leases."""
+    return CommandServer(
+        leases,
+        identity.fleet,
+        allowed=leases.most_hosts > 0,
+        names={"relay": identity.client, "cell": identity.cell},
+        root=identity.root,
+    )
+
+
+async def serve_leases(
+    server: CommandServer,
+    commands: MqttSource,
+    publisher: Publisher,
+    clock: Clock,
+    report: Callable[[str], None],
+) -> None:
+    """Carry out what comes until cancelled, and say once where nobody can ask."""
+    try:
+        await commands.wait_connected(CONNECT_LIMIT_S)
+    except BrokerError as error:
+        report(f"forwards no chips, for it cannot read who asks for them: {error}")
+    await serve(server, commands, publisher, clock)

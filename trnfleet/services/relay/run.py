@@ -17,19 +17,18 @@ from typing import TYPE_CHECKING
 from trnfleet import logs
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.quantities import counted
-from trnfleet.errors import BrokerError, ConfigError, WireError
+from trnfleet.errors import ConfigError, WireError
 from trnfleet.garbage import collect_garbage
 from trnfleet.services.discovery import find_fleet
 from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.publishing import fail_if_all_refused
 from trnfleet.services.relay.blocks import Rows
 from trnfleet.services.relay.forwarding import Forwarding
-from trnfleet.services.relay.leases import Leases
+from trnfleet.services.relay.leases import Leases, command_server, serve_leases
 from trnfleet.services.relay.role import CHECK_EVERY_S, RelayIdentity, RelayRole
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.systemd import ServiceManager, link_works
 from trnfleet.tasks import Ending, background, run_until
-from trnfleet.wire.commands.server import CommandServer, serve
 from trnfleet.wire.messages import (
     ClockSpec,
     ForwardedBy,
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
 
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.services.session import BrokerSession
-    from trnfleet.transport.mqtt import MqttSource
     from trnfleet.wire.ports import Publisher, Source
     from trnfleet.wire.topics import Topic
 
@@ -366,13 +364,7 @@ async def relay_cell(
             sees_cell=lambda: service.sees_cell,
             most_hosts=request.most_hosts,
         )
-        server = CommandServer(
-            leases,
-            fleet,
-            allowed=request.most_hosts > 0,
-            names={"relay": identity.client, "cell": identity.cell},
-            root=top.root,
-        )
+        server = command_server(leases, identity)
         publisher.on_connect(service.announce)
         small = cell.source([(build_filter(fleet, each, cell.root), 1) for each in PASSED_ON])
         others = top.source([(identity.topic(*each), 1) for each in _of_cell(request.cell)])
@@ -402,8 +394,7 @@ async def relay_cell(
                 service_manager=manager.run(works, status),
                 pass_on=service.pass_on(small),
                 read_top=service.read_top(others),
-                leases=_report_refusal(commands, report),
-                serve=serve(server, commands, publisher, clock),
+                leases=serve_leases(server, commands, publisher, clock, report),
                 forwarding=forwarding.run(),
             ):
                 await run_until(ending, _publish(service, leases, live.monitor, (publisher, others), report))
@@ -414,14 +405,6 @@ def _of_cell(cell: str) -> Iterable[tuple[TopicClass, str]]:
     """Yield class and path of what relays of a cell publish on the top broker that the others read."""
     yield TopicClass.PUBLISHER, f"{cell}/#"
     yield TopicClass.NODE, f"+/{cell}/#"
-
-
-async def _report_refusal(commands: MqttSource, report: Callable[[str], None]) -> None:
-    """Say once that nobody can ask for leases, where that is so."""
-    try:
-        await commands.wait_connected(CONNECT_LIMIT_S)
-    except BrokerError as error:
-        report(f"forwards no chips, for it cannot read who asks for them: {error}")
 
 
 async def _publish(
