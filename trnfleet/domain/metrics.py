@@ -144,7 +144,9 @@ class Metric:
             values /= self.steps_per_unit
         elif self.scale != 1:
             values *= self.scale
-        values[codes == self.top] = np.nan
+        missing = codes == self.top
+        if missing.any():
+            values[missing] = np.nan
         return values
 
     def encode(self, values: NDArray[Any]) -> NDArray[Any]:

@@ -65,8 +65,11 @@ class Included:
 
 def reduce_chips(
     store: Store, metric: Metric, part: slice, sizes: NDArray[np.float64], included: Included
-) -> Slices[tuple[NDArray[np.float64], NDArray[np.float64] | None]]:
-    """Return (aggregate, count of chips) for a slice of instances, which have `sizes` chips; None for a count of all of them."""
+) -> Slices[tuple[NDArray[np.float64] | float, NDArray[np.float64] | None]]:
+    """Return (aggregate, count of chips) for a slice of instances, which have `sizes` chips; None for a count of all of them.
+
+    One number stands for an aggregate that all instances have.
+    """
     layout, generation = store.layout, store.generation
     starts = layout.chip_start[part.start : part.stop + 1]
     rows = slice(int(starts[0]), int(starts[-1]))
@@ -74,17 +77,18 @@ def reduce_chips(
     highest = int(codes.max(initial=0))
     if highest != metric.top and included.all_chips:
         return _reduce_codes(metric, codes, starts, layout.chips_per_instance, highest), None
-    total, count, careful = np.zeros(len(sizes)), sizes.copy(), included.partly[part]
+    count, careful = sizes.copy(), included.partly[part]
     if highest == metric.top:
         if int(codes.min(initial=metric.top)) == metric.top:
-            return total, np.zeros(len(sizes))
+            return np.zeros(len(sizes)), np.zeros(len(sizes))
         missing = count_flags(codes == metric.top, starts, layout.chips_per_instance)
         nothing = missing == sizes * metric.width
         careful = (careful | (missing > 0)) & ~nothing
         count[nothing] = 0.0
     some = np.flatnonzero(careful)
+    total = np.zeros(len(sizes))
     if len(some) < len(careful):
-        total = _reduce_codes(metric, codes, starts, layout.chips_per_instance, highest)
+        total[:] = _reduce_codes(metric, codes, starts, layout.chips_per_instance, highest)
         total[count == 0] = 0.0
     step = max(1, _CAREFUL_LANES // max(1, layout.most_chips * metric.width))
     for first in range(0, len(some), step):
@@ -97,8 +101,8 @@ def reduce_chips(
 
 def _reduce_codes(
     metric: Metric, codes: NDArray[Any], starts: NDArray[np.int64], chips_per_instance: int, highest: int
-) -> NDArray[np.float64]:
-    """Return the aggregate of the codes of each instance as they are.
+) -> NDArray[np.float64] | float:
+    """Return the aggregate of the codes of each instance as they are, or the number that all have.
 
     Args:
         metric: Whose codes.
@@ -109,9 +113,9 @@ def _reduce_codes(
     """
     if not highest:
         # Counters without errors, healthy chips, no throttling: the usual case, and what all of it makes is 0.
-        return np.zeros(len(starts) - 1)
+        return 0.0
     if metric.aggregate is Aggregate.AND and int(codes.min()) == highest:
-        return np.full(len(starts) - 1, float(highest))
+        return float(highest)
     if metric.aggregate in BITWISE:
         return combine(BITWISE[metric.aggregate], codes, starts, chips_per_instance).astype(np.float64)
     if metric.aggregate is Aggregate.MAX:
@@ -159,6 +163,34 @@ def count_flags(
     offsets = (starts[:-1] - starts[0]).astype(np.intp) * width
     found: NDArray[np.float64] = np.add.reduceat(flags.reshape(-1), offsets, dtype=np.float64)
     return found
+
+
+def count_states(store: Store) -> dict[Level, NDArray[np.int64]]:
+    """Return for the nodes of each level from instance to fleet how many of their chips are in each `Freshness`."""
+    layout = store.layout
+    instances = len(layout.instances)
+    if not instances:
+        return {
+            level: np.zeros((1 if level is Level.FLEET else 0, len(Freshness)), np.int64)
+            for level in (Level.INSTANCE, Level.ULTRASERVER, Level.CLUSTER, Level.FLEET)
+        }
+    counted = np.zeros((instances, len(Freshness)), np.int64)
+    counted[:, Freshness.LIVE] = np.diff(layout.chip_start)
+    for state in tuple(Freshness)[1:] if store.chip_state.any() else ():
+        flags = store.chip_state == state
+        if flags.any():
+            counted[:, state] = count_flags(flags, layout.chip_start, layout.chips_per_instance)
+            counted[:, Freshness.LIVE] -= counted[:, state]
+    if layout.has_rolled:
+        counted[store.rolled.numbers] = store.rolled.states_now(layout.sizes)
+    ultraservers = np.add.reduceat(counted, layout.ultraserver_start[:-1].astype(np.intp), axis=0)
+    clusters = np.add.reduceat(ultraservers, layout.cluster_start[:-1].astype(np.intp), axis=0)
+    return {
+        Level.INSTANCE: counted,
+        Level.ULTRASERVER: ultraservers,
+        Level.CLUSTER: clusters,
+        Level.FLEET: clusters.sum(axis=0, keepdims=True),
+    }
 
 
 def _reduce_bits(

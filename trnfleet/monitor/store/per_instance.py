@@ -26,7 +26,8 @@ _MANY = 512
 """Instances from which on working in blocks and words takes less than it costs to begin."""
 _A_WORD = 4
 """Codes of 16 bits in a word of 64."""
-_HALVES = np.uint64(0x0000_FFFF_0000_FFFF)
+_LOWER = np.uint32(0xFFFF)
+"""Bits of the lower of two codes."""
 EVEN_SHARE = 7 / 8
 """Share of the largest code of a lane from which on the chips of an instance are taken to be alike."""
 _FEW = 16
@@ -192,7 +193,12 @@ def sums(codes: NDArray[Any], lanes: int, highest: int) -> NDArray[np.float64]:
         return wide
     words = lanes // _A_WORD
     parts = next(
-        (parts for parts in (1, 2) if words % (4 * parts) == 0 and words // parts * highest < 2**16), 0
+        (
+            parts
+            for parts in (1, 2)
+            if words % parts == 0 and _is_fast(words // parts) and words // parts * highest < 2**16
+        ),
+        0,
     )
     if (
         codes.dtype == np.uint16
@@ -202,10 +208,18 @@ def sums(codes: NDArray[Any], lanes: int, highest: int) -> NDArray[np.float64]:
         and len(table) > _MANY
     ):
         return _word_sums(codes.reshape(-1).view(np.uint64), words, parts)
-    narrowest = next(dtype for end, dtype in _SUMS if bound < end)
+    # None narrower than the codes: to make them so takes as long as adding them up.
+    narrowest = next(
+        dtype for end, dtype in _SUMS if bound < end and np.dtype(dtype).itemsize >= codes.itemsize
+    )
     # Adds along short rows at the speed of long ones, which `sum` does not, and starts no threads, which `@` does.
     found: NDArray[Any] = np.einsum("ij->i", table, dtype=narrowest, casting="unsafe")
     return found.astype(np.float64)
+
+
+def _is_fast(words: int) -> bool:
+    """Return whether rows of this length are added up fast."""
+    return words == 2 or words % 4 == 0
 
 
 def _word_sums(codes: NDArray[np.uint64], words: int, parts: int) -> NDArray[np.float64]:
@@ -216,15 +230,23 @@ def _word_sums(codes: NDArray[np.uint64], words: int, parts: int) -> NDArray[np.
         words: How many make each sum.
         parts: Into how many equal parts of them a sum is cut so that in none of them any of the four passes 16 bits.
     """
-    four: NDArray[np.uint64] = np.einsum("ij->i", codes.reshape(-1, words // parts))
-    # The second and fourth onto the first and third, and those in the upper half together.
-    odd = four >> np.uint64(16)
-    odd &= _HALVES
-    four &= _HALVES
-    four += odd
-    four *= np.uint64(2**32 + 1)
-    four >>= np.uint64(32)
-    return (four if parts == 1 else four[0::2] + four[1::2]).astype(np.float64)
+    four: NDArray[np.uint64]
+    if words // parts == 2:
+        four = codes[0::2] + codes[1::2]
+    elif words // parts == 4:
+        # Each word is added to the one two behind it, also over the ends of rows, whose sums are not read.
+        two = codes[:-2] + codes[2:]
+        four = two[0::4] + two[1::4]
+    else:
+        four = np.einsum("ij->i", codes.reshape(-1, words // parts))
+    pairs = four.view(np.uint32)
+    singles = pairs & _LOWER
+    singles += pairs >> np.uint32(16)
+    step = 2 * parts
+    total = singles[0::step] + singles[1::step]
+    for place in range(2, step):
+        total += singles[place::step]
+    return total.astype(np.float64)
 
 
 def fold(

@@ -22,7 +22,7 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.layout import EMPTY_LAYOUT, Layout
 from trnfleet.domain.metrics import BY_NAME, METRICS, Aggregate, Metric, Scope
 from trnfleet.monitor.slices import checkpoint
-from trnfleet.monitor.store.instance_rollup import BITWISE, Included, count_flags, reduce_chips
+from trnfleet.monitor.store.instance_rollup import BITWISE, Included, count_states, reduce_chips
 from trnfleet.monitor.store.per_instance import NONE_UNEVEN, Spread, Uneven, alikeness, fold, spread, uneven
 from trnfleet.monitor.store.store import Freshness, Store
 
@@ -168,19 +168,18 @@ class Rollups:
             return
         totals: dict[tuple[str, Level], NDArray[np.float64]] = {}
         counts: dict[tuple[str, Level], NDArray[np.float64]] = {}
-        states, included, takes, chips, steps, of_all, of_instances = yield from self._basis_of(store)
+        basis = yield from self._basis_of(store)
+        states, included, takes, chips, steps, of_all, of_instances = basis[:-1]
         is_all_fresh = bool(store.instance_fresh.all())
         rolled = store.rolled if layout.has_rolled else None
         for metric in METRICS:
-            total, count = np.zeros(len(chips)), chips
             covered = of_all
             if metric.scope is Scope.CHIP:
-                for part in _parts(layout, metric.width):
-                    total[part], known = yield from reduce_chips(store, metric, part, chips[part], included)
-                    if known is not None:
-                        count = count.copy() if count is chips else count
-                        count[part] = known
-                    yield from checkpoint(store, generation)
+                found, count = yield from _of_instances(store, metric, chips, included)
+                if isinstance(found, float) and count is chips and rolled is None:
+                    _roll_up_constant(basis, metric, found, totals, counts)
+                    continue
+                total = np.full(len(chips), found) if isinstance(found, float) else found
                 if rolled is not None:
                     count = count.copy() if count is chips else count
                     total[rolled.numbers], count[rolled.numbers] = rolled.parts(metric.name)
@@ -217,16 +216,19 @@ class Rollups:
         if is_live and self._of_live is not None and self._of_live[0] == generation:
             return self._of_live[1]
         layout = store.layout
-        states = _count_states(store)
+        states = count_states(store)
         yield from checkpoint(store, generation)
         included = Included(store, states[Level.INSTANCE])
         takes, steps = included.takes(layout), _steps(layout)
         chips = np.diff(layout.chip_start).astype(np.float64)
         of_all, of_instances = (_covered(steps, each, takes) for each in (chips, np.ones(len(chips))))
-        made = _Basis(states, included, takes, chips, steps, of_all, of_instances)
+        made = _Basis(states, included, takes, chips, steps, of_all, of_instances, {})
         if is_live:
             self._of_live = generation, made
         return made
+
+
+_ByLevel = dict["Level", tuple["NDArray[np.float64]", "NDArray[np.float64]"]]
 
 
 class _Basis(NamedTuple):
@@ -242,6 +244,31 @@ class _Basis(NamedTuple):
     """What a metric covers that all chips have."""
     of_instances: tuple[_Covered, ...]
     """What a metric covers that all instances have."""
+    constants: dict[tuple[Aggregate, int, float], _ByLevel]
+    """Roll-ups of metrics of which all instances have the same, by aggregate, top code and value: those of the usual fleet's counters of
+    errors are the same in each pass."""
+
+
+def _of_instances(
+    store: Store, metric: Metric, chips: NDArray[np.float64], included: Included
+) -> Slices[tuple[NDArray[np.float64] | float, NDArray[np.float64]]]:
+    """Return a metric's (aggregate, count of chips) for all instances; a number where all have it, and `chips` itself for all of them."""
+    generation, count = store.generation, chips
+    found: list[NDArray[np.float64] | float] = []
+    parts = list(_parts(store.layout, metric.width))
+    for part in parts:
+        total, known = yield from reduce_chips(store, metric, part, chips[part], included)
+        found.append(total)
+        if known is not None:
+            count = count.copy() if count is chips else count
+            count[part] = known
+        yield from checkpoint(store, generation)
+    if len(found) == 1 or (found and all(isinstance(each, float) and each == found[0] for each in found)):
+        return found[0], count
+    made = np.zeros(len(chips))
+    for part, total in zip(parts, found, strict=True):
+        made[part] = total
+    return made, count
 
 
 def _spreads(store: Store) -> Slices[dict[str, Spread]]:
@@ -366,35 +393,31 @@ def _roll_up(
         totals[name, level], counts[name, level] = total.astype(np.float64, copy=False), above.chips
 
 
+def _roll_up_constant(
+    basis: _Basis,
+    metric: Metric,
+    value: float,
+    totals: dict[tuple[str, Level], NDArray[np.float64]],
+    counts: dict[tuple[str, Level], NDArray[np.float64]],
+) -> None:
+    """Carry a value that all instances have from instances up to the fleet, once for all metrics that have it."""
+    key = metric.aggregate, metric.top, value
+    made = basis.constants.get(key)
+    if made is None:
+        of_levels: tuple[dict[tuple[str, Level], NDArray[np.float64]], ...] = {}, {}
+        _roll_up(basis.steps, metric, np.full(len(basis.chips), value), basis.of_all, *of_levels)
+        made = basis.constants[key] = {
+            level: (of_levels[0][metric.name, level], of_levels[1][metric.name, level]) for level in LEVELS
+        }
+        for total, _ in made.values():
+            total.setflags(write=False)
+    for level, (total, count) in made.items():
+        totals[metric.name, level], counts[metric.name, level] = total, count
+
+
 def _or_else(usable: NDArray[np.bool_] | None, total: NDArray[Any], other: float) -> NDArray[Any]:
     """Return totals, with another number in place of those that are not usable."""
     return total if usable is None else np.where(usable, total, other)
-
-
-def _count_states(store: Store) -> dict[Level, NDArray[np.int64]]:
-    layout = store.layout
-    instances = len(layout.instances)
-    if not instances:
-        return {
-            level: np.zeros((1 if level is Level.FLEET else 0, len(Freshness)), np.int64) for level in LEVELS
-        }
-    counted = np.zeros((instances, len(Freshness)), np.int64)
-    counted[:, Freshness.LIVE] = np.diff(layout.chip_start)
-    for state in tuple(Freshness)[1:] if store.chip_state.any() else ():
-        flags = store.chip_state == state
-        if flags.any():
-            counted[:, state] = count_flags(flags, layout.chip_start, layout.chips_per_instance)
-            counted[:, Freshness.LIVE] -= counted[:, state]
-    if layout.has_rolled:
-        counted[store.rolled.numbers] = store.rolled.states_now(layout.sizes)
-    ultraservers = np.add.reduceat(counted, layout.ultraserver_start[:-1].astype(np.intp), axis=0)
-    clusters = np.add.reduceat(ultraservers, layout.cluster_start[:-1].astype(np.intp), axis=0)
-    return {
-        Level.INSTANCE: counted,
-        Level.ULTRASERVER: ultraservers,
-        Level.CLUSTER: clusters,
-        Level.FLEET: clusters.sum(axis=0, keepdims=True),
-    }
 
 
 def _positive(count: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.layout import Node
 from trnfleet.domain.metrics import CHIP_METRICS, Aggregate, Kind
 from trnfleet.monitor.slices import LayoutChanged, finish
-from trnfleet.monitor.store import fields
+from trnfleet.monitor.store import fields, rollup
 from trnfleet.monitor.store.rollup import LEVELS
 from trnfleet.monitor.store.store import Freshness
 
@@ -175,6 +175,29 @@ def test_a_pass_yields_and_notices_a_new_layout() -> None:
     with pytest.raises(LayoutChanged):
         next(going)
     assert rollups.revision == revision + 1
+
+
+@pytest.mark.parametrize("lanes", [2_000_000, 64])
+def test_what_all_chips_have_alike_is_rolled_up_as_anything_else(
+    lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Columns of one value, in one slice or in several, of the same or another value in each, and one chip that differs later."""
+    monkeypatch.setattr(rollup, "_SLICE_LANES", lanes)
+    feed = Feed(ultraservers(6))
+    feed.scatter(4)
+    feed.describe()
+    feed.tick()
+    store, rollups = feed.monitor.store, feed.monitor.rollups
+    halves = np.arange(store.layout.chips) < store.layout.chips // 2
+    for links, errors in ((63, 0), (31, 0), (np.where(halves, 63, 31), 0), (63, np.where(halves, 0, 3))):
+        store.columns["links_up"][:] = links
+        for name in ("exec_errors", "mem_ecc_corrected", "throttle_pct", "health"):
+            store.columns[name][:] = errors
+        finish(rollups.passes(store))
+        check(feed)
+    feed.monitor.store.columns["exec_errors"][5] = 9
+    finish(rollups.passes(store))
+    check(feed)
 
 
 def test_values_of_one_revision_are_rolled_up_once() -> None:
