@@ -26,7 +26,7 @@ from trnfleet.monitor.medians import median
 from trnfleet.monitor.pipeline_reader import PipelineReader
 from trnfleet.monitor.revision import MonitorRevision
 from trnfleet.monitor.sampling import Sampling
-from trnfleet.monitor.slices import PASS_EVERY_S, LayoutChanged, PassPacing, Rests, batch_slices, finish
+from trnfleet.monitor.slices import PASS_EVERY_S, BatchSlicing, LayoutChanged, PassPacing, Rests, finish
 from trnfleet.monitor.store import findings
 from trnfleet.monitor.store.history import History
 from trnfleet.monitor.store.rollup import Rollups
@@ -61,9 +61,8 @@ GATHER_S = 0.05
 GATHER_BEHIND_S = 0.01
 """The same of a reader that is behind, for whom more waits already: the time that keys and painting have between two batches."""
 _END = object()
-LET_IN = 192
-"""Messages that are taken in at most between two slices of work on messages: twice as many as a slice applies. More would only be shed, for
-in an overload what is applied is that part of what is taken in (measured)."""
+LET_IN = 2
+"""Slices whose messages are taken in at most between two slices of work. More would only be shed (measured)."""
 
 
 class Snapshot(NamedTuple):
@@ -276,24 +275,28 @@ class Monitor:
         return rack_powers(self.store, self.rollups)
 
     async def _read(self) -> None:
+        clock, slicing = self.clock, BatchSlicing()
         while batch := await self._source.take():
-            for part in batch_slices(batch):
-                self.link_health.wake(self.clock.monotonic_s(), PASS_EVERY_S[1])
-                self.apply(part)
-                await self._let_in()
-            await self.clock.sleep(GATHER_BEHIND_S if self.link.waiting else GATHER_S)
+            end = 0
+            while end < len(batch):
+                begin, end = end, slicing.end(batch, end)
+                begun_s = clock.monotonic_s()
+                self.link_health.wake(begun_s, PASS_EVERY_S[1])
+                self.apply(batch[begin:end])
+                slicing.note(end - begin, clock.monotonic_s() - begun_s)
+                await self._let_in(LET_IN * slicing.messages)
+            await clock.sleep(GATHER_BEHIND_S if self.link.waiting else GATHER_S)
         self.ended = True
         log.info("source_ended")
 
-    async def _let_in(self) -> None:
+    async def _let_in(self, most: int) -> None:
         """Let the transport take in what has come, before more is applied: only what is here can be shed.
 
         The transport takes a few messages in a turn of the loop; without this a monitor that is behind would leave them to the
-        broker's queue, where they grow old. It ends with their number: a flood must not keep all from being applied.
+        broker's queue, where they grow old. It ends after `most` of them: a flood must not keep all from being applied.
         """
-        link = self.link
-        first = link.received
-        while link.received - first < LET_IN:
+        link, first = self.link, self.link.received
+        while link.received - first < most:
             received = link.received
             await self.clock.sleep(0)
             if link.received == received:

@@ -12,12 +12,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from trnfleet.wire.ports import Envelope
 
@@ -28,8 +29,11 @@ Slices: TypeAlias = Generator[None, None, T]
 
 SLICE_BYTES = 1_500_000
 SLICE_MESSAGES = 96
-"""Messages that are applied in one slice: 1 to 1.5 ms of work, of which the part that does not depend on their number is a third of a
-millisecond."""
+"""Messages that are applied in one slice, at first and at least: about a millisecond of work on samples of chips."""
+MOST_SLICE_MESSAGES = 768
+"""The same at most. Of frames that are applied together these take 2 ms, of which a part of half a millisecond does not depend on their number."""
+SLICE_S = 0.0015
+"""Work of a slice that is neither made longer nor shorter."""
 
 
 REST_AFTER_S = 0.002
@@ -174,17 +178,39 @@ class PassPacing:
         return True
 
 
+class BatchSlicing:
+    """The parts in which batches are applied: as many messages as take about `SLICE_S`, by what the last ones took.
+
+    A slice that took long, because of its messages or of others on the machine, makes the next one shorter by half at most.
+    """
+
+    def __init__(self) -> None:
+        self.messages = SLICE_MESSAGES
+        """Messages of the next slice, but for `SLICE_BYTES`."""
+
+    def end(self, batch: Sequence[Envelope], begin: int) -> int:
+        """Return where the slice ends that begins at a place of a batch."""
+        part = batch[begin : begin + self.messages]
+        sizes = [len(envelope.payload) for envelope in part]
+        if sum(sizes) < SLICE_BYTES:
+            return begin + len(part)
+        reached = (n for n, size in enumerate(itertools.accumulate(sizes), 1) if size >= SLICE_BYTES)
+        return begin + next(reached)
+
+    def note(self, count: int, took_s: float) -> None:
+        """Note what a slice took."""
+        if took_s > SLICE_S:
+            self.messages = max(SLICE_MESSAGES, self.messages // 2, int(count * SLICE_S / took_s))
+        elif count == self.messages:
+            by_time = count * SLICE_S / took_s if took_s > 0 else math.inf
+            self.messages = int(min(MOST_SLICE_MESSAGES, 2 * count, by_time))
+
+
 def batch_slices(batch: list[Envelope]) -> list[list[Envelope]]:
-    """Return a batch in parts that take about a millisecond each to apply."""
+    """Return a batch in parts that take about a millisecond each to apply, whatever its messages are."""
+    slicing, end = BatchSlicing(), 0
     parts: list[list[Envelope]] = []
-    part: list[Envelope] = []
-    size = 0
-    for envelope in batch:
-        part.append(envelope)
-        size += len(envelope.payload)
-        if size >= SLICE_BYTES or len(part) >= SLICE_MESSAGES:
-            parts.append(part)
-            part, size = [], 0
-    if part:
-        parts.append(part)
+    while end < len(batch):
+        begin, end = end, slicing.end(batch, end)
+        parts.append(batch[begin:end])
     return parts

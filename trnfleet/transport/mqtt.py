@@ -11,6 +11,7 @@ import itertools
 import random
 import re
 import secrets
+from operator import itemgetter
 from typing import TYPE_CHECKING, cast
 
 from trnfleet import logs
@@ -33,7 +34,7 @@ from trnfleet.transport.reasons import LinkDown
 from trnfleet.transport.retained_requests import RetainedRequests
 from trnfleet.transport.security.login import KEEPALIVE_S, Login
 from trnfleet.transport.security.tls import VERIFIED
-from trnfleet.wire.ports import PublishResult, RefusedMessage
+from trnfleet.wire.ports import Envelope, PublishResult, RefusedMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -42,9 +43,10 @@ if TYPE_CHECKING:
     from trnfleet.transport.security.secrets import TokenFile
     from trnfleet.transport.security.tls import TlsSettings
     from trnfleet.transport.url import BrokerUrl, Password
-    from trnfleet.wire.ports import Envelope, LinkStatus
+    from trnfleet.wire.ports import LinkStatus
 
 log = logs.get_logger(__name__)
+_RETAIN = itemgetter(Envelope._fields.index("retain"))
 
 READER_SUFFIX = "-r"
 """End of a source's client id: a process that reads and writes has two connections, and with one id they would end each other."""
@@ -310,10 +312,11 @@ class MqttSource:
         self._requests.add(each for each in topics if self._filters.fullmatch(each))
 
     def _take_in(self, batch: Sequence[Envelope]) -> None:
-        is_asking = self._requests.is_asking
-        for envelope in batch:
-            if envelope.retain or is_asking:
-                self._requests.note(envelope)
+        if self._requests.is_asking or any(map(_RETAIN, batch)):
+            is_asking = self._requests.is_asking
+            for envelope in batch:
+                if envelope.retain or is_asking:
+                    self._requests.note(envelope)
         self._inbox.put_all(batch)
 
     async def _subscribe(self, connection: AnyConnection) -> None:

@@ -10,7 +10,13 @@ from support.monitor.queue_source import QueueSource
 from trnfleet.clock import ManualClock
 from trnfleet.domain.layout import Layout
 from trnfleet.monitor.monitor import GATHER_BEHIND_S, GATHER_S, LET_IN, Monitor
-from trnfleet.monitor.slices import batch_slices
+from trnfleet.monitor.slices import (
+    MOST_SLICE_MESSAGES,
+    SLICE_MESSAGES,
+    SLICE_S,
+    BatchSlicing,
+    batch_slices,
+)
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.monitor.summary import RackPower
 from trnfleet.tasks import background
@@ -127,6 +133,33 @@ def test_batches_are_cut_by_messages_and_bytes() -> None:
     assert [each for part in batch_slices(small) for each in part] == small
 
 
+def test_slices_are_as_long_as_their_messages_allow() -> None:
+    """Quick ones make the next longer, up to a limit; slow ones shorter, by half at most and never shorter than at first."""
+    slicing, batch = BatchSlicing(), [Envelope("t", b"x")] * 5_000
+    lengths = []
+    for us_each in [1.0] * 5 + [50.0] * 5:
+        lengths.append(slicing.end(batch, 0))
+        slicing.note(lengths[-1], lengths[-1] * us_each * 1e-6)
+    most = int(SLICE_S * 1e6)
+    assert lengths == [
+        96,
+        192,
+        384,
+        MOST_SLICE_MESSAGES,
+        MOST_SLICE_MESSAGES,
+        MOST_SLICE_MESSAGES,
+        384,
+        192,
+        96,
+        96,
+    ]
+    slicing.note(10, 0.0)
+    assert (slicing.messages, slicing.end(batch, 4_990)) == (96, 5_000)
+    for _ in range(20):
+        slicing.note(slicing.messages, slicing.messages * 5e-6)
+    assert slicing.messages == most // 5
+
+
 def test_power_to_the_meter() -> None:
     """IT power is chips and hosts; the facility draws that times the PUE: AWS's 1.14 for 2025 unless it is told."""
     feed = Feed(ultraservers(1))
@@ -207,7 +240,13 @@ def test_a_replaced_instance_costs_no_layout() -> None:
     assert found[1].ec2_id == f"i-{7:017x}"
 
 
-@pytest.mark.parametrize(("comes", "turns"), [(2, LET_IN // 2), (64, LET_IN // 64), (10_000, 1), (0, 1)])
+MOST_LET_IN = LET_IN * 2 * SLICE_MESSAGES
+"""After a first slice that took no time."""
+
+
+@pytest.mark.parametrize(
+    ("comes", "turns"), [(2, MOST_LET_IN // 2), (64, MOST_LET_IN // 64), (10_000, 1), (0, 1)]
+)
 async def test_what_comes_is_let_in_before_more_is_applied(
     monkeypatch: pytest.MonkeyPatch, comes: int, turns: int
 ) -> None:

@@ -61,9 +61,10 @@ log = logs.get_logger(__name__)
 
 READ_BYTES = 128 * 1024
 """Read at once: a frame of the largest size, or some thousand of the smallest messages."""
-TURN_BYTES = 128 * 1024
-"""Read in one turn of the event loop: 2 ms of work on messages of hosts, 130 ms on a flood of the smallest there are (measured). Twice as
-much by a reader that is behind: what is here can be replaced, what is left with the broker grows old; more would hold up keys."""
+TURN_MESSAGES = 256
+"""Messages after which a turn of the event loop ends, new ones counting as several: half a millisecond of work on frames of hosts."""
+TURN_BYTES = 512 * 1024
+"""Read in one turn at most. Twice as much of both by a reader that is behind: what is here can be replaced; more would hold up keys."""
 PAUSE_S = 1.0
 """Longest pause of reading for a consumer whose inbox is full: what comes meanwhile waits in the system's and the broker's buffers. A
 longer one would have the broker drop what nobody counts; after it the inbox drops and counts."""
@@ -279,10 +280,11 @@ class ReadingConnection:
 
     def _read(self) -> None:
         """Handle what has come, after which the rest of the loop has its turn."""
-        left = TURN_BYTES * (2 if self._is_behind is not None and self._is_behind() else 1)
+        times = 2 if self._is_behind is not None and self._is_behind() else 1
+        left, most = times * TURN_BYTES, self._packets.work + times * TURN_MESSAGES
         is_tls = self._login.url.is_tls
         try:
-            while left > 0 and not self.ended.done():
+            while left > 0 and self._packets.work < most and not self.ended.done():
                 try:
                     data = self._socket.recv(READ_BYTES)
                 except _NOT_NOW as error:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 import tracemalloc
 from typing import TYPE_CHECKING, Any
 
@@ -7,6 +8,7 @@ import mqtt5
 import pytest
 
 from trnfleet.clock import ManualClock
+from trnfleet.transport import inbox
 from trnfleet.transport.client import MAX_PACKET_BYTES, ForbiddenPacketError
 from trnfleet.transport.filters import topic_pattern
 from trnfleet.transport.inbox import MAX_CACHED_BYTES, Delivery, Reception
@@ -130,6 +132,63 @@ def test_long_topics_are_not_kept_without_a_bound() -> None:
         connected.feed(publish(f"t/{number}/" + "x" * 65_000))
     assert sum(map(len, connected.delivery.by_bytes)) <= MAX_CACHED_BYTES
     assert len(connected.taken) == 300
+
+
+def test_topics_of_state_push_out_none_of_telemetry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Descriptors and presences of as many hosts come beside their telemetry, whose topics stay known."""
+    monkeypatch.setattr(inbox, "MAX_CACHED_TOPICS", 4)
+    connected = Connected()
+    for number in range(3):
+        connected.feed(publish(f"t/{number}"))
+    for number in range(20):
+        connected.feed(publish(f"t/state/{number}", qos=number % 2, retain=True))
+    assert sorted(connected.delivery.by_bytes) == [b"t/0", b"t/1", b"t/2"]
+    assert len(connected.taken) == 23
+
+
+def outcome(packet: bytes, *before: bytes) -> tuple[list[Envelope], int, str]:
+    """Return what a reader makes of a packet after others: messages, what it leaves out, and how it fails."""
+    connected = Connected()
+    connected.feed(*before)
+    connected.taken.clear()
+    connected.status.unsolicited = 0
+    try:
+        taken, error = connected.feed(packet), ""
+    except (ForbiddenPacketError, MalformedPacketError) as failure:
+        taken, error = [], str(failure)
+    return taken, connected.status.unsolicited, error
+
+
+def test_what_has_come_before_is_read_as_the_codec_reads_it() -> None:
+    """Messages whose topic and properties are known, whole and damaged: the same messages and errors as where all is new."""
+    chance = random.Random(17)  # noqa: S311  bytes, nothing secret
+    before = [
+        publish(topic, b"x", content_type=content_type)
+        for topic in ("t/a", "t/b", "t/\u00fc")
+        for content_type in (CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, None)
+    ]
+    errors = 0
+    for _ in range(3_000):
+        topic, size = (
+            chance.choice(["t/a", "t/b", "t/\u00fc", "t/new", "other"]),
+            chance.choice([0, 3, 90, 130, 700]),
+        )
+        content_type = chance.choice([CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, None, "text/plain"])
+        packet = bytearray(
+            publish(
+                topic,
+                bytes(size),
+                qos=chance.random() < 0.1,
+                content_type=content_type,
+                retain=chance.random() < 0.1,
+            )
+        )
+        for _ in range(chance.choice([0, 1, 1, 2])):
+            packet[chance.randrange(min(len(packet), 40))] = chance.randrange(256)
+        known, new = outcome(bytes(packet), *before), outcome(bytes(packet))
+        assert known == new, bytes(packet[:60])
+        errors += bool(known[2])
+    assert 300 < errors < 2_700
 
 
 def test_a_read_is_handed_over_as_one_batch() -> None:
