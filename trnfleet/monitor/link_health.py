@@ -17,6 +17,7 @@ from trnfleet.monitor.copies import copied
 from trnfleet.monitor.link_outages import RECONNECT_S, LinkOutages
 from trnfleet.monitor.publisher_breaks import QUIET_FROM_PERIODS, QUIET_FROM_S, PublisherBreaks
 from trnfleet.monitor.store.store import STALE_AFTER_PERIODS, Freshness
+from trnfleet.wire.ports import RECORDING
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,6 +40,12 @@ LOSSY_OVERLOADED_FROM = 0.1
 miss three in a row."""
 OVERLOAD_GAP_S = 5.0
 """Times of overload that are less than this apart are one."""
+JOINS_FROM = 1_000
+"""Instances whose retained messages alone fill the queue that Mosquitto has for a client, so that it drops telemetry beside them."""
+JOINS_FOR_S = 10.0
+"""Time after a layout in which a monitor that has joined that many takes in what comes first of all of them; assumed."""
+JOINS_WITHIN_S = 120.0
+"""Longest time after a connection was made in which that is part of joining."""
 LEAST_MESSAGES = 10
 """Fewest messages of a window whose share says something."""
 JUDGED_WITHIN_S = 0.4
@@ -81,7 +88,9 @@ class LinkHealth:
         self._alive_s: float | None = None
         self._overloaded = (math.inf, -math.inf)
         """Since when the monitor has been overloaded, and when it was last."""
-        self._shed = 0
+        self._shed = self._lost = 0
+        self._laid_out = (-1, -math.inf)
+        """The layout's generation, and since when it is known."""
         self.heard_s = -math.inf
         """Monotonic seconds at which the last message of a source came. What a watch says, such as the alert about this very outage, is
         not heard of the fleet."""
@@ -103,6 +112,7 @@ class LinkHealth:
         """
         self._measure_loss(now_s, counts)
         self._note_load(now_s, counts.shed)
+        self._tell_own_loss(now_s, link, store, counts)
         if link.parts:
             self._outages.update(now_s, link.parts, store)
         first = self._connects is None
@@ -241,6 +251,20 @@ class LinkHealth:
             self._overloaded = (since_s if now_s - last_s < OVERLOAD_GAP_S else now_s), now_s
         is_overloaded = now_s - self._overloaded[1] < OVERLOAD_GAP_S
         self._lossy_from = LOSSY_OVERLOADED_FROM if is_overloaded else LOSSY_FROM
+
+    def _tell_own_loss(self, now_s: float, link: LinkStatus, store: Store, counts: PipelineCounts) -> None:
+        """Count as unheard what is lost while the monitor joins a large fleet, or does not keep up: that says nothing of the fleet."""
+        if self._laid_out[0] != store.generation:
+            self._laid_out = store.generation, now_s
+        is_joining = (
+            now_s - self._laid_out[1] < JOINS_FOR_S
+            and now_s - link.changed_s < JOINS_WITHIN_S
+            and link.protocol != RECORDING
+            and len(store.layout.instances) >= JOINS_FROM
+        )
+        if is_joining or now_s - self._overloaded[1] < OVERLOAD_GAP_S:
+            counts.unheard = max(0, counts.lost - self._lost)
+        self._lost = counts.lost - counts.unheard
 
     def _measure_loss(self, now_s: float, counts: PipelineCounts) -> None:
         marked_s, messages, gaps = self._loss_mark

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 from support.monitor.feed import Feed, ultraservers
 
+from trnfleet.monitor import link_health
 from trnfleet.monitor.link_health import (
+    JOINS_FOR_S,
+    JOINS_WITHIN_S,
     LEAST_MESSAGES,
     LOSS_WINDOW_S,
     MOST_PERIODS,
@@ -16,7 +19,7 @@ from trnfleet.monitor.link_health import (
 from trnfleet.monitor.link_outages import RECONNECT_S
 from trnfleet.monitor.pipeline.counts import PipelineCounts
 from trnfleet.monitor.store.store import STALE_AFTER_PERIODS, Store
-from trnfleet.wire.ports import LinkStatus
+from trnfleet.wire.ports import RECORDING, LinkStatus
 
 PROOF_S = 23.0
 
@@ -167,3 +170,44 @@ def test_a_little_loss_says_nothing_of_silence_only_while_overloaded(store: Stor
     assert lose(2, shed=1) == (True, True)
     # Its end is known once nothing has been left out for a while.
     assert lose(2 + int(OVERLOAD_GAP_S), shed=0) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("instances", "protocol", "is_own"), [(4, "5", True), (5, "5", False), (4, RECORDING, False)]
+)
+def test_what_is_lost_while_a_large_fleet_is_joined_is_no_alert(
+    store: Store, monkeypatch: pytest.MonkeyPatch, instances: int, protocol: str, is_own: bool
+) -> None:
+    """For a while after each layout of the first minutes; not of a small fleet or a recording, and what is lost later counts."""
+    monkeypatch.setattr(link_health, "JOINS_FROM", instances)
+    driven = Driven(store)
+    driven.link.protocol, driven.link.changed_s = protocol, 100.0
+
+    def lose(now_s: float, lost: int) -> int:
+        driven.counts.lost += lost
+        driven.update(now_s)
+        return driven.counts.lost - driven.counts.unheard
+
+    joined = [lose(102.0, 7), lose(101.0 + JOINS_FOR_S, 4_000), lose(101.5 + JOINS_FOR_S, -30)]
+    assert joined == ([0, 0, 0] if is_own else [7, 4_007, 3_977])
+    assert driven.counts.unheard == (3_977 if is_own else 0)
+    assert lose(102.0 + JOINS_FOR_S, 20) == joined[-1] + 20
+    # Long after the connection was made another layout says nothing of joining.
+    monkeypatch.setattr(store, "generation", store.generation + 1)
+    assert lose(100.0 + JOINS_WITHIN_S, 5) == joined[-1] + 25
+
+
+def test_what_is_lost_in_an_overload_is_no_second_alert(store: Store) -> None:
+    """The overload is told; its losses are not told again when it is over, while those before and after it are."""
+    driven = Driven(store)
+
+    def lose(now_s: float, lost: int, shed: int) -> int:
+        driven.counts.lost += lost
+        driven.counts.shed += shed
+        driven.update(now_s)
+        return driven.counts.lost - driven.counts.unheard
+
+    assert lose(100.0, 3, 0) == 3
+    assert lose(101.0, 500, 10) == 3
+    assert lose(100.9 + OVERLOAD_GAP_S, 100, 0) == 3
+    assert lose(101.0 + OVERLOAD_GAP_S, 6, 0) == 9

@@ -40,7 +40,8 @@ class PipelineCounts:
     lost: int = 0
     """Ticks of a topic that never came; what was left out here is `shed`."""
     unheard: int = 0
-    """Those of them that were lost while nothing could be heard here, as far as that shows."""
+    """Those of them that were lost while nothing could be heard here, as far as that shows, or while the monitor joined a large fleet or did
+    not keep up."""
     gaps: int = 0
     """Messages before which ticks of their topic were lost."""
     shed: int = 0

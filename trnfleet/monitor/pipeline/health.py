@@ -115,7 +115,7 @@ class PipelineHealth:
             AttributeError: there is none of that name.
         """
         if name == "lost":
-            # What was lost while nothing could be heard is told as that.
+            # What was lost while nothing could be heard, or this monitor did not keep up, is told as that.
             return float(self.counts.lost - self.counts.unheard)
         if name == "clock_skew_s":
             return abs(self.clock_skew_s)
