@@ -352,7 +352,7 @@ class Monitor:
             yield from self._stage("reservations", self._reservation_slices())
         if self.evaluates_alerts and self.alerts.rules:
             yield from self._stage("alerts", self._alert_slices())
-        self.ingest.alert_events.take(self.alerts, self.clock.monotonic_s())
+        self.ingest.follow_alerts(self.clock.monotonic_s())
         with guard(self.counts, "history"):
             self._take_sample(may_sample=may_sample)
         if self.on_pass is not None:

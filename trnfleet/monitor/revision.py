@@ -56,7 +56,7 @@ class MonitorRevision(NamedTuple):
             ingest.reservations.revision,
             findings.total,
             ingest.events.received + ingest.alert_events.received,
-            alerts.revision,
+            alerts.revision + alerts.cells.revision,
             alerts.silences.revision,
             link.changes,
         )

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.domain.alerts.alert import Alert, fingerprint_of
-from trnfleet.domain.alerts.rules import Rule
-from trnfleet.domain.alerts.signals import Scope
-from trnfleet.domain.alerts.silences import Span, preview
-from trnfleet.domain.alerts.status import AlertState, AlertStatus
+from trnfleet.domain.alerts.matchers import all_match
+from trnfleet.domain.alerts.preview import preview
+from trnfleet.domain.alerts.silences import Span
+from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.watches import (
     GONE_S,
     WatchPresence,
@@ -22,9 +22,10 @@ from trnfleet.domain.alerts.watches import (
     word_of,
     word_text,
 )
-from trnfleet.domain.severity import Severity
 from trnfleet.errors import BrokerError, WireError, nearest
+from trnfleet.monitor.alerting.cells import alert_of, unknown_rule
 from trnfleet.monitor.alerting.store import AlertWithStatus
+from trnfleet.monitor.problems.cell_watches import CellWatch, are_watched, cells_of
 from trnfleet.monitor.problems.problem import NO_PROBLEMS
 from trnfleet.monitor.problems.state import problems_of
 from trnfleet.monitor.sources.watches import presence_of
@@ -36,6 +37,7 @@ from trnfleet.services.operator import connect_operator
 from trnfleet.services.session import CONNECT_LIMIT_S, QUIET_S, BatchReader
 from trnfleet.tasks import background
 from trnfleet.text import plain
+from trnfleet.wire.alerts import CellAlertMessage
 from trnfleet.wire.messages import WatchMessage, decode_message
 from trnfleet.wire.topics import TopicClass, build_filter, parse_topic
 
@@ -44,7 +46,8 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
     from trnfleet.domain.alerts.matchers import Matcher
-    from trnfleet.domain.alerts.silences import Ack, Preview, Silence
+    from trnfleet.domain.alerts.preview import Preview
+    from trnfleet.domain.alerts.silences import Ack, Silence
     from trnfleet.domain.alerts.watches import ReceiverErrors
     from trnfleet.monitor.alerting.operator import OperatorActions
     from trnfleet.monitor.alerting.silences import Silences
@@ -90,11 +93,26 @@ class FleetAlerts(NamedTuple):
     """Brokers that could not be reached, while others were: what is there is not known."""
     is_withheld: bool = False
     """Whether the broker withholds retained messages, so that alerts, silences and acknowledgements are unknown, not none."""
+    cells: tuple[CellWatch, ...] = ()
+    """The cells, on a top broker, with who watches each."""
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether the alerts are kept up to date: by a watch here, or by one in each cell."""
+        return bool(self.watches) or are_watched(self.cells)
 
     @property
     def word(self) -> Word:
         """Whose word the published alerts are, and what speaks against it."""
-        return word_of(self.present, sum(each.state == "firing" for each in self.alerts.values()))
+        own = [each for each in self.alerts.values() if not isinstance(each, CellAlertMessage)]
+        word = word_of(self.present, sum(each.state == "firing" for each in own))
+        doubts = [f"cell {each.cell}: {each.doubt}" for each in self.cells if each.doubt]
+        return word._replace(doubts=(*word.doubts, *doubts))
+
+    def is_unobserved(self, message: AlertMessage) -> bool:
+        """Return whether an alert is of a cell that no relay sees at present."""
+        cell = message.cell if isinstance(message, CellAlertMessage) else None
+        return any(each.cell == cell and not each.is_observed for each in self.cells)
 
     @property
     def receiver_errors(self) -> ReceiverErrors:
@@ -116,7 +134,7 @@ class FleetAlerts(NamedTuple):
     @property
     def unwatched_reason(self) -> str:
         """Reason why the state of alerts is unknown, and what to do; empty while a watch is online."""
-        if self.watches:
+        if self.is_watched:
             return ""
         if self.is_withheld:
             return WITHHELD
@@ -140,8 +158,15 @@ class FleetAlerts(NamedTuple):
         return self.silences.silences_of(alert_of(message), self.now_ns)
 
     def preview(self, matchers: tuple[Matcher, ...]) -> Preview:
-        """Return the alerts that a silence matches now."""
-        return preview(matchers, [alert_of(each) for each in self.alerts.values()])
+        """Return the alerts that a silence matches now; it hides none of cells."""
+        return preview(matchers, [each for each in map(alert_of, self.alerts.values()) if not each.cell])
+
+    def cells_matched(self, matchers: tuple[Matcher, ...]) -> tuple[str, ...]:
+        """Return the cells of alerts that a silence matches here and does not hide: their watches read their own brokers alone."""
+        of_cells = [each for each in map(alert_of, self.alerts.values()) if each.cell]
+        return tuple(
+            sorted({each.cell for each in of_cells if each.is_active and all_match(matchers, each.labels)})
+        )
 
 
 async def read_alerts(session: BrokerSession, name: str | None, *, wait_s: float) -> FleetAlerts:
@@ -196,9 +221,16 @@ async def _read_alerts(session: FleetSession, fleet: str, wait_s: float) -> Flee
             await clock.sleep(CHECK_EVERY_S)
         # A watch that has just begun has not published anything yet.
         await clock.sleep(max(0.0, FIRST_PUBLISH_S - publishers.watched_s))
-        alerts, silences = dict(monitor.ingest.alert_messages), monitor.alerts.silences
+        monitor.compute()
+        of_cells, silences = monitor.alerts.cells.firing, monitor.alerts.silences
+        own = [each for each in monitor.ingest.alert_messages.values() if each.fingerprint not in of_cells]
+        alerts: dict[str, AlertMessage] = {each.fingerprint: each for each in own}
+        for message in monitor.ingest.retained[CellAlertMessage].by_key.values():
+            shown = of_cells.get(message.fingerprint)
+            if shown is None or message.cell in shown.cell.split(", "):
+                alerts.setdefault(message.fingerprint, message)
         now_ns = monitor.moment().time_ns
-        active = active_of(alerts.values(), silences, now_ns)
+        active = active_of(own, silences, now_ns, of_cells.values())
         return FleetAlerts(
             fleet,
             alerts,
@@ -210,6 +242,7 @@ async def _read_alerts(session: FleetSession, fleet: str, wait_s: float) -> Flee
             problems_of(monitor, active, findings=NOTHING, now_ns=now_ns),
             tuple(each.broker for each in source.status.parts if not each.connected),
             source.status.withholds_retained,
+            cells_of(monitor),
         )
 
 
@@ -249,37 +282,12 @@ def find_alert(fleet: FleetAlerts, which: str) -> Alert:
     raise BrokerError(f"{which!r} does not fire: {nearest(which, names[:20])}")
 
 
-def alert_of(message: AlertMessage) -> Alert:
-    """Return a published alert, with a stand-in for its rule that has only name and severity."""
-    is_firing = message.state == "firing"
-    return Alert(
-        unknown_rule(message.rule, message.severity, message.labels.get("scope", "")),
-        message.target,
-        message.fingerprint,
-        state=AlertState.FIRING if is_firing else AlertState.RESOLVED,
-        since_ns=parse_rfc3339(message.since),
-        fired_ns=parse_rfc3339(message.fired),
-        members=message.members,
-        chips=message.chips,
-        place=message.place,
-        rack=message.rack,
-        worst=message.worst,
-        value=message.value,
-        inhibited_by=message.inhibited_by or "",
-        cause=message.cause,
-        job=message.labels.get("job", ""),
-        subsystem=message.subsystem or message.rule,
-        figure=message.figure,
-        published_title=message.title or message.summary,
-        times=message.times,
-        is_flapping=message.flapping,
-        labels=dict(message.labels),
-    )
-
-
-def active_of(messages: Iterable[AlertMessage], silences: Silences, now_ns: int) -> list[AlertWithStatus]:
-    """Return the published alerts that fire: the worst first, inhibited ones last."""
+def active_of(
+    messages: Iterable[AlertMessage], silences: Silences, now_ns: int, of_cells: Iterable[Alert] = ()
+) -> list[AlertWithStatus]:
+    """Return the published alerts that fire, and those of cells: the worst first, inhibited ones last."""
     alerts = [alert_of(message) for message in messages if message.state == "firing"]
+    alerts += of_cells
     active = [AlertWithStatus(alert, silences.status(alert, now_ns)) for alert in alerts]
     return sorted(active, key=_urgency)
 
@@ -302,28 +310,16 @@ class PublishedProblems(NamedTuple):
 def published_problems(monitor: Monitor) -> PublishedProblems:
     """Return the problems of a fleet that a monitor has observed."""
     now_ns = monitor.moment().time_ns
-    is_watched = bool(monitor.ingest.watches.present(monitor.clock.monotonic_s()))
+    now_s = monitor.clock.monotonic_s()
+    is_watched = bool(monitor.ingest.watches.present(now_s)) or are_watched(cells_of(monitor))
     silences = monitor.alerts.silences
     # Without a watch nobody knows whether a published alert still fires: thresholds of the moment say more.
     messages = monitor.ingest.alert_messages.values() if is_watched else ()
-    active = active_of(messages, silences, now_ns)
+    of_cells = monitor.alerts.cells.firing
+    own = [each for each in messages if each.fingerprint not in of_cells]
+    active = active_of(own, silences, now_ns, of_cells.values())
     rules = load_rules() if is_watched else ()
     return PublishedProblems(problems_of(monitor, active, rules=rules, now_ns=now_ns), is_watched, now_ns)
-
-
-def unknown_rule(name: str, severity: Severity = Severity.INFO, scope: str = "") -> Rule:
-    """Return a stand-in for a rule that only a watch knows; it is never evaluated."""
-    stand_in = Rule.model_validate(
-        {
-            "name": name,
-            "scope": "publisher",
-            "severity": severity,
-            "figure": "state",
-            "equals": "offline",
-            "summary": name,
-        }
-    )
-    return stand_in.model_copy(update={"scope": Scope(scope)}) if scope in set(Scope) else stand_in
 
 
 def silence_facts(fleet: FleetAlerts) -> list[dict[str, Any]]:
@@ -345,7 +341,9 @@ def silence_facts(fleet: FleetAlerts) -> list[dict[str, Any]]:
                 if (each.kind, each.id) == ("silence", silence.id)
             },
             "hides": sum(
-                message.state == "firing" and silence.covers(message.labels)
+                message.state == "firing"
+                and silence.covers(message.labels)
+                and not isinstance(message, CellAlertMessage)
                 for message in fleet.alerts.values()
             ),
         }

@@ -2,6 +2,8 @@
 
 A resolved alert is published as that, and cleared later by an empty message. Times are RFC 3339 in UTC, monitor time.
 
+A relay publishes the alerts of its cell on a top broker below the cell's name, so that no `watch` there takes them for its own.
+
 A withdrawn acknowledgement or silence stays as a tombstone until the end that it would have had, so that nobody who was away
 meanwhile restores it. A tombstone lasts from its beginning for a millisecond: readers that do not know the field take it
 for one that is over.
@@ -11,7 +13,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from trnfleet.domain.severity import Severity  # noqa: TC001  pydantic reads the types
 from trnfleet.wire.messages import Message, Name, Text
@@ -74,6 +76,31 @@ class AlertMessage(Message):
     from there."""
     watch: Name
     """Client id of the `watch` that published it."""
+
+
+class Handling(BaseModel):
+    """An acknowledgement or a silence under which an alert of a cell is, as far as others need it."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    who: Annotated[str, StringConstraints(max_length=200)]
+    why: Line = ""
+    at: Instant
+    until: Instant
+
+
+class CellAlertMessage(AlertMessage):
+    """An alert of a cell on a top broker, as the cell's relay passes it on, with what people in the cell do about it."""
+
+    cell: Name
+    ack: Handling | None = None
+    silence: Handling | None = None
+    """The silence that hides it and ends last."""
+
+    @property
+    def path(self) -> str:
+        """Path of its topic."""
+        return f"{self.cell}/{self.fingerprint}"
 
 
 class AckMessage(Message):

@@ -28,6 +28,16 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.broker
 
 CHIPS = 192
+RULES = """
+[[rules]]
+name = "drawing-power"
+scope = "chip"
+group = "cluster"
+severity = "critical"
+figure = "power_w"
+above = 1
+summary = "{count} chips draw power"
+"""
 LIMIT_S = 30.0
 
 
@@ -46,6 +56,12 @@ class Bench:
 
     def start(self, *arguments: str) -> Program:
         return self.programs.enter_context(Program(self.folder, *arguments))
+
+    def watch(self) -> Program:
+        """Watch the cell with a rule that fires for each of its UltraServers."""
+        rules = self.folder / "rules.toml"
+        rules.write_text(RULES)
+        return self.start("watch", "--broker", str(self.cell.url), "--rules", str(rules))
 
     def relay(self) -> Program:
         to = ("--to", str(self.top.url), "--cell", "cell-a")
@@ -92,10 +108,13 @@ def bench(tmp_path: Path, mosquitto: MosquittoProcess) -> Iterator[Bench]:
 
 
 async def test_the_standby_carries_the_cell_on_when_the_active_relay_is_killed(bench: Bench) -> None:
-    """All figures come from roll-ups; kill -9 of both makes all not observed at once, and `status` says who is active."""
+    """All figures come from roll-ups; kill -9 of both makes all not observed at once, its alerts too, and `status` says who is active."""
+    bench.watch()
     first = bench.relay()
+    alerts = bench.monitor.alerts
     async with background(source=bench.live.source.run(), monitor=bench.monitor.run()):
         await bench.until_live()
+        await bench.until(lambda: bool(alerts.active()))
         second = bench.relay()
         await bench.until(lambda: "standby: " in second.output)
         name = bench.active()
@@ -108,12 +127,19 @@ async def test_the_standby_carries_the_cell_on_when_the_active_relay_is_killed(b
         await bench.until(lambda: bench.active() not in {"", name})
         await bench.until_live()
         assert f"takes over from {name}" in second.output
+        assert [(each.cell, each.is_unobserved) for each in alerts.active()] == [("cell-a", False)]
+        shown = await asyncio.to_thread(run, "alerts", "--broker", str(bench.top.url), "--name", "demo")
+        assert shown.returncode == 3, shown.stderr
+        assert "drawing-power: cell-a: 192 chips draw power" in shown.stdout
+        assert "cell cell-a: trnfleet-watch-" in shown.stderr
         second.end(signal.SIGKILL)
         await bench.until(lambda: bench.count(Freshness.UNOBSERVED) == CHIPS)
         code, text = await bench.status()
         assert code == 3
         assert "cell-a: no relay is active; no standby" in text
         assert "stopped" not in text
+        await bench.until(lambda: [each.is_unobserved for each in alerts.active()] == [True])
+        assert "[cell-a, not observed]" in text
 
 
 async def test_the_cell_is_shown_again_when_brokers_that_were_killed_are_back(bench: Bench) -> None:

@@ -18,7 +18,7 @@ from trnfleet.monitor.ingest.messages import MESSAGE_HANDLERS, RetainedHandler
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.services.relay.leases import Leases
 from trnfleet.sim.publish.commands import ARGUMENTS
-from trnfleet.wire.alerts import AckMessage, AlertMessage, SilenceMessage
+from trnfleet.wire.alerts import AckMessage, AlertMessage, Handling, SilenceMessage
 from trnfleet.wire.frames import FrameDecoder
 from trnfleet.wire.limits import DEFAULT_LIMITS
 from trnfleet.wire.messages import (
@@ -56,6 +56,7 @@ MESSAGES: dict[str, type[BaseModel]] = {
     "reservation": ReservationMessage,
     "extension": ExtensionSpec,
     "alert": AlertMessage,
+    "handling": Handling,
     "ack": AckMessage,
     "silence": SilenceMessage,
     "command": CommandMessage,

@@ -23,10 +23,11 @@ from trnfleet.cli.params import Duration
 from trnfleet.cli.streams import report
 from trnfleet.cli.tables import table_lines
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
-from trnfleet.domain.alerts.watches import receiver_error_text
+from trnfleet.domain.alerts.watches import receiver_error_text, word_text
 from trnfleet.domain.quantities import counted, duration
 from trnfleet.domain.severity import Severity
 from trnfleet.text import plain
+from trnfleet.wire.alerts import CellAlertMessage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,6 +92,9 @@ def command(
     as last known. In --json, `watched` is false then. Stderr says which watch leads and when it was heard, and warns where watches
     contradict or the leader does not publish what another sees: `doubts` in --json, with exit status 1, too.
 
+    On a top broker the alerts of cells are among them, with their cell and what people in it do about them; of a cell that no relay sees
+    they are as last known (`not observed`), and the exit status is 1. `cells` in --json has who watches each.
+
     Several fleets, by --name more than once or --all-fleets, are one table with the fleet of each alert; in --json `alerts` is one list
     with `fleet` in each, beside `fleets`. A fleet whose parts are on several brokers is one fleet.
 
@@ -129,7 +133,7 @@ def command(
         for line in lines_of_several(found, fleets) if is_of_several else text_lines(rows, fleets[0]):
             click.echo(line)
     for fleet in fleets:
-        if as_json or is_of_several or fleet.watches:
+        if as_json or is_of_several or fleet.is_watched:
             report_word(fleet, f"{fleet.name}: " if is_of_several else "")
     statuses = {exit_status(fleet, [each for each in found if each.fleet is fleet]) for fleet in fleets}
     ctx.exit(max(statuses))
@@ -142,7 +146,7 @@ def exit_status(fleet: FleetAlerts, found: Sequence[Listed]) -> int:
     is_unhandled = any(
         each.message.severity is Severity.CRITICAL and each.status is AlertStatus.FIRING for each in found
     )
-    if not fleet.watches or ((fleet.word.doubts or fleet.away) and not is_unhandled):
+    if not fleet.is_watched or ((fleet.word.doubts or fleet.away) and not is_unhandled):
         return UNKNOWN
     return UNHANDLED if is_unhandled else 0
 
@@ -152,7 +156,7 @@ def lines_of_several(found: Sequence[Listed], fleets: Sequence[FleetAlerts]) -> 
     from trnfleet.monitor.problems.search import urgency
 
     if not found:
-        is_known = all(each.watches and not each.word.doubts and not each.away for each in fleets)
+        is_known = all(each.is_watched and not each.word.doubts and not each.away for each in fleets)
         return [
             f"0 firing in {counted(len(fleets), 'fleet')}"
             if is_known
@@ -161,10 +165,10 @@ def lines_of_several(found: Sequence[Listed], fleets: Sequence[FleetAlerts]) -> 
     rows = []
     for fleet, message, status in found:
         fingerprint, severity, state, *rest = _row(message, status, fleet)
-        known = state if fleet.watches else f"{state} (last known)"
+        known = state if fleet.is_watched else f"{state} (last known)"
         rows.append((fleet.name, fingerprint, severity, known, *rest))
     lines = table_lines([("FLEET", "ALERT", "SEVERITY", "STATE", "FOR", "WHAT"), *rows])
-    causes = [(problem, fleet) for fleet in fleets if fleet.watches for problem in fleet.problems.all]
+    causes = [(problem, fleet) for fleet in fleets if fleet.is_watched for problem in fleet.problems.all]
     causes.sort(key=lambda cause: urgency(cause[0]))
     return by_cause(
         [(each.fleet.name, each.message.fingerprint) for each in found], lines, causes, names_fleet=True
@@ -174,9 +178,9 @@ def lines_of_several(found: Sequence[Listed], fleets: Sequence[FleetAlerts]) -> 
 def text_lines(found: Sequence[tuple[AlertMessage, AlertStatus]], fleet: FleetAlerts) -> list[str]:
     """Return the table of alerts; without a watch as last known, with the age of each and the reason above."""
     rows = [_row(message, status, fleet) for message, status in found]
-    if fleet.watches and not rows:
+    if fleet.is_watched and not rows:
         return ["no alert is published, which is in doubt" if fleet.word.doubts else "0 firing"]
-    if fleet.watches:
+    if fleet.is_watched:
         lines = table_lines([("ALERT", "SEVERITY", "STATE", "FOR", "WHAT"), *rows])
         keys = [(fleet.name, message.fingerprint) for message, _ in found]
         return by_cause(keys, lines, [(each, fleet) for each in fleet.problems.all])
@@ -230,7 +234,12 @@ def report_word(fleet: FleetAlerts, before: str = "") -> None:
     texts = [receiver_error_text(each, fleet.name_of(each.id)) for each in errors.first]
     not_taken = f"receivers do not take {errors.total:,}: {'; '.join(texts)}{more}" if texts else ""
     away = f"{', '.join(fleet.away)} away: what is there is not known" if fleet.away else ""
-    for line in (away, fleet.unwatched_reason, *fleet.word.doubts, not_taken, fleet.word_text):
+    of_cells = [
+        f"cell {each.cell}: {word_text(each.word, '')}"
+        for each in fleet.cells
+        if each.word.leader is not None
+    ]
+    for line in (away, fleet.unwatched_reason, *fleet.word.doubts, not_taken, fleet.word_text, *of_cells):
         if line:
             report(plain(f"{before}{line}", 1_000))
 
@@ -243,12 +252,20 @@ def _fleet_facts(fleet: FleetAlerts) -> dict[str, Any]:
     return {
         "fleet": fleet.name,
         "time": format_rfc3339(fleet.now_ns),
-        "watched": bool(fleet.watches),
+        "watched": fleet.is_watched,
         "watches": list(fleet.watches),
         "gone": list(fleet.gone),
         "away": list(fleet.away),
         "leader": None if fleet.word.leader is None else _watch_facts(fleet.word.leader),
         "doubts": list(fleet.word.doubts),
+        "cells": [
+            {
+                "cell": each.cell,
+                "observed": each.is_observed,
+                "leader": None if each.word.leader is None else _watch_facts(each.word.leader),
+            }
+            for each in fleet.cells
+        ],
         "receiver_error_count": fleet.receiver_errors.total,
         "receiver_errors": [each._asdict() for each in fleet.receiver_errors.first],
         "problems": [problem_facts(each, fleet.now_ns) for each in fleet.problems.all],
@@ -272,6 +289,8 @@ def _order(listed: Listed) -> tuple[bool, int, str, str, str]:
 
 def _row(message: AlertMessage, status: AlertStatus, fleet: FleetAlerts) -> tuple[str, ...]:
     text = message.summary
+    if isinstance(message, CellAlertMessage):
+        text = f"{message.cell}{', not observed' if fleet.is_unobserved(message) else ''}: {text}"
     ack = fleet.ack_of(message)
     if ack is not None and message.state == "firing":
         text += f" [{ack.owner}{': ' if ack.note else ''}{ack.note}]"
@@ -294,7 +313,7 @@ def _alert_facts(listed: Listed) -> dict[str, Any]:
     return {
         **message.model_dump(mode="json", exclude={"v"}),
         "standing": status.value,
-        "last_known": not fleet.watches,
+        "last_known": not fleet.is_watched or fleet.is_unobserved(message),
         "age_s": max(0.0, (fleet.now_ns - parse_rfc3339(message.fired)) / NS_PER_S),
         "ack": None
         if ack is None

@@ -61,7 +61,8 @@ def command(
 
     Once a second it publishes one row of figures an UltraServer, or a standalone instance, and passes jobs, reservations, alerts,
     events and the presence of publishers on; telemetry and descriptors of hosts stay in the cell. What a relay cannot see, because
-    it is gone or does not hear its cell, is not observed on the top: neither stale nor offline.
+    it is gone or does not hear its cell, is not observed on the top: neither stale nor offline. Alerts have the cell's name on the top;
+    they are acknowledged and silenced on the cell's broker.
 
     Chips are passed on where somebody looks at them: an app with --allow-commands asks for those of an UltraServer that it opens, as long
     as it is looked at.

@@ -168,4 +168,10 @@ def _preview(fleet: FleetAlerts, matchers: tuple[Matcher, ...]) -> list[str]:
     ]
     if found.firing > len(found.examples):
         lines.append(f"  and {found.firing - len(found.examples):,} more")
+    if cells := fleet.cells_matched(matchers):
+        lines.append(
+            plain(
+                f"alerts of cells match, too, and are silenced on the cell's broker: {', '.join(cells)}", 400
+            )
+        )
     return lines

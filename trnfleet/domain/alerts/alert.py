@@ -14,6 +14,7 @@ from trnfleet.domain.alerts.status import AlertState
 
 if TYPE_CHECKING:
     from trnfleet.domain.alerts.rules import Rule
+    from trnfleet.domain.alerts.silences import Ack, Silence
     from trnfleet.domain.severity import Severity
 
 _LEVEL_LABELS = ("cluster", "ultraserver", "instance", "chip")
@@ -68,6 +69,16 @@ class Alert:
     """What its rule compares; empty for telemetry that does not come."""
     published_title: str = ""
     """Its short text as a watch published it; empty where its rule has it."""
+    published_summary: str = ""
+    """Its line as a watch published it, of an alert of a cell; empty where its rule has it."""
+    cell: str = ""
+    """The cell that it is of, whose watch looks after it; of several with commas. Empty for what is evaluated here."""
+    is_unobserved: bool = False
+    """Whether no relay sees its cell at present: it fires as last known."""
+    cell_ack: Ack | None = None
+    """The acknowledgement that it has in its cell."""
+    cell_silence: Silence | None = None
+    """The silence that hides it in its cell."""
     labels: dict[str, str] = field(default_factory=dict)
     """Labels for matchers and receivers."""
 

@@ -9,12 +9,10 @@ import enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.alerts.matchers import all_match
-from trnfleet.domain.severity import Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-    from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.matchers import Matcher
 
 
@@ -95,22 +93,3 @@ class Ack(NamedTuple):
     def span(self, now_ns: int) -> Span:
         """Return the position of an instant relative to it."""
         return span_at(now_ns, self.at_ns, self.ends_ns)
-
-
-class Preview(NamedTuple):
-    """The alerts that a silence matches now."""
-
-    firing: int
-    pending: int
-    critical: int
-    """Of the firing ones."""
-    examples: tuple[Alert, ...]
-    """The first of them."""
-
-
-def preview(matchers: tuple[Matcher, ...], alerts: Iterable[Alert], *, most: int = 8) -> Preview:
-    """Return the active ones among some alerts that a silence with these matchers matches."""
-    hit = [alert for alert in alerts if alert.is_active and all_match(matchers, alert.labels)]
-    firing = [alert for alert in hit if alert.fired_ns is not None]
-    critical = sum(alert.severity is Severity.CRITICAL for alert in firing)
-    return Preview(len(firing), len(hit) - len(firing), critical, tuple((firing or hit)[:most]))

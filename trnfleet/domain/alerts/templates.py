@@ -94,6 +94,8 @@ def title(alert: Alert) -> str:
 
 def summary(alert: Alert) -> str:
     """Return an alert in one line: its rule's summary, what caused it, and whether it flaps."""
+    if alert.published_summary:
+        return alert.published_summary
     said = fill(alert.rule.summary, alert)
     if alert.cause and "{cause}" not in alert.rule.summary:
         said += f"; cause: {alert.cause}"

@@ -18,6 +18,7 @@ from trnfleet.domain.alerts.status import AlertState, AlertStatus
 from trnfleet.domain.layout import EMPTY_LAYOUT, Layout
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.annotate import describe
+from trnfleet.monitor.alerting.cells import CellAlerts
 from trnfleet.monitor.alerting.conditions.windows import Counters
 from trnfleet.monitor.alerting.grouping import AlertGroups, changed
 from trnfleet.monitor.alerting.inhibition import inhibit
@@ -93,6 +94,8 @@ class Alerts:
         """
         self.rules = tuple(rules)
         self.silences = Silences()
+        self.cells = CellAlerts(rules)
+        """The alerts of cells, on a top broker."""
         self.revision = 0
         """Goes up with every change."""
         self.evaluations = 0
@@ -139,12 +142,24 @@ class Alerts:
         return self._store.happened
 
     def active(self) -> list[Alert]:
-        """Return the active alerts: firing before pending, inhibited after others, then by severity, the newest first."""
+        """Return the active alerts: firing before pending, inhibited after others, then by severity, the newest first.
+
+        Those of cells are among them, in the place of what is left to the cells here.
+        """
         active = self._store.active
-        key = (self.revision, len(active))
+        key = (self.revision + self.cells.revision, len(active))
         if self._sorted[:2] != key:
-            self._sorted = (*key, sorted(active.values(), key=_order))
+            own = [each for each in active.values() if not self.is_left_to_cells(each)]
+            self._sorted = (*key, sorted([*own, *self.cells.firing.values()], key=_order))
         return self._sorted[2]
+
+    def evaluated(self) -> list[Alert]:
+        """Return the active alerts by the evaluation here, also those that are left to cells."""
+        return sorted(self._store.active.values(), key=_order)
+
+    def is_left_to_cells(self, alert: Alert) -> bool:
+        """Return whether an alert that is evaluated here is left out, because a cell's watch publishes it or is about to."""
+        return self.cells.leaves_out(alert, self.instant.now_ns)
 
     def recently_resolved(self) -> list[Alert]:
         """Return alerts that have resolved, the last one first."""
@@ -152,7 +167,7 @@ class Alerts:
 
     def find(self, fingerprint: str) -> Alert | None:
         """Return an alert that is active, or that has resolved lately."""
-        return self._store.find(fingerprint)
+        return self.cells.firing.get(fingerprint) or self._store.find(fingerprint)
 
     def fires(self, fingerprint: str) -> bool:
         """Return whether an alert fires by the evaluation here, and not only because it was published."""
@@ -171,7 +186,7 @@ class Alerts:
         """Return the numbers of alerts by status."""
         by_severity = {severity.value: 0 for severity in Severity}
         by_status = dict.fromkeys(AlertStatus, 0)
-        for alert in self._store.active.values():
+        for alert in self.active():
             status = self.status(alert)
             by_status[status] += 1
             if status is AlertStatus.FIRING:
@@ -186,7 +201,7 @@ class Alerts:
 
     def members(self, alert: Alert, most: int = 64) -> list[tuple[str, float, bool]]:
         """Return an alert's members, firing ones first: name, value (NaN for none), and whether it fires; at most `most`."""
-        state = self._by_name.get(alert.name)
+        state = None if alert.cell else self._by_name.get(alert.name)
         if state is None or alert.state is AlertState.RESOLVED:
             return []
         return state.members(alert, self._layout, most)

@@ -31,6 +31,11 @@ LEAST_NS = 1_000_000
 """Duration of a tombstone: the least that can be written, so that readers before tombstones take it for one that is over."""
 
 
+def refused_in(cell: str) -> str:
+    """Return why an alert of a cell cannot be acknowledged or silenced on the top broker."""
+    return f"it is of cell {cell}, whose watch reads the cell's broker alone: acknowledge or silence it there"
+
+
 class OperatorActions:
     """Writes acknowledgements and silences of one fleet."""
 
@@ -69,8 +74,10 @@ class OperatorActions:
 
         Raises:
             ConfigError: it lasts too long, or the note is too long.
-            BrokerError: nothing was written, because no connection stands or this screen only reads.
+            BrokerError: nothing was written, because no connection stands, this screen only reads, or the alert is of a cell.
         """
+        if alert.cell:
+            raise BrokerError(f"{alert.name} {alert.target}: {refused_in(alert.cell)}")
         message = AckMessage(
             fingerprint=alert.fingerprint,
             owner=self.owner,

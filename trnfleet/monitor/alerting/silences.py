@@ -202,15 +202,18 @@ class Silences:
             self.revision += 1
 
     def ack_of(self, alert: Alert, now_ns: int) -> Ack | None:
-        """Return the acknowledgement under which an alert is; None for none."""
-        ack = self._acks.get(alert.fingerprint)
+        """Return the acknowledgement under which an alert is, one of a cell by the cell's; None for none."""
+        ack = alert.cell_ack if alert.cell else self._acks.get(alert.fingerprint)
         if ack is None or (ack.fingerprint, ack.at_ns) in self._spent:
             return None
         # One given a moment ahead of our time, by another's clock, is given.
         return None if ack.span(max(now_ns, ack.at_ns)) is Span.OVER else ack
 
     def silences_of(self, alert: Alert, now_ns: int) -> list[Silence]:
-        """Return the silences that hide an alert now."""
+        """Return the silences that hide an alert now: one of a cell only by the cell's, for its watch knows no others."""
+        if alert.cell:
+            silence = alert.cell_silence
+            return [silence] if silence is not None and silence.span(now_ns) is Span.ACTIVE else []
         kept = self._covering.get(alert.fingerprint)
         if kept is None or kept[0] is not alert.labels:
             if len(self._covering) >= MOST_COVERING:

@@ -56,12 +56,13 @@ def notifying(alerts: Alerts) -> list[Alert]:
     """Return the alerts that every watch has to publish and notify.
 
     Silenced and inhibited ones are left out, those of the pipeline, which are about the way to each watch, those that only go on
-    because they flap, and those that fire here only because they were published.
+    because they flap, those that fire here only because they were published, and those of cells.
     """
     return [
         alert
         for alert in alerts.active()
         if alert.fired_ns is not None
+        and not alert.cell
         and alert.rule.scope is not Scope.PIPELINE
         and not alert.is_flapping
         and alerts.status(alert) in {AlertStatus.FIRING, AlertStatus.ACKED}

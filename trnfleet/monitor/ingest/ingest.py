@@ -283,6 +283,12 @@ class Ingest:
             reject(counts, envelope, error, root=self._root)
             traffic.refuse(0 if topic is None else topic.row)
 
+    def follow_alerts(self, now_s: float) -> None:
+        """Note after a pass what happened to alerts, and which cells a relay sees, whose alerts are else as last known."""
+        self.alert_events.take(self.alerts, now_s)
+        seen = self.store.rolled.cells_observed()
+        self.alerts.cells.observe(seen, is_watched=self.cells.are_watched(now_s))
+
     def newest_of_sources_s(self, batch: list[Envelope], else_s: float) -> float:
         """Return when the newest message of a batch came that is of a source: not a watch's, nor an operator's."""
         return next((each.received_s for each in reversed(batch) if self._is_of_source(each)), else_s)

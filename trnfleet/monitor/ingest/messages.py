@@ -19,13 +19,13 @@ from trnfleet.monitor.pipeline.traffic import NOT_ANNOUNCED, OFFLINE, ONLINE
 from trnfleet.monitor.room import ENTRY_BYTES, Ledger, compact, held_bytes
 from trnfleet.monitor.sources.descriptors import CompactDescriptor
 from trnfleet.monitor.store.retained import RetainedCollection
-from trnfleet.wire.alerts import AckMessage, AlertMessage, SilenceMessage
+from trnfleet.wire.alerts import AckMessage, AlertMessage, CellAlertMessage, SilenceMessage
 from trnfleet.wire.messages import EventMessage, JobMessage, Message, WatchMessage, decode_message
 from trnfleet.wire.reservations import ReservationMessage
 from trnfleet.wire.topics import FLEET_PATH, TopicClass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from trnfleet.monitor.alerting.engine import Alerts
     from trnfleet.monitor.alerting.silences import Silences
@@ -295,6 +295,34 @@ def ignore(receiver: Receiver, path: str, envelope: Envelope, now_s: float) -> N
     """Ignore a message between clients and simulators; a recording of all topics has them, too."""
 
 
+ALERTS = RetainedHandler(
+    AlertMessage,
+    "alert",
+    "fingerprint",
+    most=lambda limits: limits.alerts,
+    most_bytes=lambda limits: limits.alerts_bytes,
+    owner=attrgetter("watch"),
+    # The alerts that are evaluated here are dated by it.
+    before_put=lambda receiver, message: receiver.alerts.remember(message),
+    after_remove=lambda receiver, fingerprint: receiver.alerts.forget(fingerprint),
+)
+CELL_ALERTS = RetainedHandler(
+    CellAlertMessage,
+    "alert",
+    "path",
+    most=lambda limits: limits.alerts,
+    most_bytes=lambda limits: limits.alerts_bytes,
+    owner=attrgetter("cell"),
+    before_put=lambda receiver, message: receiver.alerts.cells.put(message),
+    after_remove=lambda receiver, path: receiver.alerts.cells.remove(path),
+)
+
+
+def handle_alert(receiver: Receiver, path: str, envelope: Envelope, now_s: float) -> None:
+    """Apply an alert of this fleet's watch, or below the name of a cell one of that cell's."""
+    (CELL_ALERTS if "/" in path else ALERTS)(receiver, path, envelope, now_s)
+
+
 MESSAGE_HANDLERS: dict[TopicClass, MessageHandler] = {
     TopicClass.NODE: handle_descriptor,
     TopicClass.EVENT: handle_event,
@@ -319,17 +347,7 @@ MESSAGE_HANDLERS: dict[TopicClass, MessageHandler] = {
         owner=lambda message: message.boot or message.origin,
         before_put=_check_reservation,
     ),
-    TopicClass.ALERT: RetainedHandler(
-        AlertMessage,
-        "alert",
-        "fingerprint",
-        most=lambda limits: limits.alerts,
-        most_bytes=lambda limits: limits.alerts_bytes,
-        owner=attrgetter("watch"),
-        # The alerts that are evaluated here are dated by it.
-        before_put=lambda receiver, message: receiver.alerts.remember(message),
-        after_remove=lambda receiver, fingerprint: receiver.alerts.forget(fingerprint),
-    ),
+    TopicClass.ALERT: handle_alert,
     TopicClass.ACK: RetainedHandler(
         AckMessage,
         "acknowledgement",
@@ -356,8 +374,8 @@ def retained_collections() -> dict[type[Message], RetainedCollection[Any]]:
     """Return an empty collection for each class that has none of its own."""
     return {
         handler.model: RetainedCollection(attrgetter(handler.key))
-        for handler in MESSAGE_HANDLERS.values()
-        if isinstance(handler, RetainedHandler) and handler.collection is None
+        for handler in _retained_handlers()
+        if handler.collection is None
     }
 
 
@@ -365,6 +383,10 @@ def retained_ledgers(limits: Limits) -> dict[type[Message], Ledger]:
     """Return an empty ledger for each class of retained messages."""
     return {
         handler.model: Ledger(handler.most(limits), handler.most_bytes(limits))
-        for handler in MESSAGE_HANDLERS.values()
-        if isinstance(handler, RetainedHandler)
+        for handler in _retained_handlers()
     }
+
+
+def _retained_handlers() -> Iterator[RetainedHandler[Any]]:
+    yield from (each for each in MESSAGE_HANDLERS.values() if isinstance(each, RetainedHandler))
+    yield from (ALERTS, CELL_ALERTS)

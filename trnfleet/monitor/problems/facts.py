@@ -41,4 +41,6 @@ def problem_facts(problem: Problem, now_ns: int) -> dict[str, Any]:
         "until": None if problem.until_ns is None else format_rfc3339(problem.until_ns),
         "alerts": [each.alert.fingerprint for each in problem.alerts],
         "findings": len(problem.findings),
+        "cells": list(problem.cells),
+        "observed": not problem.is_unobserved,
     }

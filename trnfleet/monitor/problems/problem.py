@@ -69,6 +69,17 @@ class Problem(NamedTuple):
     """Findings, where no rule looks at them."""
 
     @property
+    def cells(self) -> tuple[str, ...]:
+        """The cells that its alerts are of; none for what is evaluated here."""
+        named = {cell for each in self.alerts if each.alert.cell for cell in each.alert.cell.split(", ")}
+        return tuple(sorted(named))
+
+    @property
+    def is_unobserved(self) -> bool:
+        """Whether no relay sees the cells of its alerts at present: it is as last known."""
+        return bool(self.alerts) and all(each.alert.is_unobserved for each in self.alerts)
+
+    @property
     def is_loud(self) -> bool:
         """Whether it is neither acknowledged nor silenced."""
         return self.status is AlertStatus.FIRING

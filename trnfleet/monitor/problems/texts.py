@@ -56,9 +56,19 @@ def _far_end(end: str, near: str, *, is_whole: bool) -> str:
 
 
 def text_of(problem: Problem) -> str:
-    """Return what is wrong, in a few words; and where it comes and goes, that it need not be so at present."""
+    """Return what is wrong, in a few words, and of which cell; and where it comes and goes, that it need not be so at present."""
     flaps = bool(problem.alerts) and problem.alerts[0].alert.is_flapping
-    return plain(problem.text, LONGEST) + (" (flapping)" if flaps else "")
+    return plain(problem.text, LONGEST) + (" (flapping)" if flaps else "") + cell_text(problem)
+
+
+def cell_text(problem: Problem) -> str:
+    """Return the cells of a problem in brackets, and whether they are not observed; empty for what is evaluated here."""
+    if not problem.cells:
+        return ""
+    names = ", ".join(problem.cells[:3]) + (
+        f" and {len(problem.cells) - 3} more" if len(problem.cells) > 3 else ""
+    )
+    return f" [{plain(names, LONGEST)}{', not observed' if problem.is_unobserved else ''}]"
 
 
 def impact_text(problem: Problem) -> str:

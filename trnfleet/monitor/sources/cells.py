@@ -62,3 +62,7 @@ class Cells:
     def watches(self, cell: str, now_s: float) -> list[WatchPresence]:
         """Return the watches of a cell that are present."""
         return self._watches[cell].present(now_s) if cell in self._watches else []
+
+    def are_watched(self, now_s: float) -> bool:
+        """Return whether a watch leads in any cell."""
+        return any(one.leads is not False for each in self._watches.values() for one in each.present(now_s))

@@ -241,6 +241,15 @@ class Rolled:
         unseen[:, UNKNOWN] = np.where(self.awaited, chips[self.numbers], 0)
         return np.where(self.observed[:, None], self.states, unseen)
 
+    def cells_observed(self) -> dict[str, bool]:
+        """Return whether a relay sees each cell that is described: any of its rows, or is about to."""
+        seen: dict[str, bool] = {}
+        for path, held in self._held.items():
+            place, cell = self._place.get(path), held.block.cell
+            is_seen = place is None or bool((self.observed[place.at] | self.awaited[place.at]).any())
+            seen[cell] = seen.get(cell, False) or is_seen
+        return seen
+
     def cell_of(self, path: str) -> str:
         """Return the cell of an UltraServer, an instance or a chip; empty where no block has it."""
         return self.row_of(path)[1]

@@ -22,6 +22,7 @@ from trnfleet.garbage import collect_garbage
 from trnfleet.services.discovery import find_fleet
 from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.publishing import fail_if_all_refused
+from trnfleet.services.relay.alerts import PassedAlerts
 from trnfleet.services.relay.blocks import Rows
 from trnfleet.services.relay.forwarding import Forwarding
 from trnfleet.services.relay.leases import Leases, command_server, serve_leases
@@ -56,10 +57,9 @@ PASSED_ON = (
     TopicClass.PUBLISHER,
     TopicClass.JOB,
     TopicClass.RESERVATION,
-    TopicClass.ALERT,
     TopicClass.EVENT,
 )
-"""Classes whose messages go to the top broker as they are."""
+"""Classes whose messages go to the top broker as they are, but for the presence of watches."""
 PERIOD_S = 1.0
 REPEAT_S = 60.0
 """Time after which descriptors are published again: not every broker gives retained messages to every subscriber."""
@@ -98,6 +98,7 @@ class RelayService:
         """
         self._identity, self._monitor, self._publisher = identity, monitor, publisher
         self.role = RelayRole(identity, monitor.clock.wall_ns(), report)
+        self._alerts = PassedAlerts(identity)
         self._rows: Rows | None = None
         self._generation = -1
         self._revision = 0
@@ -144,6 +145,7 @@ class RelayService:
             since_s = clock.monotonic_s() - EVENTS_KEPT_S
             outgoing += [*self._kept.values(), *(each for at_s, each in self._events if at_s >= since_s)]
             self._repeat_s = -math.inf
+            self._alerts.begin()
         if outgoing:
             await self._publisher.publish(outgoing)
 
@@ -185,6 +187,8 @@ class RelayService:
 
     def _watch_passed(self, client: str, passed: Envelope) -> Envelope:
         """Return a presence message with its cell where it is a watch's, which would be taken for one of the top broker's."""
+        if "/" in client:
+            return passed
         if passed.payload:
             message = decode_message(passed.payload, WatchMessage)
             self._watches.discard(client)
@@ -213,6 +217,8 @@ class RelayService:
         if topic.topic_class is TopicClass.PUBLISHER:
             client, clock = topic.path.rpartition("/")[2], self._monitor.clock
             self.role.take(client, envelope, clock.monotonic_s(), clock.wall_ns())
+        elif topic.topic_class is TopicClass.ALERT:
+            self._alerts.note_top(topic.path.rpartition("/")[2], envelope.payload)
         elif not envelope.payload:
             self._left.discard(envelope.topic)
         elif is_rollup(envelope.payload):
@@ -227,15 +233,15 @@ class RelayService:
         return self._rows.row_of(address) if self.role.is_active and self._rows is not None else ""
 
     async def tick(self) -> None:
-        """Publish as active relay the roll-ups of the last pass, and descriptors where they have changed or are due again."""
+        """Publish as active relay alerts that have changed, the roll-ups of the last pass, and descriptors where they are due."""
         monitor = self._monitor
         store, rollups = monitor.store, monitor.rollups
-        if (
-            not self.role.is_active
-            or not self.sees_cell
-            or not len(store.layout.instances)
-            or rollups.generation != store.generation
-        ):
+        self._alerts.hear(monitor.clock.monotonic_s(), sees_cell=self.sees_cell)
+        if not self.role.is_active or not self.sees_cell:
+            return
+        if alerts := self._alerts.changes(monitor):
+            await self._publisher.publish(alerts)
+        if not len(store.layout.instances) or rollups.generation != store.generation:
             return
         outgoing = self._describe()
         outgoing += self._clear()
@@ -405,6 +411,7 @@ def _of_cell(cell: str) -> Iterable[tuple[TopicClass, str]]:
     """Yield class and path of what relays of a cell publish on the top broker that the others read."""
     yield TopicClass.PUBLISHER, f"{cell}/#"
     yield TopicClass.NODE, f"+/{cell}/#"
+    yield TopicClass.ALERT, f"{cell}/#"
 
 
 async def _publish(
@@ -418,13 +425,12 @@ async def _publish(
     clock, sees, has_seen = monitor.clock, True, False
     due_s = -math.inf
     while True:
+        was_active = service.role.is_active
         await service.elect(top)
         leases.tick(is_active=service.role.is_active)
         now_s = clock.monotonic_s()
-        if not service.role.is_active:
-            # The first tick of one that takes over is at once.
-            due_s = now_s
-        elif now_s >= due_s:
+        # The first tick of one that takes over is at once.
+        if now_s >= due_s or (service.role.is_active and not was_active):
             await service.tick()
             due_s = max(due_s + PERIOD_S, now_s)
         has_seen = has_seen or service.sees_cell

@@ -28,6 +28,19 @@ def taken_over(
             yield message
 
 
+def to_publish(alerts: Alerts, notification_log: NotificationLog) -> list[Alert]:
+    """Return the firing alerts that a leader is to publish: all but those that cells publish, unless it has begun before they did.
+
+    A cell's watch notifies of its alerts. One that was notified of here goes on, so that no receiver is told that it has ended.
+    """
+    return [
+        each
+        for each in alerts.evaluated()
+        if each.fired_ns is not None
+        and (not alerts.is_left_to_cells(each) or notification_log.publishes(each.fingerprint))
+    ]
+
+
 def own_alerts(
     firing: Iterable[Alert],
     published: Mapping[str, AlertMessage],

@@ -20,7 +20,7 @@ from trnfleet.export.election import LISTEN_S, Attendance
 from trnfleet.export.notification_log import REFRESHED_EVERY_S, FiringAlert, Now
 from trnfleet.export.receiver import finished_within
 from trnfleet.monitor.alerting.unpublished import Unpublished, notifying
-from trnfleet.services.watch.carried import own_alerts, taken_over
+from trnfleet.services.watch.carried import own_alerts, taken_over, to_publish
 from trnfleet.services.watch.describe import LONGEST_LINE, away_text, describe
 from trnfleet.services.watch.distrust import Distrust
 from trnfleet.services.watch.peers import Peers
@@ -165,7 +165,8 @@ class WatchService:
             others = {*self._rivals, *self._election.others(now_s)}
             # Retained alerts may arrive late, behind a large fleet's descriptors.
             notification_log.take_late(taken_over(published, others, alerts), now)
-            own_firing = own_alerts(firing, published, others, alerts, notification_log)
+            evaluated = to_publish(alerts, notification_log)
+            own_firing = own_alerts(evaluated, published, others, alerts, notification_log)
             notification_log.step(map(self._firing_alert, own_firing), self._resolved_ns, now)
             overwritten = self._unpublished.missing(alerts, now_s, REFRESHED_EVERY_S).alerts
             notification_log.publish_again(alert.fingerprint for alert in overwritten)
@@ -180,7 +181,8 @@ class WatchService:
             )
             if worst is not None:
                 self.found = True
-                self._say(f"{worst.severity.value}: {plain(summary(worst), LONGEST_LINE)}")
+                where = f"cell {worst.cell}: " if worst.cell else ""
+                self._say(f"{worst.severity.value}: {where}{plain(summary(worst), LONGEST_LINE)}")
                 self._ending.ask()
 
     def _notify_of_connection(self) -> None:
@@ -191,7 +193,7 @@ class WatchService:
         if self.leader != self._identity.client:
             return
         alerts, only = self._monitor.alerts, self._connection_rules
-        firing = [alert for alert in alerts.active() if alert.fired_ns is not None and alert.name in only]
+        firing = [each for each in alerts.evaluated() if each.fired_ns is not None and each.name in only]
         self._notification_log.step(map(self._firing_alert, firing), self._resolved_ns, self._now(), only)
 
     @property

@@ -13,10 +13,11 @@ from textual.containers import Vertical
 from textual.message import Message
 
 from trnfleet.domain.alerts.matchers import parse_matchers
-from trnfleet.domain.alerts.silences import preview
+from trnfleet.domain.alerts.preview import preview
 from trnfleet.domain.durations import parse_duration_s
 from trnfleet.domain.quantities import DurationStyle, count, duration
 from trnfleet.errors import ConfigError, TrnfleetError
+from trnfleet.monitor.alerting.operator import refused_in
 from trnfleet.text import plain
 from trnfleet.tui.alerts.query import split_matchers
 from trnfleet.tui.format.alerts import preview_text, where_text
@@ -103,6 +104,9 @@ class AlertActions(Vertical):
         if refusal:
             return refusal
         firing = [alert for alert in alerts if alert.is_active and alert.fired_ns is not None]
+        if firing and (cells := cells_text(firing)):
+            return cells
+        firing = [alert for alert in firing if not alert.cell]
         if not firing:
             return "nothing to acknowledge: the alert is not firing"
         if len(firing) > MOST_AT_ONCE:
@@ -122,6 +126,8 @@ class AlertActions(Vertical):
         refusal = self._refusal()
         if refusal:
             return refusal
+        if alerts and (cells := cells_text(alerts)):
+            return cells
         matchers = shared_matchers(alerts) or matchers
         values = {"matchers": matchers, "for": SILENCE_FOR}
         self.ack_form.close()
@@ -229,7 +235,9 @@ class AlertActions(Vertical):
         except TrnfleetError as error:
             form.tell(plain(str(error)), is_problem=True)
             return
-        form.tell(preview_text(preview(matchers, self._monitor.alerts.active())))
+        form.tell(
+            preview_text(preview(matchers, [each for each in self._monitor.alerts.active() if not each.cell]))
+        )
 
     def _write(self, writing: Writing, done: str, form: Form | None = None) -> None:
         """Write in the background, then report the result, an error in the form where that is open."""
@@ -252,6 +260,13 @@ class AlertActions(Vertical):
     def _close(self, form: Form) -> None:
         form.close()
         self.post_message(self.Closed())
+
+
+def cells_text(alerts: list[Alert]) -> str:
+    """Return where alerts are to be acknowledged or silenced that are all of cells; empty where one is not."""
+    if not all(alert.cell for alert in alerts):
+        return ""
+    return refused_in(", ".join(sorted({alert.cell for alert in alerts})))
 
 
 def named(alerts: list[Alert]) -> str:

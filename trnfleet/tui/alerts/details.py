@@ -70,7 +70,11 @@ def alert_facts(
     sign = severity_text(item.severity)
     facts = [Fact(sign, plain(summary(alert), _LONGEST), theme.STRONG)]
     value = value_text(rule, alert.value, plain(alert.text))
-    facts.append(Fact("value", f"{value};  rule: {plain(condition_words(rule), _LONGEST)}"))
+    of_rule = "by the watch of its cell" if alert.cell else f"rule: {plain(condition_words(rule), _LONGEST)}"
+    facts.append(Fact("value", f"{value};  {of_rule}"))
+    if alert.cell:
+        seen = "not observed: as last known" if alert.is_unobserved else "acknowledge or silence it there"
+        facts.append(Fact("cell", f"{plain(alert.cell, _LONGEST)}; {seen}"))
     facts += _handling(item, alerts, now_ns)
     facts += _error_facts(errors, alert.fingerprint, ("alert", "acknowledgement"))
     facts += _runbook(rule)
@@ -100,7 +104,8 @@ def group_facts(group: Group, now_ns: int) -> list[Fact]:
     facts.append(Fact("where", _spread(group)))
     newest, oldest = ((now_ns - instant_ns) / NS_PER_S for instant_ns in (begun[-1], begun[0]))
     facts.append(Fact("since", f"the newest {duration(newest)}, the oldest {duration(oldest)}"))
-    facts.append(Fact("rule", plain(condition_words(rule), _LONGEST)))
+    if not group.members[0].alert.cell:
+        facts.append(Fact("rule", plain(condition_words(rule), _LONGEST)))
     facts += _runbook(rule)
     facts.append(Fact("keys", "Enter or e opens it; z silences all of them; a acknowledges them"))
     if rule.description:

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from trnfleet.domain.alerts.alert import Alert
+    from trnfleet.domain.alerts.preview import Preview
     from trnfleet.domain.alerts.rules import Rule
-    from trnfleet.domain.alerts.silences import Preview, Silence
+    from trnfleet.domain.alerts.silences import Silence
     from trnfleet.monitor.alerting.engine import Alerts
     from trnfleet.monitor.alerting.silences import Silences
     from trnfleet.monitor.alerting.store import AlertWithStatus
@@ -96,7 +97,15 @@ def amount_text(alert: Alert) -> str:
 
 
 def status_text(held: AlertWithStatus, alerts: Alerts, now_ns: int) -> str:
-    """Return who acknowledged or silenced an alert and for how long, or why it does not notify, or that it flaps."""
+    """Return who acknowledged or silenced an alert and for how long, or why it does not notify, or that it flaps; of a cell's, which one."""
+    cell = plain(held.alert.cell, 64)
+    if cell and held.alert.is_unobserved:
+        return f"{cell} not observed"
+    said = _status_text(held, alerts, now_ns)
+    return f"{cell}: {said}" if cell and said else cell or said
+
+
+def _status_text(held: AlertWithStatus, alerts: Alerts, now_ns: int) -> str:
     alert, silences = held.alert, alerts.silences
     if held.status is AlertStatus.ACKED:
         ack = silences.ack_of(alert, now_ns)

@@ -5,15 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from support.monitor.alert_messages import alert_message, fingerprint
 from support.monitor.feed import Feed, ultraservers
 from support.monitor.queue_source import QueueSource
 
+from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.relays import GONE_S
 from trnfleet.errors import BrokerError
 from trnfleet.export.election import LISTEN_S
+from trnfleet.services.relay.alerts import SETTLED_S
 from trnfleet.services.relay.role import CHECK_EVERY_S, FORGOTTEN_AFTER_S, UNHEARD_S, RelayIdentity, Role
 from trnfleet.services.relay.run import PERIOD_S, RelayService
-from trnfleet.wire.messages import WatchMessage, decode_message
+from trnfleet.wire.alerts import AckMessage, CellAlertMessage
+from trnfleet.wire.messages import WatchMessage, decode_message, encode_message
 from trnfleet.wire.ports import Envelope, LinkStatus, PublishResult
 from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic, parse_topic
 
@@ -99,7 +103,8 @@ class Relay:
         own = [
             each
             for each in envelopes
-            if parse_topic(each.topic, DEFAULT_ROOT).topic_class in {TopicClass.PUBLISHER, TopicClass.NODE}
+            if parse_topic(each.topic, DEFAULT_ROOT).topic_class
+            in {TopicClass.PUBLISHER, TopicClass.NODE, TopicClass.ALERT}
         ]
         await self.service.read_top(QueueSource(own, []))
 
@@ -259,3 +264,83 @@ async def test_a_watch_of_the_cell_is_passed_on_with_its_cell() -> None:
     gone = [each._replace(payload=b"") for each in batch]
     await first.service.pass_on(QueueSource(gone, []))
     assert top.presence() == {"relay-a", "relay-b"}
+
+
+def alert(relay: Relay, number: int, *, clears: bool = False) -> None:
+    """Let the monitor of a relay's cell take an alert of the cell's watch."""
+    message = alert_message(number)
+    payload = b"" if clears else encode_message(message)
+    topic = build_topic("demo", TopicClass.ALERT, message.fingerprint)
+    relay.feed.monitor.apply([Envelope(topic, payload, 1, retain=True)])
+
+
+def passed(top: Top) -> dict[str, CellAlertMessage]:
+    """Return the cell's alerts on the top broker, by the end of their topic."""
+    return {
+        topic.partition("/alert/")[2]: decode_message(payload, CellAlertMessage)
+        for topic, payload in top.retained.items()
+        if "/alert/" in topic
+    }
+
+
+async def test_alerts_of_the_cell_are_passed_on_below_its_name() -> None:
+    """Each change once, with who acknowledged it in the cell; a cleared one is cleared."""
+    top, first, _ = await two()
+    alert(first, 1)
+    alert(first, 2)
+    await top.run(PERIOD_S + 0.1)
+    assert [(path, each.cell, each.ack) for path, each in sorted(passed(top).items())] == [
+        (f"cell-a/{fingerprint(number)}", "cell-a", None) for number in (1, 2)
+    ]
+    since = len(top.sent)
+    now_ns = first.feed.monitor.moment().time_ns
+    ack = AckMessage(
+        fingerprint=fingerprint(1),
+        owner="ana",
+        note="on it",
+        at=format_rfc3339(now_ns),
+        until=format_rfc3339(now_ns + 5 * NS_PER_S),
+    )
+    topic = build_topic("demo", TopicClass.ACK, ack.fingerprint)
+    first.feed.monitor.apply([Envelope(topic, encode_message(ack), 1, retain=True)])
+    alert(first, 2, clears=True)
+    await top.run(2 * PERIOD_S)
+    (left,) = passed(top).values()
+    assert left.ack is not None
+    assert (left.fingerprint, left.ack.who, left.ack.why) == (fingerprint(1), "ana", "on it")
+    await top.run(6.0)
+    assert passed(top)[f"cell-a/{fingerprint(1)}"].ack is None
+    assert sum("/alert/" in each.topic for _, each in top.sent[since:]) == 3
+
+
+async def test_one_that_takes_over_publishes_the_alerts_and_clears_what_is_over() -> None:
+    """What ended while no relay ran only once it has heard its cell for long enough to know that."""
+    top, first, second = await two()
+    alert(first, 1)
+    alert(first, 2)
+    alert(second, 1)
+    await top.run(PERIOD_S + 0.1)
+    for relay in (first, second):
+        relay.feed.monitor.link.connected = False
+    await top.run(PERIOD_S)
+    await top.kill(first)
+    second.feed.monitor.link.connected = True
+    since = len(top.sent)
+    await top.run(SETTLED_S - 2.0)
+    assert set(passed(top)) == {f"cell-a/{fingerprint(number)}" for number in (1, 2)}
+    assert {name for name, each in top.sent[since:] if "/alert/" in each.topic} == {"relay-a"}
+    await top.run(4.0)
+    assert set(passed(top)) == {f"cell-a/{fingerprint(1)}"}
+
+
+async def test_a_storm_of_alerts_goes_out_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that heartbeats and roll-ups do not wait for it."""
+    monkeypatch.setattr("trnfleet.services.relay.alerts.MOST_AT_ONCE", 2)
+    top, first, _ = await two()
+    for number in range(5):
+        alert(first, number)
+    counts = []
+    for _ in range(3):
+        await top.run(PERIOD_S)
+        counts.append(len(passed(top)))
+    assert counts == [2, 4, 5]

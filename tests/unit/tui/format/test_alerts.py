@@ -4,7 +4,7 @@ from support.tui.alerts import NOW_NS, Board, held, rule, storm
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.matchers import parse_matchers
-from trnfleet.domain.alerts.silences import preview
+from trnfleet.domain.alerts.preview import preview
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.tui.alerts.query import split_matchers
 from trnfleet.tui.format import alerts as texts

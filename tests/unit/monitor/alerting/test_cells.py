@@ -1,0 +1,214 @@
+"""Alerts of cells on a top broker: shown with their cell and once, as last known where no relay sees it, evaluated by nobody here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.monitor.alert_messages import BEGIN_NS, alert_message
+from support.monitor.rules import rule_of
+from support.monitor.top import BOOT, Top
+
+from trnfleet.clock import format_rfc3339
+from trnfleet.domain.alerts.alert import fingerprint_of
+from trnfleet.domain.alerts.preview import preview
+from trnfleet.domain.alerts.signals import Scope
+from trnfleet.domain.alerts.status import AlertStatus
+from trnfleet.domain.alerts.templates import summary
+from trnfleet.monitor.alerting.cells import LEFT_TO_CELLS_NS, alert_of, unknown_rule
+from trnfleet.monitor.alerting.unpublished import notifying
+from trnfleet.monitor.problems import texts
+from trnfleet.services.alerts_client import published_problems
+from trnfleet.services.watch.carried import to_publish
+from trnfleet.tui.format.alerts import status_text
+from trnfleet.tui.state.alerts import AlertSnapshot
+from trnfleet.wire.alerts import AlertMessage, CellAlertMessage, Handling
+from trnfleet.wire.messages import PublisherMessage, WatchMessage, encode_message
+from trnfleet.wire.ports import Envelope
+from trnfleet.wire.topics import TopicClass, build_topic
+
+PLACE = "uc1/us-0001"
+POWER = (4_000.0, 20_000.0, 10_000.0)
+
+
+def firing(cell: str = "cell-a", target: str = PLACE, **change: Any) -> CellAlertMessage:
+    """Return an alert of a cell about an UltraServer."""
+    labels = {"alertname": "held-back", "severity": "critical", "target": target, "scope": "ultraserver"}
+    fingerprint = fingerprint_of("demo", "held-back", target)
+    message = alert_message(target=target, fingerprint=fingerprint, labels=labels, chips=64, place=target)
+    return CellAlertMessage(**{**dict(message), "cell": cell, **change})
+
+
+def take(top: Top, message: AlertMessage, path: str | None = None, *, clears: bool = False) -> None:
+    """Let a top's monitor take an alert of a cell."""
+    path = path or (message.path if isinstance(message, CellAlertMessage) else message.fingerprint)
+    payload = b"" if clears else encode_message(message)
+    top.monitor.apply([Envelope(build_topic("demo", TopicClass.ALERT, path), payload, 1, retain=True)])
+
+
+def watched(top: Top) -> None:
+    """Let a watch of the cell say that it leads."""
+    message = WatchMessage(
+        client="watch-1", state="online", boot="b", role="watch", leads=True, cell="cell-a"
+    )
+    top.take(TopicClass.PUBLISHER, "cell-a/watch-1", message)
+
+
+def test_an_alert_of_a_cell_is_shown_and_counted_with_its_cell() -> None:
+    """In the list, the header's numbers, the problems of app and `status`, by the text that its watch gave it; until it is cleared."""
+    top = Top()
+    top.frame(POWER)
+    watched(top)
+    take(top, firing())
+    top.look()
+    (alert,) = top.monitor.alerts.active()
+    assert (alert.cell, alert.labels["cell"], summary(alert)) == ("cell-a", "cell-a", "number 1")
+    snapshot = AlertSnapshot(top.monitor)
+    snapshot.refresh(1.0)
+    assert (snapshot.counts.critical, snapshot.problem_counts.critical) == (1, 1)
+    assert status_text(snapshot.active[0], top.monitor.alerts, snapshot.now_ns) == "cell-a"
+    found = published_problems(top.monitor)
+    assert found.is_watched
+    (problem,) = found.problems.all
+    assert (problem.place.address, problem.cells) == (PLACE, ("cell-a",))
+    assert texts.text_of(problem).endswith("[cell-a]")
+    take(top, firing(), clears=True)
+    assert top.monitor.alerts.active() == []
+
+
+def test_a_resolved_one_is_over() -> None:
+    """Its message stays for a while, as in the cell."""
+    top = Top()
+    take(top, firing())
+    take(top, firing(state="resolved", resolved="2026-01-05T09:00:00Z"))
+    assert top.monitor.alerts.active() == []
+
+
+async def test_without_its_relay_it_is_not_observed_and_not_resolved() -> None:
+    """At its last will; it is as before once a relay describes the cell again."""
+    top = Top()
+    top.frame(POWER)
+    take(top, firing())
+    top.take(TopicClass.PUBLISHER, "relay-1", PublisherMessage(client="relay-1", state="online", boot=BOOT))
+    top.look()
+    before = top.monitor.alerts.cells.revision
+    assert not top.monitor.alerts.active()[0].is_unobserved
+    top.take(TopicClass.PUBLISHER, "relay-1", PublisherMessage(client="relay-1", state="offline", boot=BOOT))
+    top.look()
+    (alert,) = top.monitor.alerts.active()
+    assert (alert.is_unobserved, top.monitor.alerts.cells.revision > before) == (True, True)
+    snapshot = AlertSnapshot(top.monitor)
+    snapshot.refresh(1.0)
+    assert status_text(snapshot.active[0], top.monitor.alerts, 0) == "cell-a not observed"
+    assert texts.text_of(snapshot.problems.all[0]).endswith("[cell-a, not observed]")
+    assert not published_problems(top.monitor).is_watched
+    top.take(TopicClass.PUBLISHER, "relay-1", PublisherMessage(client="relay-1", state="online", boot=BOOT))
+    top.frame(POWER)
+    top.look()
+    assert not top.monitor.alerts.active()[0].is_unobserved
+
+
+def test_an_alert_about_what_two_cells_have_is_one() -> None:
+    """Such as of a job on both; it goes on while one of them has it, and names both."""
+    top = Top()
+    for cell in ("cell-b", "cell-a"):
+        take(top, firing(cell))
+    (alert,) = top.monitor.alerts.active()
+    assert alert.cell == "cell-a, cell-b"
+    take(top, firing("cell-a"), clears=True)
+    assert [each.cell for each in top.monitor.alerts.active()] == ["cell-b"]
+
+
+def test_what_people_in_the_cell_do_counts_and_what_they_do_on_the_top_does_not() -> None:
+    """An acknowledgement and a silence come with the alert; a silence of the top that matches it hides nothing."""
+    top = Top()
+    handling = Handling(who="ana", why="on it", at="2026-01-05T00:00:00Z", until="2036-01-05T00:00:00Z")
+    now_ns = BEGIN_NS
+    silences = top.monitor.alerts.silences
+    changes: tuple[tuple[dict[str, Any], AlertStatus], ...] = (
+        ({"ack": handling}, AlertStatus.ACKED),
+        ({"silence": handling, "ack": handling}, AlertStatus.SILENCED),
+        ({}, AlertStatus.FIRING),
+    )
+    for change, status in changes:
+        take(top, firing(**change))
+        (alert,) = top.monitor.alerts.active()
+        assert silences.status(alert, now_ns) is status
+    until = format_rfc3339(now_ns + 3_600_000_000_000)
+    payload = (
+        f'{{"id":"s","matchers":["severity=\\"critical\\""],"starts":"{format_rfc3339(now_ns - 1_000_000)}",'
+        f'"until":"{until}","who":"bo"}}'
+    )
+    top.monitor.apply([Envelope(build_topic("demo", TopicClass.SILENCE, "s"), payload.encode(), retain=True)])
+    assert silences.status(alert, now_ns) is AlertStatus.FIRING
+    (silence,) = silences.known
+    assert preview(silence.matchers, [alert]).firing == 1
+
+
+class Log:
+    """What a watch has notified of."""
+
+    def __init__(self, *fingerprints: str) -> None:
+        self._known = fingerprints
+
+    def publishes(self, fingerprint: str) -> bool:
+        return fingerprint in self._known
+
+
+async def test_the_top_s_own_rules_do_not_fire_what_a_cell_publishes() -> None:
+    """Nor show it before the cell's has come; what no cell publishes fires after that, and what was notified of here goes on."""
+    rule = rule_of(
+        name="held-back", scope="ultraserver", figure="power_w", above=15_000.0, severity="critical"
+    )
+    top = Top((rule,))
+    watched(top)
+    alerts = top.monitor.alerts
+
+    async def second() -> None:
+        await top.clock.advance(1.0)
+        top.frame(POWER)
+        top.look()
+
+    for _ in range(3):
+        await second()
+    (own,) = alerts.evaluated()
+    assert (own.target, own.fired_ns is not None, alerts.active()) == (PLACE, True, [])
+    assert to_publish(alerts, Log()) == []  # type: ignore[arg-type]
+    take(top, firing())
+    await second()
+    assert [each.cell for each in alerts.active()] == ["cell-a"]
+    assert (notifying(alerts), to_publish(alerts, Log())) == ([], [])  # type: ignore[arg-type]
+    assert to_publish(alerts, Log(own.fingerprint)) == [own]  # type: ignore[arg-type]
+    take(top, firing(), clears=True)
+    watched(top)
+    for _ in range(LEFT_TO_CELLS_NS // 1_000_000_000):
+        await second()
+    assert alerts.active() == [own]
+    assert (notifying(alerts), to_publish(alerts, Log())) == ([own], [own])  # type: ignore[arg-type]
+
+
+def test_an_alert_on_another_cell_s_topic_is_refused() -> None:
+    """And counted; what is there stays."""
+    top = Top()
+    take(top, firing("cell-a"), "cell-b/" + firing().fingerprint)
+    assert (top.monitor.counts.misplaced, top.monitor.alerts.active()) == (1, [])
+
+
+def test_a_copy_keeps_its_alerts() -> None:
+    """What happens to one later changes nothing in the other."""
+    top = Top()
+    take(top, firing())
+    twin = top.monitor.alerts.copy()
+    take(top, firing(), clears=True)
+    assert [each.cell for each in twin.active()] == ["cell-a"]
+
+
+@pytest.mark.parametrize("scope", ["", "unheard-of", *Scope])
+def test_every_text_of_an_unknown_rule_can_be_written(scope: str) -> None:
+    """Braces in what a watch wrote are none of a template's; the figure is the watch's where the scope has it."""
+    message = firing(description="{value} of {x}", summary="{y}", figure="power_w", value=3.0)
+    message = message.model_copy(update={"labels": {**message.labels, "scope": scope}})
+    alert = alert_of(message)
+    assert summary(alert) == "{y}"
+    assert alert.rule.description == "{{value}} of {{x}}"
+    assert unknown_rule("x", scope=scope).scope is (Scope(scope) if scope in set(Scope) else Scope.PUBLISHER)

@@ -1,0 +1,211 @@
+"""Alerts of cells, as relays pass them on: shown and counted with those that are evaluated here, and evaluated and notified of in their cell.
+
+Of what a cell's watch may publish as well, an alert that fires here is left out: for as long as one of a cell has its fingerprint, and
+while it has just begun, because a cell's takes a moment to come.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from trnfleet.clock import NS_PER_S, parse_rfc3339
+from trnfleet.domain.alerts.alert import Alert
+from trnfleet.domain.alerts.rules import Rule
+from trnfleet.domain.alerts.signals import FIGURES, Scope
+from trnfleet.domain.alerts.silences import Ack, Silence
+from trnfleet.domain.alerts.status import AlertState
+from trnfleet.domain.severity import Severity
+from trnfleet.monitor.copies import copied
+from trnfleet.wire.alerts import CellAlertMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from trnfleet.wire.alerts import AlertMessage
+
+LEFT_TO_CELLS_NS = 10 * NS_PER_S
+"""Time for which an alert that begins to fire here is left to the cells' watches: a second until they evaluate the same, another until
+their relay passes it on, and more where these are behind."""
+OWN_SCOPES = frozenset({Scope.PIPELINE, Scope.PUBLISHER})
+"""Scopes that a cell's watch sees other things of: what is between it and its own publishers."""
+
+
+class CellAlerts:
+    """The alerts of all cells, by the path of their topic."""
+
+    def __init__(self, rules: Sequence[Rule] = ()) -> None:
+        """Begin without any.
+
+        Args:
+            rules: Rules that are known here: an alert of one of them has its runbook and description.
+        """
+        self.revision = 0
+        """Goes up with every change."""
+        self._rules = {rule.name: rule for rule in rules}
+        self._by_path: dict[str, Alert] = {}
+        self._unobserved: frozenset[str] = frozenset()
+        self._is_watched = False
+        self._firing: dict[str, Alert] | None = None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CellAlerts:
+        """Return a copy; its alerts are replaced and never change."""
+        return copied(self, _by_path=self._by_path.copy())
+
+    def put(self, message: CellAlertMessage) -> None:
+        """Add or replace an alert; one that has resolved is none any more."""
+        if message.state != "firing":
+            self.remove(message.path)
+            return
+        rule = self._rules.get(message.rule)
+        is_same = rule is not None and (rule.severity, rule.scope) == (
+            message.severity,
+            message.labels.get("scope", ""),
+        )
+        alert = alert_of(message, rule if is_same else None)
+        alert.is_unobserved = message.cell in self._unobserved
+        self._by_path[message.path] = alert
+        self._changed()
+
+    def remove(self, path: str) -> None:
+        """Forget an alert whose message was cleared."""
+        if self._by_path.pop(path, None) is not None:
+            self._changed()
+
+    def observe(self, cells: Mapping[str, bool], *, is_watched: bool) -> None:
+        """Note which cells are seen; alerts of the others go on as last known.
+
+        Args:
+            cells: Whether a relay sees each cell that is described at present; others are not seen.
+            is_watched: Whether a watch leads in any of them.
+        """
+        self._is_watched = is_watched
+        if not self._by_path:
+            return
+        known = {path.partition("/")[0] for path in self._by_path}
+        unobserved = frozenset(cell for cell in known if not cells.get(cell))
+        if unobserved == self._unobserved:
+            return
+        self._unobserved = unobserved
+        for path, alert in self._by_path.items():
+            is_unobserved = path.partition("/")[0] in unobserved
+            if alert.is_unobserved != is_unobserved:
+                self._by_path[path] = dataclasses.replace(alert, is_unobserved=is_unobserved)
+        self._changed()
+
+    @property
+    def firing(self) -> Mapping[str, Alert]:
+        """The alerts by fingerprint: of several cells with the same one, such as about a job on both, that which is seen and began first."""
+        if self._firing is None:
+            by_fingerprint: dict[str, list[Alert]] = {}
+            for _, alert in sorted(self._by_path.items()):
+                by_fingerprint.setdefault(alert.fingerprint, []).append(alert)
+            self._firing = {fingerprint: _joined(each) for fingerprint, each in by_fingerprint.items()}
+        return self._firing
+
+    def leaves_out(self, alert: Alert, now_ns: int) -> bool:
+        """Return whether an alert that is evaluated here is left to the cells."""
+        if alert.fired_ns is None:
+            return False
+        if alert.fingerprint in self.firing:
+            return True
+        is_new = 0 <= now_ns - alert.fired_ns < LEFT_TO_CELLS_NS
+        return self._is_watched and is_new and alert.rule.scope not in OWN_SCOPES
+
+    def _changed(self) -> None:
+        self._firing = None
+        self.revision += 1
+
+
+def _joined(alerts: list[Alert]) -> Alert:
+    if len(alerts) == 1:
+        return alerts[0]
+    chosen = min(alerts, key=lambda each: (each.is_unobserved, each.fired_ns or 0))
+    return dataclasses.replace(chosen, cell=", ".join(each.cell for each in alerts))
+
+
+def alert_of(message: AlertMessage, rule: Rule | None = None) -> Alert:
+    """Return a published alert.
+
+    Args:
+        message: What a watch published.
+        rule: Its rule, where that is known here; else a stand-in that has name, severity, scope and figure of it.
+    """
+    is_firing = message.state == "firing"
+    if rule is None:
+        rule = unknown_rule(
+            message.rule, message.severity, message.labels.get("scope", ""), message.figure
+        ).model_copy(
+            update={
+                "description": _escaped(message.description),
+                "runbook": message.runbook or None,
+                "runbook_url": message.runbook_url or None,
+            }
+        )
+    alert = Alert(
+        rule,
+        message.target,
+        message.fingerprint,
+        state=AlertState.FIRING if is_firing else AlertState.RESOLVED,
+        since_ns=parse_rfc3339(message.since),
+        fired_ns=parse_rfc3339(message.fired),
+        members=message.members,
+        chips=message.chips,
+        place=message.place,
+        rack=message.rack,
+        worst=message.worst,
+        value=message.value,
+        inhibited_by=message.inhibited_by or "",
+        cause=message.cause,
+        job=message.labels.get("job", ""),
+        subsystem=message.subsystem or message.rule,
+        figure=message.figure,
+        published_title=message.title or message.summary,
+        published_summary=message.summary,
+        times=message.times,
+        is_flapping=message.flapping,
+        labels=dict(message.labels),
+    )
+    if isinstance(message, CellAlertMessage):
+        alert.cell = alert.labels["cell"] = message.cell
+        if message.ack is not None:
+            ack = message.ack
+            alert.cell_ack = Ack(
+                message.fingerprint, ack.who, ack.why, parse_rfc3339(ack.at), parse_rfc3339(ack.until)
+            )
+        if message.silence is not None:
+            silence = message.silence
+            span = parse_rfc3339(silence.at), parse_rfc3339(silence.until)
+            alert.cell_silence = Silence(f"of-{message.cell}", (), *span, silence.who, silence.why)
+    return alert
+
+
+@functools.lru_cache(maxsize=1_024)
+def unknown_rule(name: str, severity: Severity = Severity.INFO, scope: str = "", figure: str = "") -> Rule:
+    """Return a stand-in for a rule that only a watch knows; it is never evaluated."""
+    known = Scope(scope) if scope in set(Scope) else Scope.PUBLISHER
+    figures = FIGURES[known]
+    for chosen in dict.fromkeys((figure, *figures)):
+        for comparison in ({"above": 0.0}, {"equals": "unknown"}, {"bits": 1}):
+            stand_in = {
+                "name": name,
+                "scope": known,
+                "severity": severity,
+                "figure": chosen,
+                "summary": name,
+                **comparison,
+            }
+            if chosen in figures:
+                try:
+                    return Rule.model_validate(stand_in)
+                except ValidationError:
+                    continue
+    raise AssertionError(f"no figure of scope {known} stands alone")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")

@@ -1,0 +1,119 @@
+"""The alerts of a cell on the top broker: what its watch publishes, with the acknowledgement or silence that each has in the cell.
+
+It compares what the monitor of the cell knows with what was published last, so that nothing of the cell that ends while no relay runs stays.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.clock import format_rfc3339
+from trnfleet.domain.alerts.status import AlertStatus
+from trnfleet.monitor.alerting.cells import alert_of
+from trnfleet.wire.alerts import CellAlertMessage, Handling
+from trnfleet.wire.messages import message_envelope
+from trnfleet.wire.ports import Envelope
+from trnfleet.wire.topics import TopicClass
+
+if TYPE_CHECKING:
+    from trnfleet.domain.alerts.alert import Alert
+    from trnfleet.monitor.monitor import Monitor
+    from trnfleet.services.relay.role import RelayIdentity
+    from trnfleet.wire.alerts import AlertMessage
+
+SETTLED_S = 30.0
+"""Time for which the cell has been heard until an alert that only the top broker has is over: the cell's retained ones have come then, and
+a watch there has published again what its broker has lost."""
+MOST_AT_ONCE = 2_000
+"""Messages of a tick at most, so that heartbeats and roll-ups do not wait for a storm; the others follow with the next."""
+
+
+class _Sent(NamedTuple):
+    message: AlertMessage
+    alert: Alert
+    ack: Handling | None
+    silence: Handling | None
+
+
+class PassedAlerts:
+    """What is published of a cell's alerts."""
+
+    def __init__(self, identity: RelayIdentity) -> None:
+        self._identity = identity
+        self._sent: dict[str, _Sent] = {}
+        self._on_top: set[str] = set()
+        """Fingerprints that the top broker has below the cell's name, as far as this relay has heard."""
+        self._heard_since_s = math.inf
+
+    def __len__(self) -> int:
+        """Return how many are published."""
+        return len(self._sent)
+
+    def begin(self) -> None:
+        """Publish all again: another relay has published before, or the top broker has lost what it had."""
+        self._sent.clear()
+
+    def note_top(self, fingerprint: str, payload: bytes) -> None:
+        """Note what the top broker has, by which relay it may be."""
+        if payload:
+            self._on_top.add(fingerprint)
+        else:
+            self._on_top.discard(fingerprint)
+
+    def hear(self, now_s: float, *, sees_cell: bool) -> None:
+        """Note whether the cell is heard."""
+        if not sees_cell:
+            self._heard_since_s = math.inf
+        elif now_s < self._heard_since_s:
+            self._heard_since_s = now_s
+
+    def changes(self, monitor: Monitor) -> list[Envelope]:
+        """Return what has changed since the last call."""
+        known, silences = monitor.ingest.alert_messages, monitor.alerts.silences
+        now_ns, has_handling = monitor.moment().time_ns, any(silences.count())
+        made: list[Envelope] = []
+        for fingerprint, message in known.items():
+            if len(made) >= MOST_AT_ONCE:
+                return made
+            former = self._sent.get(fingerprint)
+            is_same = former is not None and former.message is message
+            if is_same and former is not None and not (has_handling or former.ack or former.silence):
+                continue
+            alert = former.alert if is_same and former is not None else alert_of(message)
+            sent = _Sent(message, alert, *self._handling(alert, monitor, now_ns))
+            if sent == former:
+                continue
+            self._sent[fingerprint] = sent
+            passed = CellAlertMessage.model_construct(
+                **dict(message), cell=self._identity.cell, ack=sent.ack, silence=sent.silence
+            )
+            made.append(message_envelope(self._topic(fingerprint), passed, retain=True))
+        gone = self._sent.keys() - known.keys()
+        if monitor.clock.monotonic_s() - self._heard_since_s >= SETTLED_S:
+            gone |= self._on_top - known.keys()
+        for fingerprint in sorted(gone):
+            self._sent.pop(fingerprint, None)
+            self._on_top.discard(fingerprint)
+            made.append(Envelope(self._topic(fingerprint), b"", qos=1, retain=True))
+        return made
+
+    @staticmethod
+    def _handling(alert: Alert, monitor: Monitor, now_ns: int) -> tuple[Handling | None, Handling | None]:
+        """Return the acknowledgement and the silence under which an alert is."""
+        silences = monitor.alerts.silences
+        if silences.status(alert, now_ns) is AlertStatus.RESOLVED:
+            return None, None
+        ack = silences.ack_of(alert, now_ns)
+        hiding = max(silences.silences_of(alert, now_ns), key=lambda each: each.ends_ns, default=None)
+        return (
+            None if ack is None else _handling(ack.owner, ack.note, ack.at_ns, ack.ends_ns),
+            None if hiding is None else _handling(hiding.whose, hiding.why, hiding.starts_ns, hiding.ends_ns),
+        )
+
+    def _topic(self, fingerprint: str) -> str:
+        return self._identity.topic(TopicClass.ALERT, f"{self._identity.cell}/{fingerprint}")
+
+
+def _handling(who: str, why: str, at_ns: int, ends_ns: int) -> Handling:
+    return Handling(who=who[:200], why=why, at=format_rfc3339(at_ns), until=format_rfc3339(ends_ns))
