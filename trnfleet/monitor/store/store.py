@@ -136,25 +136,29 @@ class Store:
         deadline = now_s - stale_periods * self.period_s
         # Of one period, the usual case, there is one deadline for all.
         is_one = bool(len(deadline)) and bool((deadline == deadline[0]).all())
-        offline = ~publisher_online[self.publisher_of]
+        is_offline = not publisher_online.all() and not publisher_online[self.publisher_of].all()
         fresh = self.instance_seen_s >= deadline
         if not np.array_equal(fresh, self.instance_fresh):
             self.instance_fresh = fresh
             self.revision += 1
-        late = self.chip_seen_s < (deadline[0] if is_one else deadline[owner])
-        if not self.rolled.blocks and not offline.any() and not late.any():
+        is_quiet = not self.rolled.blocks and not is_offline
+        late = None
+        if not (is_quiet and is_one and self.chip_seen_s.min() >= deadline[0]):
+            late = self.chip_seen_s < (deadline[0] if is_one else deadline[owner])
+        if late is None or (is_quiet and not late.any()):
             # The usual case: all have come in time.
             if self.chip_state.any():
                 self.chip_state = np.full(len(owner), Freshness.LIVE, np.uint8)
                 self.revision += 1
             return
+        offline = ~publisher_online[self.publisher_of]
         # Flags are the codes of live and stale.
         states = late.view(np.uint8)
         # What was described a moment ago may still come; what has not come after three periods is silent.
         young = self.described_s >= deadline
         if young.any():
             states[young[owner] & np.isinf(self.chip_seen_s)] = Freshness.UNKNOWN
-        if offline.any():
+        if is_offline:
             states[offline[owner]] = Freshness.OFFLINE
         if self.rolled.blocks:
             self._refresh_rolled(states, deadline, ~offline, young, now_s, publisher_online)

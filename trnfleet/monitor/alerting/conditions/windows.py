@@ -51,15 +51,20 @@ class CounterFeed:
     def __init__(self, top: int) -> None:
         self._top = top
         self._before: NDArray[Any] | None = None
+        self._is_zero = False
+        """Whether all of them were 0 at the last call, as counters of errors mostly are."""
 
     def take(self, codes: NDArray[Any]) -> Increase:
         """Return what changed since the last call; a counter that is smaller than before started again at 0.
 
         A chip whose counter shows for the first time has not increased: since when it counts is not known.
         """
-        before = self._before
+        before, was_zero = self._before, self._is_zero
+        self._is_zero = not codes.max(initial=0)
         if before is None or len(before) != len(codes):
             self._before = codes.copy()
+            return NO_INCREASE
+        if was_zero and self._is_zero:
             return NO_INCREASE
         rows = _differing(codes, before)
         if not len(rows):
@@ -78,7 +83,7 @@ class CounterFeed:
             return
         moved = np.full(chips, self._top, self._before.dtype)
         moved[to] = self._before[source]
-        self._before = moved
+        self._before, self._is_zero = moved, False
 
 
 def _differing(codes: NDArray[Any], before: NDArray[Any]) -> Rows:

@@ -77,6 +77,19 @@ def test_each_of_many_counters_is_compared_with_its_own(chips: int) -> None:
         before = look
 
 
+def test_counters_at_0_are_followed_like_others() -> None:
+    """Counters of errors stand at 0 for weeks: each look after one at 0 sees what came, a reset, and chips that are new."""
+    feed = CounterFeed(TOP)
+    grown = [feed.take(column(look)).amounts.tolist() for look in ([0, 0], [0, 0], [0, 7], [0, 0], [0, 9])]
+    assert grown == [[], [], [7], [], [9]]
+    feed.take(column([0, 0]))
+    feed.take(column([0, 0]))
+    feed.move(np.array([0, 1]), np.array([0, 1]), 3)
+    assert feed.take(column([0, 0, 0])).rows.tolist() == []
+    taken = feed.take(column([0, 2, 4]))
+    assert (taken.rows.tolist(), taken.amounts.tolist()) == ([1, 2], [2, 4])
+
+
 @given(
     st.lists(
         st.tuples(st.integers(0, 4), st.lists(st.integers(0, 3), min_size=CHIPS, max_size=CHIPS)), max_size=60
