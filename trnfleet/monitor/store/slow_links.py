@@ -13,7 +13,7 @@ import numpy as np
 from trnfleet.domain.hardware.topology import MOST_LANES
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.monitor.slices import checkpoint
-from trnfleet.monitor.store.per_instance import sums
+from trnfleet.monitor.store.per_instance import any_lane, sums
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,7 +51,7 @@ def uneven_links(store: Store, rollups: Rollups) -> Slices[NDArray[np.int64]]:
     uneven &= ~_alike(layout, some, highest, differing.alike, metric.top)
     yield from checkpoint(store, rollups.generation)
     # Chips that carry as little on the other lanes of the same axis have less to do.
-    left = np.flatnonzero(sums(uneven.view(np.uint8), MOST_LANES, 1))
+    left = np.flatnonzero(any_lane(uneven))
     for first in range(0, len(left), _UNEVEN_A_SLICE):
         few = left[first : first + _UNEVEN_A_SLICE]
         uneven[few] &= _apart(layout, store.columns[metric.name], metric.top, some[few])

@@ -5,7 +5,16 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from trnfleet.monitor.store.per_instance import Spread, alikeness, combine, fold, spread, sums, uneven
+from trnfleet.monitor.store.per_instance import (
+    Spread,
+    alikeness,
+    any_lane,
+    combine,
+    fold,
+    spread,
+    sums,
+    uneven,
+)
 
 OPERATIONS = (np.minimum, np.maximum, np.bitwise_or, np.bitwise_and)
 
@@ -166,3 +175,11 @@ def test_sums_of_many_instances_are_exact_where_words_begin_to_run_over(
         given[2 + lane], given[2 + lane, lane::4] = 0, highest
     expected = [float(sum(row)) for row in given.tolist()]
     assert sums(given.reshape(-1), lanes, highest).tolist() == expected
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 4, 6, 8])
+@pytest.mark.parametrize("rows", [0, 1, 2, 3, 700])
+def test_rows_with_a_flag_are_found_whatever_lies_beside_them(width: int, rows: int) -> None:
+    """Few of many flags are set: no row has its neighbour's."""
+    flags = np.random.default_rng(width).random((rows, width)) < 0.1
+    assert any_lane(flags).tolist() == [any(row) for row in flags.tolist()]

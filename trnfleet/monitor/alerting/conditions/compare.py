@@ -81,7 +81,8 @@ def _codes_below(codes: NDArray[Any], top: int, steps: float) -> Flags:
     most = math.ceil(steps)
     if most <= 0:
         return np.zeros(codes.shape, np.bool_)
-    flags: Flags = (codes < min(most, top)) & (codes != top)
+    # The top code is the largest, so that none below the limit is it.
+    flags: Flags = codes < min(most, top)
     return flags
 
 

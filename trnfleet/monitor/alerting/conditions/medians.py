@@ -15,7 +15,7 @@ from trnfleet.monitor.alerting.conditions.compare import available, compare_code
 from trnfleet.monitor.alerting.conditions.row_condition import NO_ROWS, RowCondition, count_of
 from trnfleet.monitor.alerting.inputs import LEAST_PEERS
 from trnfleet.monitor.medians import sort_columns
-from trnfleet.monitor.store.per_instance import EVEN_SHARE, Spread, spread, sums
+from trnfleet.monitor.store.per_instance import EVEN_SHARE, Spread, any_lane, spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -145,10 +145,10 @@ class InstanceShareRows(MedianShareRows):
             # twice of the largest.
             some = differing.instances[np.square(differing.alike) < limit * (1 + _SLACK)]
             wide = lowest[some] < limit * highest[some]
-            some = some[np.flatnonzero(sums(wide.view(np.uint8), metric.width, 1))]
+            some = some[np.flatnonzero(any_lane(wide))]
         else:
             wide = lowest < limit * highest if is_below else highest > limit * lowest
-            some = np.flatnonzero(sums(wide.view(np.uint8), metric.width, 1))
+            some = np.flatnonzero(any_lane(wide))
         rows: list[Rows] = []
         edge = highest if is_below else lowest
         for first in range(0, len(some), UNEVEN_A_SLICE):

@@ -184,6 +184,8 @@ class SilentRows(RowCondition):
 
     def mask(self, readings: Readings, part: slice) -> Flags:
         """Return which are silent, by no trouble of ours: of what holds chips, where none lives and any is stale or offline."""
+        if readings.all_live:
+            return np.zeros(len(range(*part.indices(count_of(readings.layout, self.scope)))), np.bool_)
         if self.level is Level.CHIP:
             return readings.silent[part]
         states = readings.rollups.states(self.level)
@@ -350,7 +352,7 @@ class RowSearch:
             return NOTHING
         if len(hit) > MANY:
             yield from readings.checkpoint()
-        if own.needs_known:
+        if own.needs_known and not readings.all_live:
             hit = hit[readings.is_known(scope, hit)]
         for condition in self._also:
             hit = hit[condition.holds(readings, hit)]
