@@ -23,7 +23,7 @@ from trnfleet.monitor.ingest.ingest import Ingest
 from trnfleet.monitor.layout_pacing import LayoutPacing
 from trnfleet.monitor.link_health import Judgements, LinkHealth
 from trnfleet.monitor.medians import median
-from trnfleet.monitor.pipeline_reader import PipelineReader
+from trnfleet.monitor.pipeline_reader import PipelineReader, Recorder
 from trnfleet.monitor.revision import MonitorRevision
 from trnfleet.monitor.sampling import Sampling
 from trnfleet.monitor.slices import PASS_EVERY_S, BatchSlicing, LayoutChanged, PassPacing, Rests, finish
@@ -94,6 +94,7 @@ class Monitor:
         adopts_alerts: bool = False,
         history: History | None = None,
         proof_s: float = 0.0,
+        recorder: Recorder | None = None,
     ) -> None:
         """Make the monitor of a fleet.
 
@@ -107,11 +108,10 @@ class Monitor:
             rules: Alert rules.
             adopts_alerts: Whether alerts that a former `watch` left are taken over before they are seen.
             history: Samples for charts; of the usual length if not given.
-            proof_s: Time without any message after which a connection that stands is known to be whole; 0 where it cannot
-                fail unnoticed.
+            proof_s: Time without any message after which a connection that stands is known to be whole; 0 where it cannot fail unnoticed.
+            recorder: Keeps what comes, so that one can go back to it; None where nothing does.
         """
-        self.fleet_name = fleet_name
-        self.root = root
+        self.fleet_name, self.root = fleet_name, root
         self.pue = pue
         self.clock = clock
         alerts = Alerts(fleet_name, rules, adopts=adopts_alerts)
@@ -134,7 +134,7 @@ class Monitor:
         """Held during a pass: a lock, where those of several monitors take turns; the wait for it is no pause of the process."""
         self._source = source
         self._layout_pacing, self._pass_pacing = LayoutPacing(), PassPacing()
-        self._usual_period, self._pipeline = (-1, -1, 0.0), PipelineReader()
+        self._usual_period, self._pipeline = (-1, -1, 0.0), PipelineReader(recorder)
         self._sampling, self._events_seen, self._figures = Sampling(), 0, PassFigures()
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -40,10 +40,24 @@ class _PublishedChips(NamedTuple):
     chips: NDArray[np.int64]
 
 
+class Recorder(Protocol):
+    """Keeps what comes."""
+
+    @property
+    def problem(self) -> str:
+        """The reason why nothing more is kept; empty while all is well."""
+
+
 class PipelineReader:
     """Makes the value, and keeps what it needs of those before."""
 
-    def __init__(self) -> None:
+    def __init__(self, recorder: Recorder | None = None) -> None:
+        """Begin without a value.
+
+        Args:
+            recorder: Keeps what comes; None where nothing does.
+        """
+        self._recorder = recorder
         self._health: PipelineHealth | None = None
         self._of: tuple[object, ...] = ()
         """What the value is of, at the moment when it was made."""
@@ -136,6 +150,7 @@ class PipelineReader:
             contested=ingest.contests.pairs(now_s),
             undescribed_chips=undescribed_chips,
             undescribed_paths=undescribed_paths,
+            recording_problem="" if self._recorder is None else self._recorder.problem,
         )
 
     def _chips_of(self, ingest: Ingest) -> NDArray[np.int64]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trnfleet.domain.alerts.rules import Rule
+    from trnfleet.monitor.pipeline_reader import Recorder
     from trnfleet.record.write.tapped_source import Taker
     from trnfleet.services.brokers.merged import RunningSource
     from trnfleet.services.brokers.session import FleetSession
@@ -52,6 +53,7 @@ def monitor_fleet(
     rules: Sequence[Rule] = (),
     adopts_alerts: bool = False,
     tap: Taker | None = None,
+    recorder: Recorder | None = None,
     kind: type[Monitor] = Monitor,
 ) -> LiveMonitor:
     """Return a monitor of a fleet on a broker, or on several; run both, the source first.
@@ -63,6 +65,7 @@ def monitor_fleet(
         rules: The alert rules to evaluate.
         adopts_alerts: Whether retained alerts of an earlier `watch` count as firing until they are evaluated.
         tap: Receives everything that arrives, before the monitor has it; None for nobody.
+        recorder: Of which the monitor says when it keeps nothing more; None for none.
         kind: The monitor's class.
     """
     # The cyclic collector walks all that is kept of a large fleet again and again, for cycles that hardly exist.
@@ -85,6 +88,7 @@ def monitor_fleet(
         rules=rules,
         adopts_alerts=adopts_alerts,
         proof_s=PROOF_S,
+        recorder=recorder,
     )
     return LiveMonitor(source, monitor)
 

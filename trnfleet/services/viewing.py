@@ -97,7 +97,7 @@ def view_fleet(
         ConfigError: that is too little disk.
     """
     buffer = make_buffer(session, fleet, disk_bytes=past_bytes)
-    live = monitor_fleet(session, fleet, pue=pue, rules=rules, tap=buffer)
+    live = monitor_fleet(session, fleet, pue=pue, rules=rules, tap=buffer, recorder=buffer)
     if turns is not None:
         live.monitor.turns = turns
     running = {"source": live.source.run(), "monitor": live.monitor.run()}

@@ -156,6 +156,7 @@ _TABLE: dict[Scope, tuple[Figure, ...]] = {
         _number("messages_per_s", "", "Telemetry messages a wall second"),
         _number("unheard_s", "s", "Wall seconds for which nothing could be heard: no connection, one of several missing, or one over which nothing comes at all"),
         _number("withholds_retained", "", "1 where the broker gives retained messages to no subscription with wildcards, else 0"),
+        _number("recording_stopped", "", "1 where what comes is not recorded any more, such as on a full disk, else 0"),
         _number("overloaded_s", "s", "Wall seconds for which most telemetry has been late here, or some was left out"),
         *(
             Figure(name, Form.COUNTER, "", text)

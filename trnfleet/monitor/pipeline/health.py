@@ -94,6 +94,8 @@ class PipelineHealth:
     """Chips that publish at present without a descriptor."""
     undescribed_paths: int
     """Other paths that do."""
+    recording_problem: str = ""
+    """The reason why what comes is not recorded any more; empty while all is well, and where nothing is recorded."""
     problems: tuple[PipelineProblem, ...] = ()
     """What is wrong, the worst first."""
 
@@ -121,6 +123,8 @@ class PipelineHealth:
             return abs(self.clock_skew_s)
         if name == "unheard_s":
             return self.outage_s
+        if name == "recording_stopped":
+            return float(bool(self.recording_problem))
         if name == "withholds_retained":
             return float(any(broker.withholds_retained for broker in self.brokers))
         if name in _OWN:

@@ -107,6 +107,11 @@ def _own_pace(health: PipelineHealth) -> Iterator[PipelineProblem]:
         is_told = health.overloaded_s >= 1 or not health.recent.shed
         severity = Severity.INFO if is_told else Severity.WARNING
         yield PipelineProblem("monitor-overloaded", severity, text, f"shed {count(counts.shed)}")
+    if health.recording_problem:
+        text = f"what comes is not recorded any more: {health.recording_problem}"
+        # The status line's own figure of the past has the reason.
+        where = f"recorder: {health.recording_problem}"
+        yield PipelineProblem("recording-stopped", Severity.WARNING, text, "", where)
     if health.lag_s is not None and health.lag_s > LAG_FROM_S:
         row = _largest(health.publishers.lag_max_s, health.publishers.lag_max_s > LAG_FROM_S)
         whose = f"publisher {health.publishers.names[row]}" if row is not None else ""

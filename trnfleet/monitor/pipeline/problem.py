@@ -17,6 +17,7 @@ ADVICE = {
     "publisher-offline": "Its last will or its goodbye says so. Is the process up, and its way to the broker?",
     "publisher-silent": "It is connected and publishes nothing. Is its process stopped, or its source of figures?",
     "monitor-overloaded": 'Publish in blocks (format = "cbor", granularity = "block"), less often or fewer metrics, or divide the fleet among brokers, with a relay each; read in MQTT 5 with --client mqtt5, the default; or this machine, or the way to it, is too slow.',
+    "recording-stopped": "The disk is full, or the folder cannot be written to: the log says which. Make room, or keep less with --past, and start the app again; W saves what was kept elsewhere.",
     "messages-lost": "Sequence numbers are missing: a lossy network, or a queue of the broker that is full.",
     "messages-twice": "Resent after a lost answer, or two publishers of the same path.",
     "messages-late": "Several ways through a network, or a publisher that was started again.",

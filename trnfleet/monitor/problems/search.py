@@ -138,13 +138,16 @@ def _place(root: Alert, alerts: Sequence[Alert], layout: Layout) -> Place:
         if root.rule.scope is Scope.CORE and root.members == 1:
             return joined._replace(lane=root.worst.rpartition("/")[2])
         return joined
+    if root.rule.scope is Scope.PIPELINE:
+        # What causes it is a publisher, a broker or this program, none of which has an address.
+        return Place(name=root.cause.partition(": ")[0])
     placed = [places.place_of(each) for each in alerts if each.rule.scope in LEVEL_OF]
     if placed:
         return places.joined(placed, layout)._replace(name=root.target)
     address, _, lane = cause_address(root).partition(":")
     if root.cause and lane:
         return places.link_place(f"{address}:{lane}", layout)._replace(name=root.target)
-    return Place(address, name="" if root.rule.scope is Scope.PIPELINE else root.target)
+    return Place(address, name=root.target)
 
 
 def _key(root: Alert, alerts: Sequence[Alert], layout: Layout) -> str:

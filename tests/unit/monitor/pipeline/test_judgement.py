@@ -1,10 +1,12 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from support.monitor.feed import Feed, SilentSource, ultraservers
 from support.monitor.hosts import Hosts
 
 from trnfleet.domain.severity import Severity
+from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.pipeline.counts import PipelineCounts
 from trnfleet.monitor.pipeline.health import Recent
 from trnfleet.monitor.pipeline.judgement import judge
@@ -35,3 +37,31 @@ def test_an_overload_is_one_problem() -> None:
         each.name for each in judge(replace(busy, overloaded_s=0.0)) if each.severity is Severity.WARNING
     }
     assert after == {"monitor-overloaded", "messages-lost", "lag"}
+
+
+@dataclass
+class Recorder:
+    """A recorder that has nothing to say, until its disk is full."""
+
+    problem: str = ""
+
+
+async def test_a_recorder_that_has_stopped_is_a_problem_and_an_alert_with_its_reason() -> None:
+    """Within two seconds; live values and their rules go on."""
+    feed, recorder = Feed(ultraservers(1)), Recorder()
+    rules = load_rules(("pipeline",))
+    feed.monitor = Monitor(SilentSource(), "demo", clock=feed.clock, rules=rules, recorder=recorder)
+    feed.describe()
+    for _ in range(3):
+        await feed.clock.advance(1.0)
+        feed.tick()
+    assert feed.monitor.alerts.active() == []
+    assert not feed.monitor.pipeline().problems
+    recorder.problem = "No space left on device"
+    for _ in range(2):
+        await feed.clock.advance(1.0)
+        feed.tick()
+    (problem,) = feed.monitor.pipeline().problems
+    assert problem.text == "what comes is not recorded any more: No space left on device"
+    (alert,) = feed.monitor.alerts.active()
+    assert (alert.name, alert.cause) == ("recording-stopped", "recorder: No space left on device")

@@ -228,3 +228,17 @@ def test_texts_of_the_wire_are_printable() -> None:
     strange = firing("job-failed", "a\x1b[31mb", cause="", job="a\x1b[31mb", text="fail\x07ed")
     (problem,) = found(fleet(), strange).all
     assert texts.line(problem, NOW_NS).isprintable()
+
+
+def test_a_problem_of_the_pipeline_is_at_what_causes_it() -> None:
+    """A broker, a publisher or the recorder, none of which is an address that Enter could lead to; without a cause the fleet."""
+    feed = fleet()
+    for cause, place in (
+        ("broker mqtt://10.0.0.7:1883: Connection refused", "broker mqtt://10.0.0.7:1883"),
+        ("publisher agent-07", "publisher agent-07"),
+        ("recorder: No space left on device", "recorder"),
+        ("", "fleet"),
+    ):
+        (problem,) = found(feed, firing("connection-lost", "pipeline", cause=cause)).listed
+        assert problem.place.address == ""
+        assert texts.place_text(problem.place) == place
