@@ -20,7 +20,7 @@ from support.processes.programs import COMMAND, environment, fork_server_for
 from support.processes.text_screen import TextScreen
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from support.processes.fork_server import ForkedProcess
 
@@ -129,6 +129,13 @@ class Terminal:
                 return text
             assert time.monotonic() < until, f"{wanted} not within {within_s:g} s on\n{text}"
             assert self.status is None
+            time.sleep(0.02)
+
+    def wait_until(self, holds: Callable[[list[str]], bool], within_s: float = 15.0) -> None:
+        """Wait until something holds of the lines of the screen."""
+        until = time.monotonic() + within_s
+        while not holds(lines := self.lines):
+            assert time.monotonic() < until, "\n".join((f"not within {within_s:g} s:", *lines))
             time.sleep(0.02)
 
     def wait_for_match(self, pattern: str, within_s: float = 15.0) -> str:
