@@ -1,18 +1,29 @@
-"""Connection of an operator, who acknowledges and silences alerts."""
+"""Connections of an operator, who acknowledges and silences alerts, and asks relays for chips on a top broker."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
+from trnfleet.errors import BrokerError
 from trnfleet.monitor.alerting.operator import OperatorActions
 from trnfleet.services.read_back import ReadBackPublisher
-from trnfleet.services.session import LONGEST_USER, user_name
+from trnfleet.services.session import CONNECT_LIMIT_S, LONGEST_USER, user_name
+from trnfleet.tasks import GOODBYE_S, background, preserve_cancellation
+from trnfleet.wire.topics import TopicClass, build_topic
 
 if TYPE_CHECKING:
-    from trnfleet.services.brokers.merged import RunningPublisher
+    from trnfleet.clock import Clock
+    from trnfleet.monitor.monitor import Monitor
+    from trnfleet.monitor.sources.leases import Leases
+    from trnfleet.services.brokers.merged import RunningPublisher, RunningSource
     from trnfleet.services.brokers.session import FleetSession
     from trnfleet.services.session import BrokerSession
+
+LOOK_EVERY_S = 0.25
+"""Time between two looks whether anything is due."""
 
 
 class OperatorConnection(NamedTuple):
@@ -43,3 +54,65 @@ def connect_operator(
 def operator_name(owner: str | None) -> str:
     """Return the name under which an operator writes: the given one, or the user's."""
     return (owner or user_name("somebody"))[:LONGEST_USER]
+
+
+async def hold_leases(session: FleetSession, monitor: Monitor, leases: Leases) -> None:
+    """Ask for leases, renew them and give them back until cancelled; there are no connections before the first is wanted.
+
+    Args:
+        session: The broker, or the brokers.
+        monitor: The fleet's, which shows the chips that come.
+        leases: What is wanted.
+    """
+    await leases.wanted.wait()
+    publisher = session.publisher(leases.client)
+    path = build_topic(monitor.fleet_name, TopicClass.REPLY, f"{leases.client}/#", session.root)
+    replies = session.source([(path, 1)])
+    async with background(lease_commands=publisher.run(), lease_replies=replies.run()):
+        await _wait_connected(publisher, replies, leases, monitor.clock)
+        async with background(read_replies=_read(replies, leases)):
+            try:
+                while True:
+                    await _send(publisher, monitor, leases)
+                    with contextlib.suppress(TimeoutError):
+                        await preserve_cancellation(asyncio.wait_for(leases.wanted.wait(), LOOK_EVERY_S))
+            finally:
+                goodbye = leases.leave_all(monitor.clock.wall_ns())
+                if goodbye:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(GOODBYE_S):
+                            await publisher.publish(goodbye)
+
+
+async def _wait_connected(
+    publisher: RunningPublisher, replies: RunningSource, leases: Leases, clock: Clock
+) -> None:
+    """Wait until both connections stand; tell the leases why they do not."""
+    while True:
+        try:
+            await replies.wait_connected(CONNECT_LIMIT_S)
+            await publisher.wait_connected(CONNECT_LIMIT_S)
+        except BrokerError as error:
+            leases.fail(str(error))
+            await clock.sleep(LOOK_EVERY_S)
+        else:
+            return
+
+
+async def _send(publisher: RunningPublisher, monitor: Monitor, leases: Leases) -> None:
+    def has_chips(row: str) -> bool:
+        layout = monitor.store.layout
+        node = layout.find(row)
+        return node is not None and not layout.is_rolled_up(node)
+
+    commands = leases.due(monitor.clock.monotonic_s(), monitor.clock.wall_ns(), has_chips)
+    if commands:
+        result = await publisher.publish(commands)
+        if result.unsent:
+            leases.fail(result.error)
+
+
+async def _read(replies: RunningSource, leases: Leases) -> None:
+    while batch := await replies.take():
+        for envelope in batch:
+            leases.take(envelope)

@@ -21,6 +21,7 @@ from trnfleet.monitor.alerting.operator import OperatorActions
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.replay.playback import RecordingPlayback
 from trnfleet.monitor.replay.seeker import PastMonitors
+from trnfleet.monitor.sources.leases import Leases
 from trnfleet.monitor.store.history import History
 from trnfleet.record.format.metadata import About
 from trnfleet.record.format.schema import SCHEMA
@@ -29,7 +30,7 @@ from trnfleet.record.write.orphaned_buffers import delete_orphaned_buffers
 from trnfleet.services.brokers.merged import FanOutPublisher
 from trnfleet.services.discovery import FoundFleet, appearing_fleets
 from trnfleet.services.live_monitor import monitor_fleet
-from trnfleet.services.operator import connect_operator, operator_name
+from trnfleet.services.operator import connect_operator, hold_leases, operator_name
 from trnfleet.services.simulator.backfill import Backfill
 from trnfleet.tasks import background
 from trnfleet.wire.topics import TopicClass, build_filter
@@ -63,6 +64,8 @@ class Viewing(NamedTuple):
     """Coroutines that must run while the app does, by the names of their tasks."""
     playback: RecordingPlayback | None = None
     operator: OperatorActions | None = None
+    leases: Leases | None = None
+    """What asks relays for chips; None for a recording."""
     buffer: LiveBuffer | None = None
     """What keeps the past; None for none, and for a recording."""
 
@@ -109,10 +112,18 @@ def view_fleet(
             publisher.chosen = lambda: live.monitor.store.links_heard
     else:
         operator = OperatorActions(fleet, publisher=None, owner=operator_name(owner), root=session.root)
+    leases = Leases(
+        fleet,
+        root=session.root,
+        by=operator_name(owner),
+        why_not="" if may_write else "this app only reads; with --allow-commands it asks relays for chips",
+    )
+    if may_write:
+        running["leases"] = hold_leases(session, live.monitor, leases)
     if buffer is None:
         if backfill_from is not None:
             running["backfill"] = Backfill(live.monitor, session.clock).run(backfill_from)
-        yield Viewing(live.monitor, running, operator=operator)
+        yield Viewing(live.monitor, running, operator=operator, leases=leases)
         return
     buffer.start()
     try:
@@ -121,7 +132,7 @@ def view_fleet(
         if backfill_from is not None:
             backfill = Backfill(live.monitor, session.clock, buffer=buffer, playback=playback)
             running["backfill"] = backfill.run(backfill_from)
-        yield Viewing(playback.state, running, playback, operator, buffer)
+        yield Viewing(playback.state, running, playback, operator, leases, buffer)
     finally:
         buffer.close()
 

@@ -40,8 +40,9 @@ from trnfleet.tui.playback.seek_bar_format import SIGNS
 from trnfleet.tui.reservations.table import ReservationTable
 from trnfleet.tui.reservations.view import ReservationsView
 from trnfleet.tui.screen_bars import Note, ScreenBars
-from trnfleet.tui.state.context import UiContext
+from trnfleet.tui.state.context import WatchedFleet
 from trnfleet.tui.state.highlight import holders
+from trnfleet.tui.state.leases import look_at_chips, open_chips
 from trnfleet.tui.terminal_app import TerminalApp
 from trnfleet.tui.view import ALERTS, CHIP, FLEET, HIERARCHY, SHOWN, View
 from trnfleet.tui.views import TABS, VIEWS, ViewEntry
@@ -61,10 +62,11 @@ if TYPE_CHECKING:
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.minutes.folder import FleetHistory
     from trnfleet.monitor.replay.controls import Playback
+    from trnfleet.monitor.sources.leases import Leases
     from trnfleet.tui.alerts.actions import AlertActions
     from trnfleet.tui.bars.status import OwnProcess
     from trnfleet.tui.notifications import Notice
-    from trnfleet.tui.state.context import WatchedFleet
+    from trnfleet.tui.state.context import UiContext
 
 log = logs.get_logger(__name__)
 
@@ -141,6 +143,7 @@ class FleetApp(CommandKeys, TerminalApp):
         notify: bool = False,
         playback: Playback | None = None,
         history: FleetHistory | None = None,
+        leases: Leases | None = None,
         others: Sequence[WatchedFleet] = (),
         arrivals: AsyncIterator[WatchedFleet | str] | None = None,
         processes: Sequence[OwnProcess] = (),
@@ -160,6 +163,7 @@ class FleetApp(CommandKeys, TerminalApp):
             notify: Whether the terminal is asked for a desktop notification of new alerts.
             playback: What goes back in time; the caller runs it. None where nothing is kept.
             history: The files of months, which the caller runs; None for none.
+            leases: What asks relays for chips, which the caller runs; None for none.
             others: Further fleets beside that one.
             arrivals: Fleets that come while the app runs, and the names of those that it has no room for; None for none.
             processes: Processes of the app's own, whose end is told.
@@ -169,11 +173,9 @@ class FleetApp(CommandKeys, TerminalApp):
         """
         super().__init__(playback)
         self.take_theme(theme_name, ascii_only=ascii_only)
-        first = UiContext.of(monitor, clock, playback=playback, operator=operator, history=history)
-        for state, its_playback, its_operator, its_history in others:
-            UiContext.of(
-                state, clock, playback=its_playback, operator=its_operator, history=its_history, beside=first
-            )
+        first = WatchedFleet(monitor, playback, operator, history, leases).context(clock)
+        for each in others:
+            each.context(clock, beside=first)
         self._arrivals = arrivals
         self._make_pages = partial(
             FleetPages, self, rings=bell, notifies=notify, tour=Tour(is_first_run=is_first_run)
@@ -255,15 +257,7 @@ class FleetApp(CommandKeys, TerminalApp):
             fleets.not_shown += 1
             self.tell(f"fleet {plain(arrival, 64)} is not shown, --name shows it: {len(fleets.contexts)} are")
         else:
-            state, playback, operator, history = arrival
-            context = UiContext.of(
-                state,
-                self.clock,
-                playback=playback,
-                operator=operator,
-                history=history,
-                beside=self.context,
-            )
+            context = arrival.context(self.clock, beside=self.context)
             pages = self._make_pages(context)
             self._fleets.append(pages)
             if len(self._fleets) == 2:
@@ -509,6 +503,7 @@ class FleetApp(CommandKeys, TerminalApp):
         if stop.view == CHIP:
             # It shows one chip, whatever was asked for.
             self.place = view.place
+            open_chips(self.context, self.place)
         view.take_focus()
         # Its widgets know their size only after the layout; then it paints, not at the next tick.
         self.call_after_refresh(view.show_place, stop.address)
@@ -517,6 +512,7 @@ class FleetApp(CommandKeys, TerminalApp):
 
     @on(View.Open)
     def _opened(self, message: View.Open) -> None:
+        open_chips(self.context, message.address)
         self.go(message.address, message.view)
 
     @on(View.OpenFleet)
@@ -526,6 +522,7 @@ class FleetApp(CommandKeys, TerminalApp):
             self.show_fleet(message.fleet, message.view)
         else:
             self.go(message.address, message.view, message.fleet)
+            open_chips(self.context, message.address)
 
     @on(View.Moved)
     def _moved(self) -> None:
@@ -560,6 +557,7 @@ class FleetApp(CommandKeys, TerminalApp):
         """
         now_s = self.clock.monotonic_s()
         monitor, playback = self.monitor, self.playback
+        look_at_chips(self.context, self.place)
         for fleet in self._fleets:
             fleet.watch.note_present()
         self.follow_playback()
@@ -573,6 +571,7 @@ class FleetApp(CommandKeys, TerminalApp):
             playback.position_ns // _PLAYED_NS if playback is not None and playback.shows_past else 0,
             # Values come with the next pass, together with all that is made of them.
             revision._replace(store=0),
+            None if self.context.leases is None else self.context.leases.revision,
             None if self.context.history is None else self.context.history.revision,
             self._watch.revision,
             self.context.fleets.news(self.context) if len(self._fleets) > 1 else None,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.minutes.folder import FleetHistory
     from trnfleet.monitor.replay.controls import Playback
+    from trnfleet.monitor.sources.leases import Leases
     from trnfleet.tui.bars.status import OwnProcess
     from trnfleet.tui.state.context import WatchedFleet
 
@@ -49,6 +50,7 @@ async def run_app(
     operator: OperatorActions | None = None,
     playback: Playback | None = None,
     history: FleetHistory | None = None,
+    leases: Leases | None = None,
     others: Sequence[WatchedFleet] = (),
     arrivals: AsyncIterator[WatchedFleet | str] | None = None,
     bell: bool = False,
@@ -69,6 +71,7 @@ async def run_app(
         operator: Acknowledges and silences alerts; None for an app that cannot.
         playback: Playback of the past or of a recording; None for none.
         history: The files of months, for charts; None for none.
+        leases: What asks relays for chips; None for none.
         others: Further fleets beside that one.
         arrivals: Fleets that come while the app runs, and the names of those that it has no room for; None for none.
         bell: Whether to ring the terminal's bell when an alert fires.
@@ -90,6 +93,7 @@ async def run_app(
         notify=notify,
         playback=playback,
         history=history,
+        leases=leases,
         others=others,
         arrivals=arrivals,
         processes=processes,

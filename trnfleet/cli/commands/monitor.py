@@ -53,7 +53,8 @@ if TYPE_CHECKING:
 @setting(
     "--allow-commands",
     is_flag=True,
-    help="Let the app write acknowledgements and silences of alerts to the broker; else it only reads.",
+    help="Let the app write acknowledgements and silences of alerts to the broker, and on a top broker ask relays for chips; else it only "
+    "reads.",
 )
 @log_file_option
 @app_log_options
@@ -129,7 +130,9 @@ async def _run(
     from trnfleet.tui.state.context import WatchedFleet
 
     def watched(viewing: Viewing) -> WatchedFleet:
-        return WatchedFleet(viewing.state, viewing.playback, viewing.operator, folder_of(viewing))
+        return WatchedFleet(
+            viewing.state, viewing.playback, viewing.operator, folder_of(viewing), viewing.leases
+        )
 
     def folder_of(viewing: Viewing) -> HistoryCharts | None:
         """Return the history of a fleet, which is read from now on."""
@@ -167,6 +170,7 @@ async def _run(
             operator=first.operator,
             playback=first.playback,
             history=folder_of(first),
+            leases=first.leases,
             others=[watched(each) for each in others],
             arrivals=arrivals() if takes_all else None,
             bell=alerts.bell,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from trnfleet.domain.address import format_chip
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.errors import WireError
+from trnfleet.tasks import preserve_cancellation
 from trnfleet.wire.messages import Descriptor, decode_message, message_envelope
 from trnfleet.wire.ports import Envelope, MessageProperties
 from trnfleet.wire.topics import TopicClass, build_topic
@@ -153,7 +154,7 @@ class Forwarding:
                 await self._has_work.wait()
             else:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._has_work.wait(), LOOK_EVERY_S)
+                    await preserve_cancellation(asyncio.wait_for(self._has_work.wait(), LOOK_EVERY_S))
             self._has_work.clear()
             await self.publish()
 

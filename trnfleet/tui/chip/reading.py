@@ -86,6 +86,8 @@ class ChipFacts:
     """Seconds that they were behind the wall clock when they came; 0 where they were not late."""
     origin: str
     """What its publisher is: `simulated`, `neuron`, or empty where no publisher says."""
+    lease_of: str
+    """The cell from which a relay forwards it under a lease; empty for none."""
     values: dict[str, NDArray[np.float64]]
     """Lanes of every chip metric (one lane for a single value)."""
     host: dict[str, float]
@@ -187,6 +189,7 @@ def read_chip(
         ts_ns=ts_ns,
         late_s=_late_s(monitor, described.descriptor.path, chip) if described and ts_ns else 0.0,
         origin=descriptor.origin if descriptor else "",
+        lease_of=descriptor.forwarded.cell if descriptor and descriptor.forwarded else "",
         values=values,
         host={
             metric.name: float(_lanes(store, metric, instance)[0])
@@ -313,4 +316,5 @@ def chip_at(layout: Layout, path: str) -> int | None:
     rows = layout.chip_range(node)
     if not layout.has_rolled:
         return rows.start if len(rows) else None
-    return next((row for row in rows if not layout.is_rolled[layout.instance_of_chip[row]]), None)
+    has_chips = ~layout.is_rolled[layout.instance_of_chip[rows.start : rows.stop]]
+    return rows.start + int(has_chips.argmax()) if has_chips.any() else None

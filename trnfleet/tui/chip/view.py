@@ -24,6 +24,7 @@ from trnfleet.tui.format.freshness import describe
 from trnfleet.tui.metric_display import CHIP_CHARTS
 from trnfleet.tui.state.chip_table import CHIP_COLUMNS, ChipTable
 from trnfleet.tui.state.descriptors import Descriptions
+from trnfleet.tui.state.leases import why_no_chips
 from trnfleet.tui.view import FilteredView, View
 from trnfleet.tui.widgets import charts
 from trnfleet.tui.widgets.cells import Column, beside, width_of
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.filters.columns import Columns
     from trnfleet.domain.filters.language import Filter
-    from trnfleet.monitor.store.store import Store
     from trnfleet.tui.chip.panels import Panel
     from trnfleet.tui.chip.reading import ChipFacts
     from trnfleet.tui.state.context import UiContext
@@ -247,7 +247,7 @@ class ChipBoard(LineView):
         chip = self._chip()
         self._made_of = (width, self.size.height)
         if chip is None:
-            self._content = _unknown(self._monitor.store, self._wanted, width)
+            self._content = _unknown(self._ui, self._wanted, width)
             return
         now_s = self._monitor.clock.monotonic_s()
         facts = read_chip(self._ui, self._descriptions, chip, now_s, self._rates, self._marks)
@@ -397,6 +397,7 @@ def _head(facts: ChipFacts, width: int) -> list[Line]:
         facts.ec2_id,
         job,
         {"neuron": "real host"}.get(facts.origin, facts.origin),
+        f"under a lease of cell {facts.lease_of}" if facts.lease_of else "",
     ]
     about = " " + "  ".join(word for word in words if word)
     return [
@@ -405,12 +406,12 @@ def _head(facts: ChipFacts, width: int) -> list[Line]:
     ]
 
 
-def _unknown(store: Store, wanted: str, width: int) -> list[Line]:
-    cell = store.rolled.cell_of(wanted)
-    if cell:
-        text = f" {wanted}: chips of cell {cell} are not passed on; open a monitor on its own broker"
-    elif store.layout.has_rolled and store.layout.is_rolled.all():
-        text = " Chips are not passed on by relays; open a monitor on a cell's own broker"
+def _unknown(context: UiContext, wanted: str, width: int) -> list[Line]:
+    layout = context.monitor.store.layout
+    if why := why_no_chips(context, wanted):
+        text = f" {wanted}: {why}"
+    elif layout.has_rolled and layout.is_rolled.all():
+        text = " Relays pass chips on where an UltraServer is opened: Enter on one in Fleet or Hierarchy"
     else:
         text = f" {wanted} is not known" if wanted else " No chip is known yet"
     return [blank_line(width), text_line(((text, theme.QUIET),), width)]

@@ -83,6 +83,11 @@ class Expansion:
         """Open the node at `path` if it is closed, and the reverse."""
         self.toggled ^= {path}
 
+    def open(self, path: str) -> None:
+        """Open the node at `path`, also where nothing is below it yet."""
+        if (address.level_of(path) < self.depth_at(path)) == (path in self.toggled):
+            self.toggle(path)
+
     def set_depth(self, path: str, depth: Level) -> None:
         """Open everything from `path` down to a level, and close what is below it."""
         below = path + "/" if path else ""
@@ -211,6 +216,13 @@ class TreeIndex:
                 self._expansion.toggle(above)
             above = address.parent(above)
         self.refresh()
+
+    def lacks_chips(self, row: Row) -> bool:
+        """Return whether a row is one of roll-ups, which stands for an UltraServer, or for an instance that stands alone."""
+        layout, node = self.layout, row.node
+        if row.fleet >= 0 or node.level not in {Level.ULTRASERVER, Level.INSTANCE}:
+            return False
+        return layout.is_rolled_up(node) and not layout.children(node)
 
     def _is_open(self, node: Node) -> bool:
         path = node_path(self.layout, node)

@@ -32,6 +32,7 @@ from trnfleet.tui.hierarchy.index import (
 )
 from trnfleet.tui.hierarchy.rows import triangle_at
 from trnfleet.tui.state.chip_table import CHIP_COLUMNS, ChipTable
+from trnfleet.tui.state.leases import open_chips
 from trnfleet.tui.view import View
 from trnfleet.tui.widgets.cursor_list import CursorList
 from trnfleet.tui.widgets.line_view import Line, make_strip, text_line
@@ -73,11 +74,10 @@ class TreeTable(CursorList[str]):
 
     def __init__(self, context: UiContext, descriptions: Descriptions) -> None:
         super().__init__()
+        self._ui = context
         self._monitor = context.monitor
-        self._clock = context.clock
         self._frame = context.frame
         self._texts = FleetTreeRows(context, descriptions)
-        self._fleets = context.fleets
         self._is_shut = False
         """Whether the tree is closed, of which there are several."""
         self._expansion = Expansion()
@@ -128,7 +128,7 @@ class TreeTable(CursorList[str]):
     def fleet(self) -> UiContext | None:
         """The fleet whose row the cursor is on; None on any other row."""
         here = self._index.at(self._row)
-        return None if here is None or here.fleet < 0 else self._fleets.contexts[here.fleet]
+        return None if here is None or here.fleet < 0 else self._ui.fleets.contexts[here.fleet]
 
     @property
     def count(self) -> int:
@@ -167,7 +167,7 @@ class TreeTable(CursorList[str]):
             # The roll-ups of a new layout are not there yet; what is on the screen stands a moment longer.
             return 0
         self._follow_layout()
-        if self._clock.monotonic_s() - self._sorted_s >= RESORT_EVERY_S:
+        if self._ui.clock.monotonic_s() - self._sorted_s >= RESORT_EVERY_S:
             if ChipTable.is_living(self.wanted):
                 # Values pass limits, jobs move on.
                 self._rebuild(self._monitor.store.layout)
@@ -219,7 +219,7 @@ class TreeTable(CursorList[str]):
         self._index = TreeIndex(
             layout, self._found_expansion or self._expansion, self._selection, self._order, fleets
         )
-        self._sorted_s = self._clock.monotonic_s()
+        self._sorted_s = self._ui.clock.monotonic_s()
         if self._reveal_due and layout.find(self.cursor) is not None:
             self._reveal_due = False
             self._index.reveal(self.cursor)
@@ -231,7 +231,7 @@ class TreeTable(CursorList[str]):
 
     def _resort(self) -> None:
         was_visible = self._is_visible()
-        self._sorted_s = self._clock.monotonic_s()
+        self._sorted_s = self._ui.clock.monotonic_s()
         self._index.resort()
         self._take_row(keep_visible=was_visible)
 
@@ -361,7 +361,7 @@ class TreeTable(CursorList[str]):
     def _open_fleet(self, row: Row) -> None:
         """Open the tree of a fleet, or close it where it is open; that of another fleet is in its own view."""
         if row.fleet != self._texts.number:
-            self.post_message(View.OpenFleet(self._fleets.names[row.fleet]))
+            self.post_message(View.OpenFleet(self._ui.fleets.names[row.fleet]))
             return
         self._is_shut = row.is_open
         self._rebuild(self._monitor.store.layout)
@@ -374,9 +374,13 @@ class TreeTable(CursorList[str]):
         self.post_message(self.Changed())
 
     def action_open(self) -> None:
-        """Open what the cursor is on; go to the first below where it is open."""
+        """Open what the cursor is on; go to the first below where it is open; ask for the chips of what is known from roll-ups."""
         here = self._index.at(self._row)
-        if here is not None and here.is_open:
+        if here is not None and self._index.lacks_chips(here):
+            open_chips(self._ui, node_path(self._index.layout, here.node))
+            # It is open as soon as they are there.
+            self._change(Expansion.open)
+        elif here is not None and here.is_open:
             self.point(self._row + 1)
         elif here is not None:
             self._change(Expansion.toggle)
@@ -386,7 +390,7 @@ class TreeTable(CursorList[str]):
         here = self._index.at(self._row)
         if here is not None and here.is_open:
             self._change(Expansion.toggle)
-        elif here is not None and here.node.level is Level.CLUSTER and self._fleets.are_several:
+        elif here is not None and here.node.level is Level.CLUSTER and self._ui.fleets.are_several:
             self.point(self._index.nearest(fleet_key(self._texts.number)))
         elif here is not None and here.node.level > Level.CLUSTER:
             self.point(self._index.nearest(address.parent(node_path(self._index.layout, here.node))))

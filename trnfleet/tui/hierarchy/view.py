@@ -19,6 +19,7 @@ from trnfleet.tui.hierarchy import columns
 from trnfleet.tui.hierarchy.table import TreeTable
 from trnfleet.tui.state.chip_table import CHIP_COLUMNS
 from trnfleet.tui.state.descriptors import Descriptions
+from trnfleet.tui.state.leases import why_no_chips
 from trnfleet.tui.view import FilteredView
 from trnfleet.tui.widgets.cells import fit, width_of
 from trnfleet.tui.widgets.focus import focus_on
@@ -136,6 +137,7 @@ class TreeFoot(LineView, can_focus=False):
 
     def __init__(self, context: UiContext, table: TreeTable, descriptions: Descriptions) -> None:
         super().__init__()
+        self._ui = context
         self._monitor = context.monitor
         self._alerts = context.alerts
         self._table = table
@@ -182,11 +184,21 @@ class TreeFoot(LineView, can_focus=False):
             covered = layout.instance_range(node)
             instances = int(layout.members[covered.start : covered.stop].sum())
             words = [path, kind, counted(instances, "instance"), self._chips(node)]
-            return [*words, "from roll-ups"] if layout.is_rolled_up(node) else words
+            return [*words, *self._source_words(node, path)]
         instance = layout.instance_range(node).start
         words = [path, layout.type_of(instance).name, self._descriptions.ec2_id(layout.instances[instance])]
         words.append(self._descriptions.job_name(int(self._monitor.store.job_of[instance])))
-        return [word for word in words if word]
+        return [word for word in (*words, *self._source_words(node, path)) if word]
+
+    def _source_words(self, node: Node, path: str) -> list[str]:
+        """Return on a top broker the words that say where figures are from, and why there are no chips."""
+        store = self._monitor.store
+        if not store.rolled.blocks:
+            return []
+        if store.layout.is_rolled_up(node):
+            return ["from roll-ups", why_no_chips(self._ui, path)]
+        is_forwarded = bool(store.is_forwarded[store.layout.instance_range(node).start])
+        return [f"from chips under a lease of cell {store.rolled.cell_of(path)}"] if is_forwarded else []
 
     def _fleet_words(self, fleet: UiContext) -> list[str]:
         """Return the words about a fleet: its name, what it has, where it is heard."""

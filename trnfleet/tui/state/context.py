@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.minutes.folder import FleetHistory
     from trnfleet.monitor.problems.problem import Problem
     from trnfleet.monitor.replay.controls import Playback
+    from trnfleet.monitor.sources.leases import Leases
     from trnfleet.wire.ports import LinkStatus
 
 
@@ -51,6 +52,8 @@ class UiContext(NamedTuple):
     """Where acknowledgements and silences are written; None for a screen that only reads."""
     history: FleetHistory | None = None
     """The files of months; None for none."""
+    leases: Leases | None = None
+    """What asks relays for chips; None where nothing is live."""
 
     @staticmethod
     def of(
@@ -60,6 +63,7 @@ class UiContext(NamedTuple):
         playback: Playback | None = None,
         operator: OperatorActions | None = None,
         history: FleetHistory | None = None,
+        leases: Leases | None = None,
         beside: UiContext | None = None,
     ) -> UiContext:
         """Return the context of a fleet, and enter it among all of them.
@@ -70,6 +74,7 @@ class UiContext(NamedTuple):
             playback: What goes back in time.
             operator: Where acknowledgements and silences are written.
             history: The files of months.
+            leases: What asks relays for chips.
             beside: The context of another fleet of the same app; None for the first.
         """
         fleets = Fleets() if beside is None else beside.fleets
@@ -84,6 +89,7 @@ class UiContext(NamedTuple):
             playback,
             operator,
             history,
+            leases,
         )
         fleets.contexts.append(made)
         if history is not None:
@@ -125,6 +131,20 @@ class WatchedFleet(NamedTuple):
     """Where acknowledgements and silences are written; None for a screen that only reads."""
     history: FleetHistory | None = None
     """The files of months; None for none."""
+    leases: Leases | None = None
+    """What asks relays for chips; None where nothing is live."""
+
+    def context(self, clock: Clock, beside: UiContext | None = None) -> UiContext:
+        """Return the context of the fleet, and enter it among those of the app."""
+        return UiContext.of(
+            self.state,
+            clock,
+            playback=self.playback,
+            operator=self.operator,
+            history=self.history,
+            leases=self.leases,
+            beside=beside,
+        )
 
 
 class Fleets:

@@ -1,0 +1,245 @@
+"""Leases that an app holds on a top broker: of which rows it wants the chips, what their relays say, and what is to be sent.
+
+Pure: it reads no clock and sends nothing. A row is asked for when it is opened and held while it is looked at; a moment after that it is
+given back. What the relay's side of it is stands in `docs/brokers.md`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.errors import WireError
+from trnfleet.text import plain
+from trnfleet.wire.commands.leases import FORWARD, LEASE_S, RENEW_S
+from trnfleet.wire.messages import CommandMessage, ReplyMessage, decode_message
+from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope, MessageProperties
+from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic, command_path, reply_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HOLD_S = 10.0
+"""Time for which a row is held that is not looked at any more: going back to it shows its chips at once."""
+MOST_HELD = 4
+"""Rows that are held at once; the one that was looked at longest ago is given back for a further one."""
+ANSWER_S = 3.0
+"""Time in which a relay answers."""
+AGAIN_S = 15.0
+"""Time after which is asked again what was refused, as long as it is looked at."""
+SOON_S = 5.0
+"""The same of what was not answered: another relay of the cell may take over meanwhile."""
+EXPIRY_S = 10
+"""Seconds after which a command is not carried out any more."""
+LONGEST_REASON = 300
+
+
+class LeaseState(enum.Enum):
+    """What has become of a wish for chips."""
+
+    ASKED = enum.auto()
+    GRANTED = enum.auto()
+    REFUSED = enum.auto()
+    """By the relay, by the broker, or because this app only reads."""
+    UNANSWERED = enum.auto()
+
+
+@dataclass(slots=True)
+class Lease:
+    """The wish for the chips of a row."""
+
+    row: str
+    cell: str
+    looked_s: float
+    """Monotonic seconds at which it was looked at last."""
+    state: LeaseState = LeaseState.ASKED
+    reason: str = ""
+    """Why there are no chips, as plain text; empty where there are, or may be."""
+    asked_s: float = -float("inf")
+    command_id: str = ""
+    """Id of the last command about it."""
+
+
+class Leases:
+    """The leases of one fleet that an app holds."""
+
+    def __init__(
+        self,
+        fleet: str,
+        *,
+        root: str = DEFAULT_ROOT,
+        client: str | None = None,
+        by: str = "",
+        why_not: str = "",
+    ) -> None:
+        """Begin without any.
+
+        Args:
+            fleet: The fleet's name.
+            root: First part of the topics.
+            client: Client id of who asks; by default a random one.
+            by: The operator's name, for the relay's log.
+            why_not: Why this app cannot ask for any; empty where it can.
+        """
+        self.client = client or f"trnfleet-view-{secrets.token_hex(6)}"
+        self.revision = 0
+        """Goes up with every change of a state."""
+        self.wanted = asyncio.Event()
+        """Set when there may be something to send."""
+        self._fleet, self._root, self._by = fleet, root, by
+        self.why_not = why_not
+        """Why it cannot ask for any, as plain text; empty where it can."""
+        self._held: dict[str, Lease] = {}
+        self._left: list[Lease] = []
+        """Those that are to be given back."""
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether it can ask for any."""
+        return not self.why_not
+
+    @property
+    def held(self) -> tuple[Lease, ...]:
+        """All of them."""
+        return tuple(self._held.values())
+
+    def of(self, address: str) -> Lease | None:
+        """Return the lease of the row that an address is, or is in."""
+        parts = address.split("/")
+        rows = ("/".join(parts[:depth]) for depth in (2, 3))
+        return next((self._held[row] for row in rows if row in self._held), None)
+
+    def open(self, row: str, cell: str, now_s: float) -> None:
+        """Ask for the chips of a row, or ask again where that was refused."""
+        known = self._held.get(row)
+        if known is not None:
+            known.looked_s = now_s
+            if known.state in {LeaseState.REFUSED, LeaseState.UNANSWERED}:
+                known.asked_s = -float("inf")
+        else:
+            if len(self._held) >= MOST_HELD:
+                self._leave(min(self._held.values(), key=lambda each: each.looked_s))
+            self._held[row] = Lease(row, cell, now_s)
+            if self.why_not:
+                self._held[row].state, self._held[row].reason = LeaseState.REFUSED, self.why_not
+        self.revision += 1
+        self.wanted.set()
+
+    def look(self, address: str, now_s: float) -> None:
+        """Note what is looked at: a row that an address is, or is in, is held on."""
+        lease = self.of(address) if self._held else None
+        if lease is not None:
+            lease.looked_s = now_s
+
+    def due(self, now_s: float, wall_ns: int, has_chips: Callable[[str], bool]) -> list[Envelope]:
+        """Return the commands that are to be sent now.
+
+        Args:
+            now_s: Monotonic seconds.
+            wall_ns: Wall clock, by which they expire.
+            has_chips: Returns whether the chips of a row are described.
+        """
+        self.wanted.clear()
+        for lease in self.held:
+            if now_s - lease.looked_s >= HOLD_S:
+                self._leave(lease)
+            elif lease.state is LeaseState.ASKED and now_s - lease.asked_s >= ANSWER_S and lease.command_id:
+                self._turn(
+                    lease,
+                    LeaseState.UNANSWERED,
+                    f"no relay of cell {lease.cell} has answered within {ANSWER_S:g} s",
+                )
+        commands = [self._command(lease, 0.0, wall_ns) for lease in self._left]
+        self._left.clear()
+        if self.can_ask:
+            for lease in self._held.values():
+                if now_s - lease.asked_s >= _wait_s(lease, has_chips):
+                    if lease.state is LeaseState.GRANTED and not has_chips(lease.row):
+                        self._turn(lease, LeaseState.ASKED, "")
+                    lease.asked_s, lease.command_id = now_s, secrets.token_hex(8)
+                    commands.append(self._command(lease, LEASE_S, wall_ns))
+        return commands
+
+    def leave_all(self, wall_ns: int) -> list[Envelope]:
+        """Return the commands that give all of them back."""
+        for lease in self.held:
+            self._leave(lease)
+        commands = [self._command(lease, 0.0, wall_ns) for lease in self._left]
+        self._left.clear()
+        return commands
+
+    def fail(self, why: str) -> None:
+        """Note that what was sent last, or all, could not be: for want of rights or of a connection."""
+        for lease in self._held.values():
+            if lease.state is not LeaseState.GRANTED:
+                self._turn(lease, LeaseState.REFUSED, plain(why, LONGEST_REASON))
+
+    def take(self, envelope: Envelope) -> None:
+        """Take a reply; what is none to the last command about a lease is left out."""
+        if envelope.retain:
+            return
+        for lease in self._held.values():
+            if not lease.command_id or envelope.topic != self._reply_topic(lease):
+                continue
+            try:
+                reply = decode_message(envelope.payload, ReplyMessage)
+            except WireError:
+                return
+            if reply.id != lease.command_id:
+                return
+            if reply.ok:
+                self._turn(lease, LeaseState.GRANTED, "")
+            else:
+                self._turn(lease, LeaseState.REFUSED, plain(reply.reason, LONGEST_REASON))
+            return
+
+    def _turn(self, lease: Lease, state: LeaseState, reason: str) -> None:
+        if (lease.state, lease.reason) != (state, reason):
+            lease.state, lease.reason = state, reason
+            self.revision += 1
+
+    def _leave(self, lease: Lease) -> None:
+        del self._held[lease.row]
+        if lease.command_id and lease.state in {LeaseState.GRANTED, LeaseState.ASKED}:
+            self._left.append(lease)
+        self.revision += 1
+
+    def _reply_topic(self, lease: Lease) -> str:
+        path = reply_path(self.client, lease.command_id)
+        return build_topic(self._fleet, TopicClass.REPLY, path, self._root)
+
+    def _command(self, lease: Lease, lease_s: float, wall_ns: int) -> Envelope:
+        """Return the command that asks for a lease, or gives it back."""
+        if not lease_s:
+            lease.command_id = secrets.token_hex(8)
+        message = CommandMessage(
+            id=lease.command_id,
+            client=self.client,
+            action=FORWARD,
+            target=lease.row,
+            args={"lease_s": lease_s},
+            expires=format_rfc3339(wall_ns + EXPIRY_S * NS_PER_S),
+            by=self._by,
+        )
+        topic = build_topic(self._fleet, TopicClass.COMMAND, command_path(lease.row), self._root)
+        properties = MessageProperties(
+            response_topic=self._reply_topic(lease), correlation=lease.command_id.encode(), expiry_s=EXPIRY_S
+        )
+        payload = message.model_dump_json().encode()
+        return Envelope(topic, payload, qos=1, content_type=CONTENT_TYPE_JSON, properties=properties)
+
+
+def _wait_s(lease: Lease, has_chips: Callable[[str], bool]) -> float:
+    """Return the time from the last command about a lease to the next."""
+    if lease.state is LeaseState.REFUSED:
+        return AGAIN_S
+    if lease.state is LeaseState.UNANSWERED:
+        return SOON_S
+    if lease.state is LeaseState.GRANTED and not has_chips(lease.row):
+        # Another relay has taken over, and knows nothing of it.
+        return ANSWER_S
+    return RENEW_S

@@ -1,0 +1,50 @@
+"""Chips on a top broker: asked for when a row of roll-ups is opened, and in words why they are not there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trnfleet.monitor.sources.leases import LeaseState
+from trnfleet.text import plain
+
+if TYPE_CHECKING:
+    from trnfleet.tui.state.context import UiContext
+
+LONGEST_CELL = 40
+
+
+def open_chips(context: UiContext, address: str) -> None:
+    """Ask for the chips of an UltraServer, or of an instance that stands alone, where an address is in one that is known from roll-ups."""
+    leases, live = context.leases, context.live
+    if leases is None or context.shows_past or not live.store.rolled.blocks:
+        return
+    row, cell = live.store.rolled.row_of(address)
+    if row:
+        leases.open(row, cell, context.clock.monotonic_s())
+
+
+def look_at_chips(context: UiContext, address: str) -> None:
+    """Hold what was asked for as long as an address in it is looked at."""
+    if context.leases is not None and not context.shows_past:
+        context.leases.look(address, context.clock.monotonic_s())
+
+
+def why_no_chips(context: UiContext, address: str) -> str:
+    """Return why there are no chips of a row of roll-ups that an address is in; empty where it is in none."""
+    store = context.monitor.store
+    cell = store.rolled.cell_of(address) if store.rolled.blocks else ""
+    if not cell:
+        return ""
+    cell, leases = plain(cell, LONGEST_CELL), context.leases
+    if context.shows_past or leases is None:
+        return (
+            f"chips of cell {cell} were not forwarded then"
+            if context.shows_past
+            else f"no chips of cell {cell}"
+        )
+    lease = leases.of(address)
+    if lease is None:
+        return f"Enter asks cell {cell} for its chips" if leases.can_ask else leases.why_not
+    if lease.reason:
+        return f"no chips of cell {cell}: {lease.reason}"
+    return f"chips of cell {cell} are {'coming' if lease.state is LeaseState.GRANTED else 'asked for'}"
