@@ -40,6 +40,8 @@ LOSSY_OVERLOADED_FROM = 0.1
 miss three in a row."""
 OVERLOAD_GAP_S = 5.0
 """Times of overload that are less than this apart are one."""
+THINNED_FOR_S = 10.0
+"""Time without a message before which as many of its topic were left out, after which a recording is thinned less."""
 JOINS_FROM = 1_000
 """Instances whose retained messages alone fill the queue that Mosquitto has for a client, so that it drops telemetry beside them."""
 JOINS_FOR_S = 10.0
@@ -91,6 +93,8 @@ class LinkHealth:
         self._shed = self._lost = 0
         self._laid_out = (-1, -math.inf)
         """The layout's generation, and since when it is known."""
+        self._thinned = (0, -math.inf)
+        """Messages of a topic that a recording leaves out between two, and when that was seen last."""
         self.heard_s = -math.inf
         """Monotonic seconds at which the last message of a source came. What a watch says, such as the alert about this very outage, is
         not heard of the fleet."""
@@ -166,6 +170,11 @@ class LinkHealth:
             # At once: the next pass may come when this is not known any more.
             self.resume(now_s, 0.0)
 
+    def note_thinned(self, left_out: int, now_s: float) -> None:
+        """Note how many messages of a topic a recording has left out between two, at most of those that are applied now."""
+        if left_out >= self._thinned[0] or now_s - self._thinned[1] > THINNED_FOR_S:
+            self._thinned = left_out, now_s
+
     def behind_s(self, now_s: float) -> float:
         """Return by how many seconds what is applied is behind what has come here, or what was sent to here."""
         return max(
@@ -203,9 +212,10 @@ class LinkHealth:
 
     def stale_periods(self) -> float:
         """Return after how many periods values are stale: more while most messages are lost, so that they do not flutter."""
+        as_kept = STALE_AFTER_PERIODS + self._thinned[0]
         if self._lossy < self._lossy_from:
-            return STALE_AFTER_PERIODS
-        return min(MOST_PERIODS, STALE_AFTER_PERIODS / max(1e-3, 1.0 - self._lossy))
+            return as_kept
+        return max(as_kept, min(MOST_PERIODS, STALE_AFTER_PERIODS / max(1e-3, 1.0 - self._lossy)))
 
     def unsettled(self, now_s: float, store: Store) -> NDArray[np.bool_] | None:
         """Return of which instances silence says nothing yet, because too little time was heard; None for none."""

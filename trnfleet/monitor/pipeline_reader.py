@@ -134,6 +134,7 @@ class PipelineReader:
                 is_cut_off=link_health.is_cut_off
                 or link_health.is_behind(now_s)
                 or _behind_outages(ingest, link_health, now_s),
+                silent_after_periods=link_health.stale_periods(),
             ),
             brokers=brokers,
             counts=counts,

@@ -127,6 +127,10 @@ class Present:
         self._lead_s = clock.monotonic_s()
         self._seen_ns = played().recording.start_ns - 1
 
+    def one_in(self, _time_ns: int) -> int:
+        """Return that all is kept."""
+        return 1
+
     def to_ns(self, monotonic_s: float) -> int:
         """Return the recording's time."""
         return played().recording.start_ns + round((monotonic_s - self._lead_s) * NS_PER_S)

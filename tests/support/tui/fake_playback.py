@@ -41,6 +41,7 @@ class FakePlayback:
         self.revision = 0
         self.is_recording = not is_file
         self.recording_problem = ""
+        self.one_in = 1
         self.wishes: list[tuple[object, ...]] = []
         self.moments: dict[int, int] = {}
         """Places by the fleet's time."""

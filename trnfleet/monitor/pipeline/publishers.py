@@ -116,6 +116,7 @@ def publisher_table(
     now_s: float,
     heard_since_s: float,
     is_cut_off: bool | NDArray[np.bool_],
+    silent_after_periods: float = SILENT_AFTER_PERIODS,
 ) -> PublisherTable:
     """Return the publishers at a moment.
 
@@ -126,13 +127,14 @@ def publisher_table(
         now_s: Monotonic seconds.
         heard_since_s: Monotonic seconds since which the publishers could be heard without a break.
         is_cut_off: Whether they cannot be heard, or messages wait for long, all of them or each row: then none of them is silent.
+        silent_after_periods: Periods without telemetry after which one is silent; more in a past of which a part was left out.
     """
     rates, byte_rates = traffic.rates(now_s)
     get = {name: traffic.column(name) for name in _READ}
     heard_s, changed_s, presence = get["heard_s"], get["changed_s"], get["presence"]
     quiet_s = now_s - heard_s
     unheard_s = now_s - np.maximum(heard_s, heard_since_s)
-    has_fallen_silent = (get["messages"] > 0) & (unheard_s > SILENT_AFTER_PERIODS * get["period_s"])
+    has_fallen_silent = (get["messages"] > 0) & (unheard_s > silent_after_periods * get["period_s"])
     is_silent = has_fallen_silent & ~np.asarray(is_cut_off)
     state = np.where(presence == OFFLINE, State.OFFLINE, np.where(is_silent, State.SILENT, State.ONLINE))
     for_s = np.where(is_silent & (presence != OFFLINE), quiet_s, now_s - changed_s)

@@ -86,6 +86,10 @@ class Playback(Protocol):
         """Reason why the present is not kept any more; empty while it is."""
 
     @property
+    def one_in(self) -> int:
+        """Of how many messages of a topic one is kept at the position; 1 where all are, or where that is not known."""
+
+    @property
     def window_s(self) -> float:
         """Seconds of the recording."""
 
@@ -168,6 +172,9 @@ class RollingRecording(Protocol):
     @property
     def problem(self) -> str:
         """The reason why nothing more is kept; empty while all is well."""
+
+    def one_in(self, time_ns: int) -> int:
+        """Return of how many messages of a topic one was kept at a time; 1 where all were."""
 
     def to_ns(self, monotonic_s: float) -> int:
         """Return the recording's time of a moment."""

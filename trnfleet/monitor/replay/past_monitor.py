@@ -310,6 +310,9 @@ class PastMonitor:
             return
         self._clock.position_ns = self._last_message_ns = max(self.position_ns, batch[-1].time_ns)
         at_s = self._clock.at_s
+        self.monitor.link_health.note_thinned(
+            max(each.envelope.shed for each in batch), self._clock.monotonic_s()
+        )
         for part in batch_slices([each.envelope._replace(received_s=at_s(each.time_ns)) for each in batch]):
             self.monitor.apply(part)
             yield

@@ -160,6 +160,10 @@ class RecordingPlayback:
         return self._rolling.problem if self._rolling is not None else ""
 
     @property
+    def one_in(self) -> int:
+        return 1 if self._rolling is None else self._rolling.one_in(self.position_ns)
+
+    @property
     def window_s(self) -> float:
         if self._rolling is not None:
             return self._rolling.window_s

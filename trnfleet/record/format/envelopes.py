@@ -1,8 +1,8 @@
 """One message of a recording: an envelope as a CBOR map, and back.
 
 The map has `topic`, `qos`, `retain`, `content_type` (where the broker gave one), `properties` (from schema 1.1 on, where the message has
-more of MQTT 5: a map of `user`, `response_topic`, `correlation` and `expiry_s`) and `payload`. In a keyframe it also has `time_ns`,
-when the envelope came in.
+more of MQTT 5: a map of `user`, `response_topic`, `correlation` and `expiry_s`), `payload` and `shed` (from schema 1.2 on: messages of
+its topic before it that were left out here, where there are any). In a keyframe it also has `time_ns`, when the envelope came in.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def pack(envelope: Envelope) -> bytes:
     topic = envelope.topic.encode()
     payload = envelope.payload
     # A map from texts to four or five values is not worth the way through an encoder of everything.
-    before, after = _fields_around_topic(envelope.qos, envelope.retain, envelope.content_type)
+    before, after = _fields_around_topic(envelope.qos, envelope.retain, envelope.content_type, envelope.shed)
     return b"".join((before, _head(_TEXT, len(topic)), topic, after, _head(_BYTES, len(payload)), payload))
 
 
@@ -81,15 +81,19 @@ def _packed_with_properties(envelope: Envelope, given: MessageProperties) -> byt
     fields: dict[str, Any] = {"topic": envelope.topic, "qos": envelope.qos, "retain": envelope.retain}
     if envelope.content_type is not None:
         fields["content_type"] = envelope.content_type
+    if envelope.shed:
+        fields["shed"] = envelope.shed
     return cbor2.dumps({**fields, "properties": properties, "payload": envelope.payload})
 
 
-@functools.lru_cache(maxsize=64)
-def _fields_around_topic(qos: int, retain: bool, content_type: str | None) -> tuple[bytes, bytes]:
+@functools.lru_cache(maxsize=256)
+def _fields_around_topic(qos: int, retain: bool, content_type: str | None, shed: int) -> tuple[bytes, bytes]:
     """Return what stands before the topic and between topic and payload; few kinds of envelopes come again and again."""
     fields: dict[str, Any] = {"topic": "", "qos": qos, "retain": retain}
     if content_type is not None:
         fields["content_type"] = content_type
+    if shed:
+        fields["shed"] = shed
     before, _, after = cbor2.dumps({**fields, "payload": b""}).partition(_EMPTY_TOPIC)
     return before + _EMPTY_TOPIC[:-1], after[:-1]
 
@@ -176,9 +180,12 @@ def _envelope(fields: dict[str, Any]) -> Envelope:
         raise WireError("message has an impossible QoS or retain flag")
     if content_type is not None and type(content_type) is not str:
         raise WireError("message has an impossible content type")
+    shed = fields.get("shed", 0)
+    if type(shed) is not int or not 0 <= shed < 2**32:
+        raise WireError("message has an impossible number of messages that were left out before it")
     given = fields.get("properties")
     properties = None if given is None else _properties(given)
-    return Envelope(topic, payload, qos, retain, content_type, properties=properties)
+    return Envelope(topic, payload, qos, retain, content_type, shed=shed, properties=properties)
 
 
 def _properties(given: Any) -> MessageProperties:

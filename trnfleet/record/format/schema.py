@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAJOR = 1
-MINOR = 1
-"""1 adds the properties of MQTT 5."""
+MINOR = 2
+"""1 adds the properties of MQTT 5, 2 how many messages were left out."""
 SCHEMA = f"{MAJOR}.{MINOR}"
 """The schema of recordings of a broker."""
 SCHEMA_OF_OWN = f"{MAJOR}.0"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from trnfleet import logs
 from trnfleet.clock import NS_PER_S
 from trnfleet.errors import ConfigError
-from trnfleet.record.format.envelopes import CHANNELS
+from trnfleet.record.format.envelopes import CHANNELS, channel_namer
 from trnfleet.record.format.limits import RecordLimits
 from trnfleet.record.format.packing import QUICK_LEVEL
 from trnfleet.record.read.reader import GrowingPart
@@ -21,7 +21,9 @@ from trnfleet.record.read.timeline import Timeline
 from trnfleet.record.write.export import save_parts
 from trnfleet.record.write.orphaned_buffers import NAME, FolderLock
 from trnfleet.record.write.recorder import FLUSHED_AFTER_S, RecordingThread
+from trnfleet.record.write.thinning import Thinning
 from trnfleet.record.write.writer import RecordingWriter
+from trnfleet.wire.topics import TopicClass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -87,6 +89,8 @@ class LiveBuffer:
         self._lock = FolderLock(folder)
         self._thread = RecordingThread(self._make, clock=clock, queue_bytes=self._quarter_bytes)
         self.status = self._thread.status
+        name = channel_namer(about.root)
+        self._thinning = Thinning(lambda topic: name(topic) == TopicClass.TELEMETRY)
 
     @property
     def start_ns(self) -> int:
@@ -114,6 +118,10 @@ class LiveBuffer:
         """The reason why nothing more is kept; empty while all is well."""
         return self.status.failed
 
+    def one_in(self, time_ns: int) -> int:
+        """Return of how many messages of a topic one was kept at a time; 1 where all were."""
+        return self._thinning.at(time_ns)
+
     def share(self, disk_bytes: int) -> None:
         """Take another part of the disk from now on; what is above it goes when the next file is begun."""
         self.disk_bytes = disk_bytes
@@ -121,8 +129,8 @@ class LiveBuffer:
             self._writer.keep_bytes = disk_bytes
 
     def take(self, batch: Sequence[Envelope]) -> None:
-        """Keep a batch: cheap, never waits and never fails."""
-        self._thread.take(batch)
+        """Keep a batch, or of more telemetry than it can follow a part: cheap, never waits and never fails."""
+        self._thread.take(self._thinning.keep(batch, self._thread.filled, self.to_ns))
 
     def backfill(self, part: PartReader) -> bool:
         """Keep a finished recording before all that was taken, and return whether there is room for it.

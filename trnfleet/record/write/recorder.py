@@ -115,6 +115,11 @@ class RecordingThread:
         self._writer: RecordingWriter | None = None
         self._thread: threading.Thread | None = None
 
+    @property
+    def filled(self) -> float:
+        """Share of the queue that is taken."""
+        return self._queued_bytes / self._queue_bytes
+
     def take(self, batch: Sequence[Envelope]) -> None:
         """Queue a batch; what does not fit is counted as lost."""
         if not batch:

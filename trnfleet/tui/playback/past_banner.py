@@ -10,7 +10,7 @@ from trnfleet.domain.severity import Severity
 from trnfleet.monitor.replay.controls import Mode
 from trnfleet.text import plain
 from trnfleet.tui import theme
-from trnfleet.tui.playback.seek_bar_format import clock_text
+from trnfleet.tui.playback.seek_bar_format import clock_text, thinned_text
 from trnfleet.tui.widgets.cells import Parts, width_of
 from trnfleet.tui.widgets.targets import Target, TargetKind, linked
 
@@ -115,4 +115,5 @@ def kept_text(
         return "", False
     # Seconds would change all the time.
     style = DurationStyle.COARSE if playback.window_s < _HOUR_S else DurationStyle.LONG
-    return f"history {duration(playback.window_s, style)}{charts}", False
+    thinned = f", {thinned_text(playback.one_in)}" if playback.one_in > 1 else ""
+    return f"history {duration(playback.window_s, style)}{thinned}{charts}", False

@@ -86,6 +86,8 @@ class Seek(NamedTuple):
     surveyed_ns: int
     kept_s: int = 0
     """Seconds for which history reaches back from the position."""
+    one_in: int = 1
+    """Of how many messages of a topic one is kept at the position."""
 
     @staticmethod
     def of(playback: Playback, kept_s: int = 0) -> Seek:
@@ -104,6 +106,7 @@ class Seek(NamedTuple):
             playback.end_ns,
             playback.surveyed_ns,
             kept_s,
+            playback.one_in,
         )
 
     @property
@@ -257,11 +260,11 @@ def seek_line(
     return SeekLine(parts, range(first, first + cells))
 
 
-_LEFT = ("sign", "mode", "rate", "date", "time", "kept", "start")
+_LEFT = ("sign", "mode", "rate", "date", "time", "thinned", "kept", "start")
 _RIGHT = ("end", "back", "note", "loop")
 _SHRINKING = (
     ("note", _SHORT_NOTE), ("date", 0), ("kept", 0), ("start", 0), ("end", 0), ("note", 1), ("loop", 1), ("mode", 0), ("back", 1),
-    ("note", 0), ("back", 0), ("loop", 0),
+    ("note", 0), ("back", 0), ("loop", 0), ("thinned", 1),
 )  # fmt: skip  # a list of names
 """Texts that shrink where there is little room, first to last: to these cells, to a short form (1), or to nothing (0)."""
 
@@ -270,6 +273,8 @@ def _shortened(name: str, room: int, seek: Seek, marks: Sequence[Mark]) -> tuple
     """Return the short form of a text."""
     if name == "loop":
         return "↻", theme.BAR_SEEK
+    if name == "thinned":
+        return f"1 of {seek.one_in}", theme.BAR_SEEK
     return (_short_back(seek), theme.BAR_SEEK) if name == "back" else _note(seek, marks, room)
 
 
@@ -295,9 +300,16 @@ def _words(seek: Seek, marks: Sequence[Mark]) -> dict[str, tuple[str, Style]]:
     # Nothing where the bar itself reaches as far.
     if seek.kept_s > (seek.position_ns - seek.start_ns) / NS_PER_S + _LEAST_KEPT_S:
         words["kept"] = (f"◂ charts {duration(seek.kept_s, DurationStyle.LONG)}", theme.BAR_SEEK_QUIET)
+    if seek.one_in > 1:
+        words["thinned"] = (thinned_text(seek.one_in), theme.BAR_SEEK)
     if seek.loops:
         words["loop"] = ("↻ loop", theme.BAR_SEEK)
     return words
+
+
+def thinned_text(one_in: int) -> str:
+    """Return how much telemetry the past has where it was thinned."""
+    return f"thinned: 1 of {one_in} messages"
 
 
 def _end_text(time_ns: int, seek: Seek) -> str:

@@ -15,6 +15,7 @@ from trnfleet.clock import NS_PER_S, ManualClock
 from trnfleet.domain.layout import Layout, Node
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.replay.past_monitor import PastHistory, PastMonitor, PastSource, RecordingClock
+from trnfleet.monitor.store.store import STALE_AFTER_PERIODS, Freshness
 from trnfleet.wire.ports import Stored
 from trnfleet.wire.topics import DEFAULT_ROOT
 
@@ -70,6 +71,28 @@ def test_a_place_is_the_same_from_the_begin_and_by_a_keyframe(second: int) -> No
     assert played.position_ns == sought.position_ns == there_ns
     assert played.monitor.store.columns["temperature_c"].max() > 0
     assert values_of(played.monitor) == values_of(sought.monitor)
+
+
+@pytest.mark.parametrize("left_out", [0, 3])
+def test_of_a_thinned_recording_nothing_is_lost_or_stale(left_out: int) -> None:
+    """Messages that say what was left out before them live for that much longer; what ends is stale after it."""
+    feed, recording = Feed(standalone(1)), KeyframedRecording()
+    recording.put(BEGIN_NS, feed.announcements())
+    for second in range(33):
+        now_ns = BEGIN_NS + second * NS_PER_S
+        messages = feed.telemetry(ts_ns=now_ns)
+        if second % (left_out + 1) == 0:
+            recording.put(now_ns, [each._replace(shed=left_out) for each in messages])
+    past = past_of(recording)
+    exhaust(past.begin())
+    states = []
+    for second in range(60):
+        exhaust(past.advance(BEGIN_NS + second * NS_PER_S + NS_PER_S // 2))
+        states.append(past.monitor.store.count(Freshness.STALE) > 0)
+    counts = past.monitor.counts
+    assert (counts.lost, counts.passed_over) == (0, 32 // (left_out + 1) * left_out)
+    # The last message came at second 32.
+    assert states.index(True) - 32 == pytest.approx(STALE_AFTER_PERIODS + left_out, abs=1)
 
 
 def test_a_past_goes_on_from_a_snapshot_as_if_it_had_never_stopped() -> None:

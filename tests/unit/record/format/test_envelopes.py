@@ -31,7 +31,7 @@ envelopes = st.builds(
     retain=st.booleans(),
     content_type=st.none() | st.text(max_size=60),
     received_s=st.just(0.0),
-    shed=st.just(0),
+    shed=st.just(0) | st.integers(0, 2**32 - 1),
     link=st.just(0),
     properties=st.none()
     | st.builds(
@@ -46,7 +46,7 @@ envelopes = st.builds(
 
 @given(envelopes)
 def test_an_envelope_survives(envelope: Envelope) -> None:
-    """Topic, payload, QoS, retain flag, content type and properties come back, whatever is in them."""
+    """Topic, payload, QoS, retain flag, content type, properties and what was left out before it come back, whatever is in them."""
     assert unpack(pack(envelope)) == envelope
 
 

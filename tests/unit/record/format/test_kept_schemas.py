@@ -52,3 +52,16 @@ def test_the_recording_of_schema_1_1_says_what_it_said() -> None:
     assert keyframe is not None
     assert keyframe.state[0].envelope.properties == MessageProperties((("site", "fra"), ("site", "muc")))
     recording.close()
+
+
+def test_the_recording_of_schema_1_2_says_what_it_said() -> None:
+    """It has how many messages were left out before one, in messages and in the keyframe."""
+    recording = Recording.open([KEPT / "recording-1.2.mcap"])
+    assert recording.abouts[0].schema == "1.2"
+    assert recording.verify() == []
+    stored = list(recording.read(recording.start_ns - 1, recording.end_ns))
+    assert [each.envelope.shed for each in stored] == [0, 3, 3, 70_000]
+    keyframe = recording.keyframe(recording.end_ns)
+    assert keyframe is not None
+    assert [each.envelope.shed for each in keyframe.state] == [3]
+    recording.close()

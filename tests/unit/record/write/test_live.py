@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,8 +15,10 @@ from trnfleet.clock import ManualClock
 from trnfleet.errors import ConfigError
 from trnfleet.record.read.reader import PartReader
 from trnfleet.record.read.recording import Recording
+from trnfleet.record.write import live
 from trnfleet.record.write.live import LiveBuffer
 from trnfleet.record.write.orphaned_buffers import LOCK_NAME, FolderLock, delete_orphaned_buffers
+from trnfleet.record.write.thinning import Thinning
 from trnfleet.wire.ports import Envelope, Stored
 
 if TYPE_CHECKING:
@@ -109,6 +112,32 @@ async def test_a_silence_is_kept_too(tmp_path: Path) -> None:
     buffer._thread.fail("No space left on device")
     await clock.advance(60.0)
     assert buffer.end_ns == moment(651)
+    buffer.close()
+
+
+def test_more_than_it_can_follow_is_thinned_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part of each topic's messages is kept, each with the number of those before it that are not; state is all there."""
+    monkeypatch.setattr(live, "Thinning", partial(Thinning, most_per_s=5))
+    buffer = LiveBuffer(tmp_path / "past" / "demo-1", ABOUT, clock=ManualClock(START_NS, 100.0))
+    buffer.start()
+    came = batch(0, 400, 20)
+    state = Envelope("trnfleet/v1/demo/node/uc1", b"00000000", 1, retain=True, received_s=100.0)
+    for begin in range(0, 400, 10):
+        buffer.take([*came[begin : begin + 10], state._replace(received_s=came[begin + 9].received_s)])
+    assert buffer._thread.flush(5)
+    kept = [each.envelope for each in buffer.read(0, moment(1_000))]
+    telemetry = [each for each in kept if not each.retain]
+    assert len(kept) - len(telemetry) == 40
+    assert (buffer.one_in(moment(0)), buffer.one_in(moment(399))) == (1, 3)
+    assert 100 < len(telemetry) < 250
+    for topic in {each.topic for each in came}:
+        places = [int(each.payload[:8]) // 8 for each in telemetry if each.topic == topic]
+        gaps = [later - earlier - 1 for earlier, later in itertools.pairwise(places)]
+        sheds = [each.shed for each in telemetry if each.topic == topic][1:]
+        assert all(gap <= shed for gap, shed in zip(gaps, sheds, strict=True))
+        assert sum(sheds) - sum(gaps) < 3
     buffer.close()
 
 

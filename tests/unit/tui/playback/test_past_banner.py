@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from support.monitor.feed import Feed, standalone
+from support.tui.fake_playback import FakePlayback
 from support.tui.seek import seek
 
 from trnfleet.monitor.problems.problem import ProblemCounts
@@ -61,3 +63,11 @@ def test_the_status_line_says_how_far_charts_reach() -> None:
     """Also where nothing goes back in time."""
     assert kept_text(None, None, 2 * 86_400) == ("charts 2 d 0 h", False)
     assert kept_text(None) == ("", False)
+
+
+def test_the_status_line_says_how_much_of_the_past_is_kept() -> None:
+    """Where all is, only how long it is; where it is thinned, of how many messages one."""
+    playback = FakePlayback(Feed(standalone(1)).monitor)
+    assert kept_text(playback) == ("history 10 min", False)
+    playback.one_in = 4
+    assert kept_text(playback) == ("history 10 min, thinned: 1 of 4 messages", False)

@@ -184,6 +184,15 @@ def test_what_the_machine_manages_does_not_move_the_bar() -> None:
     assert "(reaches x0.7)" in text_of(lines[2].parts)
 
 
+def test_the_bar_says_where_the_past_was_thinned() -> None:
+    """In full where there is room, and in short where there is none for anything else; not where all was kept."""
+    assert "thinned: 1 of 4 messages" in text_of(seek_line(seek(one_in=4), 120).parts)
+    short = seek_line(seek(one_in=4), 40)
+    assert "1 of 4" in text_of(short.parts)
+    assert width_of(short.parts) == 40
+    assert "1 of" not in text_of(seek_line(seek(), 200).parts)
+
+
 def test_the_bar_says_how_far_charts_reach_beyond_it() -> None:
     """Where there is room, and not where the bar reaches as far; its cells stay what they mean."""
     line = seek_line(seek(kept_s=2 * 86_400), 200)

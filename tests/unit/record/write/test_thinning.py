@@ -1,0 +1,100 @@
+"""Thinning of the past: what is kept of how much, what it says of the rest, and when it ends."""
+
+from __future__ import annotations
+
+import itertools
+
+from support.record.files import NS_PER_S, START_NS
+
+from trnfleet.record.write.thinning import LESS_AFTER_S, MOST_LEFT_OUT, RATE_OVER_S, Thinning
+from trnfleet.wire.ports import Envelope
+
+TOPICS = [f"t/{number}" for number in range(40)]
+
+
+class Fed:
+    """A fleet whose topics each publish once a second, and what is kept of it."""
+
+    def __init__(self, most_per_s: int) -> None:
+        self.thinning = Thinning(lambda topic: topic.startswith("t/"), most_per_s)
+        self.now_s = 100.0
+        self.kept: list[Envelope] = []
+
+    def second(self, topics: int = len(TOPICS), filled: float = 0.0) -> list[Envelope]:
+        """Return what is kept of a second's messages, in batches of ten."""
+        kept: list[Envelope] = []
+        for begin in range(0, topics, 10):
+            batch = [
+                Envelope(topic, b"%d" % self.now_s, received_s=self.now_s + begin / 100)
+                for topic in TOPICS[begin:][:10]
+            ]
+            kept += self.thinning.keep(batch, filled, lambda at_s: START_NS + round(at_s * NS_PER_S))
+        self.now_s += 1.0
+        return kept
+
+    def seconds(self, count: float, topics: int = len(TOPICS), filled: float = 0.0) -> list[Envelope]:
+        """Return what is kept of some seconds."""
+        return [each for _ in range(int(count)) for each in self.second(topics, filled)]
+
+
+def test_all_is_kept_of_what_can_be_followed() -> None:
+    """Not a message is left out, and what was left out before it came here stays as it is."""
+    fed = Fed(most_per_s=45)
+    assert len(fed.seconds(60)) == 60 * len(TOPICS)
+    assert fed.thinning.one_in == 1
+
+
+def test_of_more_a_part_of_each_topic_is_kept_and_says_what_is_missing() -> None:
+    """Each topic is there as often as any other, not all in one tick, and no message between two is unaccounted for."""
+    fed = Fed(most_per_s=15)
+    fed.seconds(RATE_OVER_S + 1)
+    assert fed.thinning.one_in == 3
+    fed.seconds(3)
+    seconds = [fed.second() for _ in range(30)]
+    assert all(0 < len(kept) < len(TOPICS) for kept in seconds)
+    for topic in TOPICS:
+        of_topic = [each for kept in seconds for each in kept if each.topic == topic]
+        times = [int(each.payload) for each in of_topic]
+        assert [later - earlier for earlier, later in itertools.pairwise(times)] == [3] * 9
+        assert {each.shed for each in of_topic} == {2}
+
+
+def test_state_and_events_are_always_kept() -> None:
+    """What is retained, has QoS 1 or is no telemetry is no part of it, whatever its topic."""
+    fed = Fed(most_per_s=1)
+    fed.seconds(2 * RATE_OVER_S)
+    state = [
+        Envelope(TOPICS[0], b"state", retain=True, received_s=fed.now_s),
+        Envelope(TOPICS[1], b"event", 1, received_s=fed.now_s),
+        Envelope("other", b"other", received_s=fed.now_s),
+    ] * 3
+    kept = fed.thinning.keep(state, 0.0, int)
+    assert [each.payload for each in kept] == [each.payload for each in state]
+
+
+def test_a_queue_that_fills_up_thins_whatever_the_rate() -> None:
+    """Twice as much for each second in which it is half full, up to a limit; it ends by halves once it is not."""
+    fed = Fed(most_per_s=1_000)
+    fed.seconds(3, filled=0.6)
+    assert fed.thinning.one_in == 8
+    fed.seconds(20, filled=0.6)
+    assert fed.thinning.one_in == MOST_LEFT_OUT
+    fed.seconds(LESS_AFTER_S + 3 * RATE_OVER_S)
+    assert fed.thinning.one_in == MOST_LEFT_OUT // 2
+
+
+def test_it_ends_when_less_comes_for_long_and_says_what_was_left_out_last() -> None:
+    """Not at once, and by halves, so that it does not change to and fro; the time of each change is known afterwards."""
+    fed = Fed(most_per_s=15)
+    fed.seconds(RATE_OVER_S + 1)
+    began_s = fed.now_s
+    fed.seconds(LESS_AFTER_S / 2, topics=10)
+    assert fed.thinning.one_in == 3
+    kept = fed.seconds(2 * (LESS_AFTER_S + 2 * RATE_OVER_S), topics=10)
+    assert fed.thinning.one_in == 1
+    last = [each for each in kept if each.topic == TOPICS[0]]
+    times = [int(each.payload) for each in last]
+    gaps = [later - earlier - 1 for earlier, later in itertools.pairwise(times)]
+    assert gaps == [each.shed for each in last[1:]]
+    at = [fed.thinning.at(START_NS + round(second * NS_PER_S)) for second in (99, began_s, fed.now_s)]
+    assert at == [1, 3, 1]
