@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
     from trnfleet.domain.metrics import Metric
     from trnfleet.monitor.slices import Slices
+    from trnfleet.monitor.store.per_instance import Lanes
     from trnfleet.monitor.store.store import Store
 
     Rows = NDArray[np.int64] | slice
@@ -64,19 +65,25 @@ class Included:
 
 
 def reduce_chips(
-    store: Store, metric: Metric, part: slice, sizes: NDArray[np.float64], included: Included
+    store: Store,
+    metric: Metric,
+    part: slice,
+    sizes: NDArray[np.float64],
+    included: Included,
+    lanes: Lanes | None = None,
 ) -> Slices[tuple[NDArray[np.float64] | float, NDArray[np.float64] | None]]:
     """Return (aggregate, count of chips) for a slice of instances, which have `sizes` chips; None for a count of all of them.
 
-    One number stands for an aggregate that all instances have.
+    One number stands for an aggregate that all instances have. What was read lane by lane is not read again.
     """
     layout, generation = store.layout, store.generation
     starts = layout.chip_start[part.start : part.stop + 1]
     rows = slice(int(starts[0]), int(starts[-1]))
     codes = store.columns[metric.name][rows]
-    highest = int(codes.max(initial=0))
+    highest = int(codes.max(initial=0)) if lanes is None else lanes.highest
+    summed = None if lanes is None else lanes.total
     if highest != metric.top and included.all_chips:
-        return _reduce_codes(metric, codes, starts, layout.chips_per_instance, highest), None
+        return _reduce_codes(metric, codes, starts, layout.chips_per_instance, highest, summed), None
     count, careful = sizes.copy(), included.partly[part]
     if highest == metric.top:
         if int(codes.min(initial=metric.top)) == metric.top:
@@ -100,7 +107,12 @@ def reduce_chips(
 
 
 def _reduce_codes(
-    metric: Metric, codes: NDArray[Any], starts: NDArray[np.int64], chips_per_instance: int, highest: int
+    metric: Metric,
+    codes: NDArray[Any],
+    starts: NDArray[np.int64],
+    chips_per_instance: int,
+    highest: int,
+    summed: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64] | float:
     """Return the aggregate of the codes of each instance as they are, or the number that all have.
 
@@ -110,6 +122,7 @@ def _reduce_codes(
         starts: The first chip of each instance and the end of the last, from the first of `codes` on.
         chips_per_instance: Of every instance, or 0 where they differ.
         highest: The largest of the codes.
+        summed: Their sums, where they are known.
     """
     if not highest:
         # Counters without errors, healthy chips, no throttling: the usual case, and what all of it makes is 0.
@@ -120,7 +133,9 @@ def _reduce_codes(
         return combine(BITWISE[metric.aggregate], codes, starts, chips_per_instance).astype(np.float64)
     if metric.aggregate is Aggregate.MAX:
         return metric.decode(combine(np.maximum, codes, starts, chips_per_instance))
-    if chips_per_instance:
+    if summed is not None:
+        total = summed
+    elif chips_per_instance:
         total = sums(codes, chips_per_instance * metric.width, highest)
     else:
         # Sums of 64-bit counters may pass 64 bits, all others stay far below.

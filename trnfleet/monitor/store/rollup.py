@@ -23,7 +23,17 @@ from trnfleet.domain.layout import EMPTY_LAYOUT, Layout
 from trnfleet.domain.metrics import BY_NAME, METRICS, Aggregate, Metric, Scope
 from trnfleet.monitor.slices import checkpoint
 from trnfleet.monitor.store.instance_rollup import BITWISE, Included, count_states, reduce_chips
-from trnfleet.monitor.store.per_instance import NONE_UNEVEN, Spread, Uneven, alikeness, fold, spread, uneven
+from trnfleet.monitor.store.per_instance import (
+    NONE_UNEVEN,
+    Spread,
+    Uneven,
+    WordSpread,
+    alikeness,
+    fold,
+    has_word_lanes,
+    read_lanes,
+    spread,
+)
 from trnfleet.monitor.store.store import Freshness, Store
 
 if TYPE_CHECKING:
@@ -90,7 +100,7 @@ class Rollups:
         self._live: dict[Level, NDArray[np.bool_]] = {}
         """Made of `_states` when they are first asked for."""
         self._takes: dict[Level, NDArray[np.bool_]] = {}
-        self._spreads: dict[str, Spread] = {}
+        self._spreads: dict[str, Spread | WordSpread] = {}
         self._uneven: dict[str, Uneven] = {}
         self._of_live: tuple[int, _Basis] | None = None
         """The layout generation of the last pass in which all chips lived, and what all metrics had in common then."""
@@ -138,9 +148,10 @@ class Rollups:
             flags = self._live[level] = self._states[level][:, Freshness.LIVE] > 0
         return flags
 
-    def spread(self, name: str) -> Spread | None:
-        """Return the least and the largest codes of the chips of each instance, silent ones among them, for `COMPARED` metrics."""
-        return self._spreads.get(name)
+    def spread(self, name: str, instances: Rows = ALL) -> Spread | None:
+        """Return the least and the largest codes of the chips of some instances, silent ones among them, for `COMPARED` metrics."""
+        known = self._spreads.get(name)
+        return None if known is None else known.of(instances)
 
     def uneven(self, name: str) -> Uneven | None:
         """Return the instances whose chips differ, for `COMPARED` metrics."""
@@ -168,6 +179,7 @@ class Rollups:
             return
         totals: dict[tuple[str, Level], NDArray[np.float64]] = {}
         counts: dict[tuple[str, Level], NDArray[np.float64]] = {}
+        spreads: dict[str, Spread | WordSpread] = {}
         basis = yield from self._basis_of(store)
         states, included, takes, chips, steps, of_all, of_instances = basis[:-1]
         is_all_fresh = bool(store.instance_fresh.all())
@@ -175,7 +187,7 @@ class Rollups:
         for metric in METRICS:
             covered = of_all
             if metric.scope is Scope.CHIP:
-                found, count = yield from _of_instances(store, metric, chips, included)
+                found, count = yield from _of_instances(store, metric, chips, included, spreads)
                 if isinstance(found, float) and count is chips and rolled is None:
                     _roll_up_constant(basis, metric, found, totals, counts)
                     continue
@@ -200,7 +212,6 @@ class Rollups:
                     covered = _covered(steps, count, takes)
             _roll_up(steps, metric, total, covered, totals, counts)
         yield from checkpoint(store, generation)
-        spreads = yield from _spreads(store)
         differing = yield from _differing(store, spreads)
         if states is not self._states:
             self._states, self._live = states, {}
@@ -250,19 +261,41 @@ class _Basis(NamedTuple):
 
 
 def _of_instances(
-    store: Store, metric: Metric, chips: NDArray[np.float64], included: Included
+    store: Store,
+    metric: Metric,
+    chips: NDArray[np.float64],
+    included: Included,
+    spreads: dict[str, Spread | WordSpread],
 ) -> Slices[tuple[NDArray[np.float64] | float, NDArray[np.float64]]]:
-    """Return a metric's (aggregate, count of chips) for all instances; a number where all have it, and `chips` itself for all of them."""
-    generation, count = store.generation, chips
+    """Return a metric's (aggregate, count of chips) for all instances; a number where all have it, and `chips` itself for all of them.
+
+    The spread of one of `COMPARED` is put into `spreads`.
+    """
+    layout, generation, count = store.layout, store.generation, chips
+    words: list[WordSpread] = []
+    others: list[Spread] = []
     found: list[NDArray[np.float64] | float] = []
-    parts = list(_parts(store.layout, metric.width))
+    parts = list(_parts(layout, metric.width))
     for part in parts:
-        total, known = yield from reduce_chips(store, metric, part, chips[part], included)
+        lanes = None
+        if metric.name in COMPARED:
+            starts = layout.chip_start[part.start : part.stop + 1]
+            codes = store.columns[metric.name][int(starts[0]) : int(starts[-1])]
+            if has_word_lanes(codes, layout.chips_per_instance):
+                lanes = read_lanes(codes, layout.chips_per_instance)
+                words.append(lanes.spread)
+            else:
+                others.append(spread(codes, starts, layout.chips_per_instance))
+        total, known = yield from reduce_chips(store, metric, part, chips[part], included, lanes)
         found.append(total)
         if known is not None:
             count = count.copy() if count is chips else count
             count[part] = known
         yield from checkpoint(store, generation)
+    if words:
+        spreads[metric.name] = WordSpread.joined(words)
+    elif others:
+        spreads[metric.name] = Spread.joined(others)
     if len(found) == 1 or (found and all(isinstance(each, float) and each == found[0] for each in found)):
         return found[0], count
     made = np.zeros(len(chips))
@@ -271,37 +304,19 @@ def _of_instances(
     return made, count
 
 
-def _spreads(store: Store) -> Slices[dict[str, Spread]]:
-    """Return the spreads of the metrics whose chips are compared with each other."""
-    layout, generation = store.layout, store.generation
-    made: dict[str, Spread] = {}
-    for name in COMPARED:
-        metric = BY_NAME[name]
-        parts: list[Spread] = []
-        # Each code is read for the least and for the largest.
-        for part in _parts(layout, 3 * metric.width):
-            starts = layout.chip_start[part.start : part.stop + 1]
-            codes = store.columns[name][int(starts[0]) : int(starts[-1])]
-            parts.append(spread(codes, starts, layout.chips_per_instance))
-            yield from checkpoint(store, generation)
-        if parts:
-            made[name] = Spread(*(np.concatenate(each) for each in zip(*parts, strict=True)))
-    return made
-
-
-def _differing(store: Store, spreads: dict[str, Spread]) -> Slices[dict[str, Uneven]]:
+def _differing(store: Store, spreads: dict[str, Spread | WordSpread]) -> Slices[dict[str, Uneven]]:
     """Return the instances whose chips differ, by their spreads, and how alike the lanes of each chip are there."""
     layout, generation = store.layout, store.generation
     made: dict[str, Uneven] = {}
     for name, ends in spreads.items():
         top = BY_NAME[name].top
-        some = uneven(ends, top)
+        some = np.flatnonzero(ends.uneven(top))
         alike = [NONE_UNEVEN.alike]
         for first in range(0, len(some), _UNEVEN_A_SLICE):
             yield from checkpoint(store, generation)
             few = some[first : first + _UNEVEN_A_SLICE]
             table = _chips_of(layout, store.columns[name], few)
-            alike.append(alikeness(table, Spread(*(each[few] for each in ends)), top))
+            alike.append(alikeness(table, ends.of(few), top))
         made[name] = Uneven(some, np.concatenate(alike))
     return made
 

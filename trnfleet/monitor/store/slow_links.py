@@ -35,11 +35,12 @@ _SLACK = 1e-5
 def uneven_links(store: Store, rollups: Rollups) -> Slices[NDArray[np.int64]]:
     """Return the instances and directions in which a link can be slow; shape (pairs, 2), ascending."""
     layout, metric = store.layout, BY_NAME["link_tx_bytes_per_s"]
-    spread, differing = rollups.spread(metric.name), rollups.uneven(metric.name)
+    differing = rollups.uneven(metric.name)
+    spread = None if differing is None else rollups.spread(metric.name, differing.instances)
     if spread is None or differing is None:
         return np.zeros((0, 2), np.int64)
     some = differing.instances
-    lowest, highest = (each[some] for each in spread)
+    lowest, highest = spread
     # Only where the spread is that wide can a link be below its share of the mean.
     uneven: NDArray[np.bool_] = lowest < np.float32(SLOW_LINK_SHARE) * highest
     uneven &= highest >= metric.code_of(SLOW_LINK_MIN_BYTES_PER_S)

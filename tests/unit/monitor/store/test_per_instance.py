@@ -7,13 +7,15 @@ import pytest
 
 from trnfleet.monitor.store.per_instance import (
     Spread,
+    WordSpread,
     alikeness,
     any_lane,
     combine,
     fold,
+    has_word_lanes,
+    read_lanes,
     spread,
     sums,
-    uneven,
 )
 
 OPERATIONS = (np.minimum, np.maximum, np.bitwise_or, np.bitwise_and)
@@ -129,6 +131,54 @@ def test_alikeness_is_the_least_share_of_two_lanes_of_a_chip() -> None:
         [each for each in expected if each < np.inf], rel=1e-5
     )
     assert (found[np.isinf(expected)] >= 1).all()
+    # Lanes that no instance uses make no difference.
+    fewer = np.where(np.isin(np.arange(6), (1, 4)), table, 0).astype(np.uint16)
+    ends = spread(fewer.reshape(-1, 6), np.arange(401) * 16, 16)
+    few = ends.of(slice(3, None))
+    assert np.array_equal(
+        alikeness(fewer, ends, top)[3:],
+        alikeness(fewer[3:, :, [1, 4]], Spread(*(each[:, [1, 4]] for each in few)), top),
+    )
+    assert (alikeness(fewer * 0, Spread(ends.lowest * 0, ends.highest * 0), top) >= 1).all()
+
+
+@pytest.mark.parametrize("chips", [2, 4, 6, 16])
+@pytest.mark.parametrize("instances", [1, 3, 249, 250, 2_501, 5_000])
+@pytest.mark.parametrize("shift", [0, 4])
+def test_lanes_that_are_read_once_have_the_same_ends_and_sums(chips: int, instances: int, shift: int) -> None:
+    """Whole blocks of instances and a rest, of codes whose sums fit into 16 bits or not, with missing ones or without."""
+    given = codes("u2", instances * chips, 6) >> np.uint16(shift)
+    given.reshape(-1, 6)[:: 7 * chips, 3] = 65_535 if not shift else 0
+    before, starts = given.copy(), np.arange(instances + 1) * chips
+    assert has_word_lanes(given, chips)
+    found, ends = read_lanes(given, chips), spread(given, starts, chips)
+    assert found.highest == given.max()
+    if found.total is not None:
+        assert found.total.tolist() == given.reshape(instances, -1).sum(axis=1).tolist()
+    assert (found.total is not None) == (int(given.max()) * chips // 2 < 2**16)
+    some = np.arange(instances)[::-2]
+    for mine, theirs in ((found.spread.of(slice(None)), ends), (found.spread.of(some), ends.of(some))):
+        assert np.array_equal(mine.lowest, theirs.lowest)
+        assert np.array_equal(mine.highest, theirs.highest)
+    assert np.array_equal(found.spread.uneven(65_535), ends.uneven(65_535))
+    twice = WordSpread.joined([found.spread, found.spread]).of(slice(None))
+    assert np.array_equal(twice.highest, Spread.joined([ends, ends]).highest)
+    assert np.array_equal(given, before)
+
+
+def test_other_codes_are_not_read_as_words() -> None:
+    """Another width or type, an odd number of chips, or instances that differ."""
+    six = codes("u2", 48, 6)
+    assert has_word_lanes(six, 16)
+    for other, chips in (
+        (six, 3),
+        (six, 0),
+        (six[:, :4], 16),
+        (six[:0], 16),
+        (codes("u1", 48, 6), 16),
+        (six.T.copy().T, 16),
+    ):
+        assert not has_word_lanes(other, chips)
 
 
 def test_uneven_instances_are_those_below_seven_eighths_and_with_missing_codes() -> None:
@@ -139,10 +189,10 @@ def test_uneven_instances_are_those_below_seven_eighths_and_with_missing_codes()
     lowest, highest = ends
     wide = (lowest < 0.875 * highest) | ((highest == top) & (lowest != top))
     found = np.zeros(3_000, np.bool_)
-    found[uneven(Spread(lowest, highest), top)] = True
+    found[Spread(lowest, highest).uneven(top)] = True
     assert (found | ~wide.any(axis=1)).all()
     eighths = highest // 8
-    assert not uneven(Spread(eighths * 7, eighths * 8), top).size
+    assert not Spread(eighths * 7, eighths * 8).uneven(top).any()
 
 
 @pytest.mark.parametrize("instances", [512, 513, 8_200])

@@ -137,32 +137,32 @@ class InstanceShareRows(MedianShareRows):
             yield from readings.checkpoint()
             return np.arange(count_of(layout, self.scope))
         metric, limit, is_below = found[0], self.limit, self.condition.below is not None
-        lowest, highest = yield from self._spread(readings, metric)
         differing = readings.rollups.uneven(metric.name)
         # The median lies between: only where the spread is wide enough can a value be that far from it.
         if is_below and metric.width > 1 and limit <= EVEN_SHARE and differing is not None:
             # If no lane has less than a share of what another has, no median has, either: the least share of a median is that share
             # twice of the largest.
             some = differing.instances[np.square(differing.alike) < limit * (1 + _SLACK)]
-            wide = lowest[some] < limit * highest[some]
+            lowest, highest = yield from self._spread(readings, metric, some)
+            wide = lowest < limit * highest
             some = some[np.flatnonzero(any_lane(wide))]
         else:
+            lowest, highest = yield from self._spread(readings, metric)
             wide = lowest < limit * highest if is_below else highest > limit * lowest
             some = np.flatnonzero(any_lane(wide))
         rows: list[Rows] = []
-        edge = highest if is_below else lowest
         for first in range(0, len(some), UNEVEN_A_SLICE):
             yield from readings.checkpoint()
             few = some[first : first + UNEVEN_A_SLICE]
             if is_below and metric.width > 1:
                 rows.append(self._busy(readings, metric, few))
             else:
-                rows.append(self._far(readings, metric, few, edge[few]))
+                rows.append(self._far(readings, metric, few, (highest if is_below else lowest)[few]))
         return np.concatenate(rows) if rows else NO_ROWS
 
-    def _spread(self, readings: Readings, metric: Metric) -> Slices[Spread]:
-        """Return the least and the largest codes of each instance: those of the roll-ups, or made in slices."""
-        known = readings.rollups.spread(metric.name)
+    def _spread(self, readings: Readings, metric: Metric, some: Rows | slice = slice(None)) -> Slices[Spread]:
+        """Return the least and the largest codes of some instances: those of the roll-ups, or made in slices."""
+        known = readings.rollups.spread(metric.name, some)
         if known is not None:
             return known
         layout = readings.layout
@@ -173,7 +173,7 @@ class InstanceShareRows(MedianShareRows):
             made.append(spread(codes.reshape(len(codes), -1), starts, layout.chips_per_instance))
             yield from readings.checkpoint()
         nothing = np.zeros((0, metric.width), metric.dtype)
-        return Spread(*(np.concatenate(each) for each in zip(Spread(nothing, nothing), *made, strict=True)))
+        return Spread.joined([Spread(nothing, nothing), *made]).of(some)
 
     def _far(self, readings: Readings, metric: Metric, instances: Rows, edge: NDArray[Any]) -> Rows:
         """Return the rows of some instances that are far from what the median is at most, or at least."""
