@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trnfleet.transport.mqtt import MqttPublisher
     from trnfleet.wire.ports import Envelope
 
-REFUSED = LinkDown("connection refused")
+REFUSED = LinkDown("connection refused", unreached=True)
 SILENT = LinkDown("no answer to CONNECT within 2 s", silent=True)
 ENDED_EARLY = LinkDown("the broker ends the connection instead of an answer to CONNECT", ended_early=True)
 FOREIGN = LinkDown("port 8883 speaks TLS: write mqtts://broker.example:8883", foreign=True)

@@ -347,7 +347,8 @@ class Connection:
         if self._client.tcp_stood:
             return LinkDown(f"no answer to CONNECT within {self._client.timeout:g} s", silent=True)
         # aiomqtt keeps only the text of the system's error, but Python keeps the error.
-        return LinkDown(why_unreachable(error.__context__) or str(error).lower() or "connection failed")
+        words = why_unreachable(error.__context__) or str(error).lower() or "connection failed"
+        return LinkDown(words, unreached=True)
 
 
 def revealed(login: Login) -> str | None:

@@ -105,9 +105,11 @@ class Link:
         """Connect, and connect again whenever the connection ends, until cancelled; then say goodbye."""
         attempt, outage_since_s = 0, self._clock.monotonic_s()
         while True:
+            is_unreached = False
             try:
                 held_s = await self._connect_once()
             except LinkDown as down:
+                is_unreached = down.unreached
                 self._went_down(self._taken_over() if str(down) == TAKEN_OVER else str(down))
             else:
                 if held_s >= STABLE_S:
@@ -115,7 +117,8 @@ class Link:
             if self._is_switching:
                 self._is_switching = False
                 continue
-            await self._clock.sleep(backoff_s(attempt, self._clock.monotonic_s() - outage_since_s, self._rng))
+            outage_s = self._clock.monotonic_s() - outage_since_s
+            await self._clock.sleep(backoff_s(attempt, outage_s, self._rng, is_unreached=is_unreached))
             while (away_s := self._away_until_s - self._clock.monotonic_s()) > 0.0:
                 self.status.attempts += 1
                 await self._clock.sleep(min(away_s, LONGEST_WAIT_S))

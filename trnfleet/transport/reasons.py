@@ -58,6 +58,7 @@ class LinkDown(Exception):  # noqa: N818  it is an event in a connection's life 
         foreign: bool = False,
         wrong_qos: bool = False,
         answered: bool = False,
+        unreached: bool = False,
     ) -> None:
         super().__init__(why)
         self.wrong_version = wrong_version
@@ -72,6 +73,8 @@ class LinkDown(Exception):  # noqa: N818  it is an event in a connection's life 
         """Whether the broker does not support the QoS of the last will."""
         self.answered = answered
         """Whether a broker refused CONNECT by an answer."""
+        self.unreached = unreached
+        """Whether TCP did not connect: nothing listens there, or no way leads there."""
 
 
 def why_ended(ended: asyncio.Future[str]) -> str:

@@ -40,7 +40,7 @@ def test_views_at_three_sizes_and_forty_resizes(tmp_path: Path) -> None:
         terminal.resize(80, 24)
         terminal.send("1")
         terminal.wait_for("[1 Fleet]", "? help", "q quit", " chips ")
-        terminal.wait_until(lambda lines: "? help  q quit" in lines[23])
+        terminal.wait_until(lambda lines: "? help  q quit" in lines[23], within_s=30.0)
         assert terminal.end(signal.SIGTERM) == 143
         assert terminal.is_restored()
     assert "Traceback" not in log_file.read_text(encoding="utf-8")

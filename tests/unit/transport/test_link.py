@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import pytest
-from support.fake_network import REFUSED, Network, make, running
+from support.fake_network import NOT_AUTHORISED, REFUSED, Network, make, running
 
 from trnfleet.clock import ManualClock
 from trnfleet.errors import BrokerError
@@ -12,6 +13,9 @@ from trnfleet.transport import mqtt
 from trnfleet.transport.mqtt import MqttPublisher
 from trnfleet.transport.url import BrokerUrl
 from trnfleet.wire.ports import Envelope, PublishResult, RefusedMessage
+
+if TYPE_CHECKING:
+    from trnfleet.transport.reasons import LinkDown
 
 
 async def test_it_connects_again_and_again(network: Network) -> None:
@@ -52,22 +56,25 @@ async def test_stable_connection_resets_the_wait(network: Network) -> None:
         assert link.status.connects == 6
 
 
-async def test_restart_within_minutes_is_found_within_10_s(network: Network) -> None:
-    """However long a young outage has lasted, the next attempt is at most 8 s away."""
+@pytest.mark.parametrize(("answer", "outage_s"), [(NOT_AUTHORISED, 0), (REFUSED, 0), (REFUSED, 3_600)])
+async def test_a_return_is_found_within_10_s(network: Network, answer: LinkDown, outage_s: float) -> None:
+    """In a young outage, and in an old one in which nothing listens, the next attempt is at most 8 s away."""
     clock = ManualClock()
-    network.answers = [REFUSED] * 10_000
+    network.answers = [answer] * 10_000
     async with running(make(clock)):
         await clock.advance(0)
+        for _ in range(round(outage_s / 8)):
+            await clock.advance(8)
         for _ in range(20):
             before = len(network.tried)
             await clock.advance(8)
             assert len(network.tried) > before
 
 
-async def test_old_outage_is_asked_about_every_half_minute_at_most(network: Network) -> None:
-    """In an outage of an hour the attempts are 15 to 30 s apart."""
+async def test_a_broker_that_refuses_is_asked_every_half_minute_at_most(network: Network) -> None:
+    """In an outage of an hour in which it answers the attempts are 15 to 30 s apart."""
     clock = ManualClock()
-    network.answers = [REFUSED] * 10_000
+    network.answers = [NOT_AUTHORISED] * 10_000
     async with running(make(clock)):
         for _ in range(100):
             await clock.advance(36)

@@ -137,7 +137,7 @@ class ReadingConnection:
         except OSError as error:
             self._drop()
             words = why_unreachable(error) or str(error).lower() or "connection failed"
-            raise LinkDown(words) from error
+            raise LinkDown(words, unreached=True) from error
         except _EndedEarlyError as error:
             self._drop()
             raise await self._explained(str(error)) from error

@@ -12,6 +12,7 @@ import mqtt5
 import pytest
 
 from trnfleet.clock import ManualClock
+from trnfleet.transport.connection import Connection
 from trnfleet.transport.filters import topic_pattern
 from trnfleet.transport.inbox import SHED_FROM_S, Inbox, InboxLimits, Reception
 from trnfleet.transport.reading import connection as connection_module
@@ -376,3 +377,28 @@ async def test_who_gives_up_while_a_thread_dials_leaves_no_socket(monkeypatch: p
     far.setblocking(False)
     assert await loop.sock_recv(far, 1) == b""
     far.close()
+
+
+@pytest.mark.parametrize("is_reading", [True, False])
+async def test_a_port_on_which_nothing_listens_is_unreached(is_reading: bool) -> None:
+    """Whichever client asks; one that accepts and ends the connection is not."""
+    reception = Reception(None, topic_pattern("t/#"), LinkStatus())
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        login = Login(BrokerUrl("127.0.0.1", listener.getsockname()[1]), "c", is_known=True)
+
+        def connection() -> ReadingConnection | Connection:
+            if is_reading:
+                return ReadingConnection(login, ManualClock(), reception)
+            return Connection(login, "5", ManualClock(), reception)
+
+        with pytest.raises(LinkDown, match=r"^connection refused$") as down:
+            await connection().open()
+        assert down.value.unreached
+        listener.listen()
+        opening = asyncio.create_task(connection().open())
+        accepted, _ = await asyncio.to_thread(listener.accept)
+        accepted.close()
+        with pytest.raises(LinkDown) as down:
+            await opening
+        assert not down.value.unreached
