@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, NamedTuple
 
+from trnfleet.deferred_imports import defer_imports
+
 if TYPE_CHECKING:
     import click
 
@@ -51,7 +53,8 @@ COMMANDS = {
 
 
 def load_command(name: str) -> click.Command:
-    """Import and return a command of the table."""
+    """Import and return a command of the table, with what few commands use left for its first use."""
+    defer_imports()
     module = importlib.import_module(f"trnfleet.cli.commands.{COMMANDS[name].module}")  # noqa: TID251  the table says which modules there are
     command: click.Command = module.command
     return command

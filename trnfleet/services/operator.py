@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
+import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.errors import BrokerError
@@ -45,7 +45,7 @@ def connect_operator(
         reads_back_from: The broker from which to read back what is written, where it cannot refuse it; None for an app, which
             has a monitor that shows it.
     """
-    publisher = session.publisher(f"trnfleet-desk-{secrets.token_hex(6)}")
+    publisher = session.publisher(f"trnfleet-desk-{os.urandom(6).hex()}")
     writer = ReadBackPublisher(reads_back_from, publisher) if reads_back_from else publisher
     operator = OperatorActions(fleet, publisher=writer, owner=operator_name(owner), root=session.root)
     return OperatorConnection(operator, publisher)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
+import os
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -350,7 +350,7 @@ def make_buffer(session: FleetSession, fleet: str, *, disk_bytes: int) -> LiveBu
         )
     clock, parent = session.clock, past_folder()
     delete_orphaned_buffers(parent, clock.wall_ns())
-    name = secrets.token_hex(8)
+    name = os.urandom(8).hex()
     about = About(
         schema=SCHEMA,
         id=name,

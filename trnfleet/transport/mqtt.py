@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import random
 import re
-import secrets
 from operator import itemgetter
 from typing import TYPE_CHECKING, cast
 
@@ -256,7 +256,7 @@ class MqttSource:
         self.clock = clock or SystemClock()
         self.login = Login(
             url,
-            client_id or f"trnfleet-{secrets.token_hex(6)}{READER_SUFFIX}",
+            client_id or f"trnfleet-{os.urandom(6).hex()}{READER_SUFFIX}",
             password,
             keepalive_s=keepalive_s,
             tls=tls,

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import gc
 import os
-import secrets
 import signal
 import sys
 from typing import TYPE_CHECKING, Any
@@ -170,7 +169,7 @@ async def _run(
             url, kind, protocol = session.url, "", None
         secret = session.password.reveal() if session and isinstance(session.password, Password) else ""
         # The same name at each start: under another one the publisher that died would stay offline for good.
-        client = f"trnfleet-demo-{secrets.token_hex(4)}"
+        client = f"trnfleet-demo-{os.urandom(4).hex()}"
         simulate = ["simulate", "--broker", str(url), "--client-id", client, *simulate]
         if protocol is not None:
             simulate += ["--mqtt", protocol]

@@ -6,7 +6,7 @@ the broker, so that all screens agree.
 
 from __future__ import annotations
 
-import secrets
+import os
 from typing import TYPE_CHECKING
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
@@ -116,7 +116,7 @@ class OperatorActions:
         """
         parsed = parse_matchers(matchers)
         begins_ns = now_ns if starts_ns is None else starts_ns
-        silence_id = secrets.token_hex(8)
+        silence_id = os.urandom(8).hex()
         message = SilenceMessage(
             id=silence_id,
             matchers=tuple(str(matcher) for matcher in parsed),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import secrets
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -85,7 +85,7 @@ class Leases:
             by: The operator's name, for the relay's log.
             why_not: Why this app cannot ask for any; empty where it can.
         """
-        self.client = client or f"trnfleet-view-{secrets.token_hex(6)}"
+        self.client = client or f"trnfleet-view-{os.urandom(6).hex()}"
         self.revision = 0
         """Goes up with every change of a state."""
         self.wanted = asyncio.Event()
@@ -160,7 +160,7 @@ class Leases:
                 if now_s - lease.asked_s >= _wait_s(lease, has_chips):
                     if lease.state is LeaseState.GRANTED and not has_chips(lease.row):
                         self._turn(lease, LeaseState.ASKED, "")
-                    lease.asked_s, lease.command_id = now_s, secrets.token_hex(8)
+                    lease.asked_s, lease.command_id = now_s, os.urandom(8).hex()
                     commands.append(self._command(lease, LEASE_S, wall_ns))
         return commands
 
@@ -215,7 +215,7 @@ class Leases:
     def _command(self, lease: Lease, lease_s: float, wall_ns: int) -> Envelope:
         """Return the command that asks for a lease, or gives it back."""
         if not lease_s:
-            lease.command_id = secrets.token_hex(8)
+            lease.command_id = os.urandom(8).hex()
         message = CommandMessage(
             id=lease.command_id,
             client=self.client,

@@ -44,7 +44,7 @@ from trnfleet.transport.reasons import (
     reason_words,
     why_ended,
 )
-from trnfleet.transport.sockets.dialing import dial
+from trnfleet.transport.sockets.dialing import dial, not_now_errors
 from trnfleet.transport.sockets.errors import DialError
 from trnfleet.transport.sockets.looking import connect_and_look, look_at, what_it_speaks
 from trnfleet.transport.sockets.tls_alerts import tls_words
@@ -74,7 +74,6 @@ ASK_AGAIN_S = 2.0
 MOST_UNSENT_BYTES = 1024 * 1024
 """Acknowledgements that a broker does not take, beyond which it is given up."""
 SILENT, LOST = "no answer within twice the keepalive", "connection lost"
-_NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class _EndedEarlyError(Exception):
@@ -100,6 +99,7 @@ class ReadingConnection:
         self._password = revealed(login)
         self._packets = PacketReader(reception, Delivery(reception, clock), self._handle)
         self._socket: Any = None
+        self._not_now = not_now_errors(login.url)
         self._is_given_up = False
         self._is_registered = False
         self._heard = b""
@@ -287,8 +287,8 @@ class ReadingConnection:
             while left > 0 and self._packets.work < most and not self.ended.done():
                 try:
                     data = self._socket.recv(READ_BYTES)
-                except _NOT_NOW as error:
-                    if isinstance(error, ssl.SSLWantWriteError):
+                except self._not_now as error:
+                    if is_tls and isinstance(error, ssl.SSLWantWriteError):
                         self._begin_writing()
                     break
                 if not data:
@@ -350,10 +350,10 @@ class ReadingConnection:
             while self._outgoing:
                 sent = self._socket.send(self._outgoing)
                 del self._outgoing[:sent]
-        except _NOT_NOW as error:
+        except self._not_now as error:
             if len(self._outgoing) > MOST_UNSENT_BYTES:
                 self._end("the broker takes nothing")
-            elif isinstance(error, ssl.SSLWantReadError):
+            elif self._login.url.is_tls and isinstance(error, ssl.SSLWantReadError):
                 # The socket has room; TLS has to read first, after which the rest is sent.
                 self._stop_writing()
             else:

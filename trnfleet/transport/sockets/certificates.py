@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LOOK_S = 2.0
 """Longest wait for each step."""
 MOST_NAMES = 6
-_NO_CHECK_TIME = ssl.VerifyFlags(0x200000)
+_NO_CHECK_TIME = 0x200000
 """OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which Python has no name for."""
 
 # Codes of OpenSSL's verification (X509_V_ERR_...).
@@ -75,7 +75,7 @@ def _fetch(url: BrokerUrl, tls: TlsSettings) -> dict[str, Any]:
         certificate = connection.getpeercert(binary_form=True) or b""
     trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trusting.check_hostname = False
-    trusting.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME
+    trusting.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN | ssl.VerifyFlags(_NO_CHECK_TIME)
     trusting.load_verify_locations(cadata=certificate)
     if tls.alpn:
         trusting.set_alpn_protocols([tls.alpn])

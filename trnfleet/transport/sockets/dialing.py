@@ -50,6 +50,13 @@ def open_tcp(url: BrokerUrl) -> socket.socket:
     return connection
 
 
+def not_now_errors(url: BrokerUrl) -> tuple[type[OSError], ...]:
+    """Return what a socket raises that has nothing to read, or no room to write, at the moment."""
+    if not url.is_tls:
+        return (BlockingIOError,)
+    return (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
 def wrap(connection: socket.socket, url: BrokerUrl, tls: TlsSettings) -> ssl.SSLSocket:
     """Return a connection with TLS on it.
 

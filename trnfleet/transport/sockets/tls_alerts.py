@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ def tls_words(error: OSError, tls: TlsSettings | None) -> str | None:
         error: As it was raised by the handshake, a read or a write.
         tls: The settings; None where they do not matter.
     """
-    if not isinstance(error, ssl.SSLError):
+    # Without TLS its library stays unloaded, by this check, too.
+    if "_ssl" not in sys.modules or not isinstance(error, ssl.SSLError):
         return None
     reason = error.reason or ""
     if reason in _OWN:
