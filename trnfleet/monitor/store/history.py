@@ -20,7 +20,7 @@ from trnfleet.monitor.store.rings import CODED_NODES, TIERS, Record, TierSpec, T
 from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -69,7 +69,7 @@ class History:
     def seconds(self, level: Level) -> int:
         """Return how many seconds the samples of a level can hold; 0 where the level does not fit."""
         record = self._levels.get(level)
-        return len(record.ring.values) if record else 0
+        return record.ring.length if record else 0
 
     @property
     def end(self) -> int:
@@ -83,9 +83,13 @@ class History:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that all records take."""
-        watched = (each for each in self._watched.values() if each)
-        return sum(record.nbytes for record in (*self._levels.values(), *watched)) + self.jobs.nbytes
+        """Bytes that all records take once they are full."""
+        return sum(record.nbytes for record in self._records()) + self.jobs.nbytes
+
+    @property
+    def taken_bytes(self) -> int:
+        """Bytes that the records of levels and of watched nodes take at present, at most."""
+        return sum(record.taken_bytes for record in self._records())
 
     def watch(self, path: str) -> None:
         """Keep the node at `path` from now on, where its level has no record of its own."""
@@ -212,6 +216,10 @@ class History:
         watched = self._watched.get(layout.path(node))
         return (watched, field, 0) if watched else None
 
+    def _records(self) -> Iterator[Record]:
+        yield from self._levels.values()
+        yield from (each for each in self._watched.values() if each)
+
     def _take_layout(self, layout: Layout) -> None:
         """Make records for a new layout; nodes that stay keep their past."""
         old_layout, old_levels = self._layout, self._levels
@@ -225,7 +233,7 @@ class History:
                 break
             rollup_bytes = 3 * sample_bytes // (2 if layout.count(level) >= CODED_NODES else 1)
             tiers = [
-                TierSpec(spec.step, _rollups(spec, room, rollup_bytes))
+                spec._replace(length=_rollups(spec, room, rollup_bytes))
                 for spec, room in zip(TIERS, left_of_tiers, strict=True)
             ]
             record = Record(samples, len(KEPT), layout.count(level), tiers=tiers, total=self.samples)

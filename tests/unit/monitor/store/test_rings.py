@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trnfleet.monitor.store.gaps import MOST_GAPS, Gap, Gaps, Reason
-from trnfleet.monitor.store.rings import CODED_NODES, Record, Ring, Tier, TierSpec, Track, trailing_mean
+from trnfleet.monitor.store.rings import (
+    CODED_NODES,
+    CodedRing,
+    Record,
+    Ring,
+    Tier,
+    TierSpec,
+    Track,
+    trailing_mean,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -215,22 +224,57 @@ def test_roll_ups_are_carried_over_between_few_and_many_nodes() -> None:
             assert rows == [pytest.approx(each, abs=0.008, nan_ok=True) for each in wanted]
 
 
-def pages_without_memory(values: NDArray[Any]) -> int:
-    """Return how many of the pages within an array the system has given no memory yet."""
+def pages_with_memory(values: NDArray[Any]) -> int:
+    """Return how many of the pages within an array the system has given memory to."""
     page = mmap.PAGESIZE
     begin = -(-values.ctypes.data // page) * page
     count = (values.ctypes.data + values.nbytes - begin) // page
     present = (ctypes.c_ubyte * count)()
     libc = ctypes.CDLL(None, use_errno=True)
     assert libc.mincore(ctypes.c_void_p(begin), ctypes.c_size_t(count * page), present) == 0
-    return sum(not flags & 1 for flags in present)
+    return sum(flags & 1 for flags in present)
+
+
+def values_of(ring: Ring | CodedRing) -> NDArray[Any]:
+    return ring.values if isinstance(ring, Ring) else ring.codes
+
+
+@pytest.mark.parametrize("nodes", [1, CODED_NODES, 192])
+@pytest.mark.parametrize("gradual", [None, 90])
+def test_a_ring_is_the_same_however_its_memory_came(nodes: int, gradual: int | None) -> None:
+    """What is in it at any time, gaps and a second round included, is what the newest of all rows are."""
+    ring = Tier(TierSpec(10, 250, gradual), 3, nodes).ring
+    rows: list[float] = []
+    for number in range(700):
+        if number % 97 == 50:
+            ring.skip(number % 17)
+            rows += [NAN] * (number % 17)
+        ring.push(np.full((9, nodes), float(number), np.float32))
+        rows.append(float(number))
+        if number % 30 == 0 or number in {59, 60, 61, 89, 90, 91}:
+            np.testing.assert_array_equal(ring.series(4, nodes - 1), rows[-250:])
+            np.testing.assert_array_equal(ring.newest(40)[:, 4, 0], rows[-250:][-40:])
+    assert ring.taken_bytes == ring.nbytes
 
 
 @pytest.mark.parametrize("nodes", [1, CODED_NODES])
-def test_a_ring_of_hours_takes_its_memory_at_once(nodes: int) -> None:
-    """Zeros that the system hands out page by page as they are written would grow for as long as the ring fills."""
-    ring = Tier(10, 4_096, 64, nodes).ring
-    arrays: list[NDArray[Any]] = (
-        [ring.values] if isinstance(ring, Ring) else [ring.codes, ring.least, ring.step]
-    )
-    assert [pages_without_memory(array) for array in arrays] == [0] * len(arrays)
+def test_a_ring_of_a_day_takes_memory_as_it_fills(nodes: int) -> None:
+    """It has room for at most twice what is kept, so that the first hours of an app cost what they hold."""
+    ring = Tier(TierSpec(60, 4_096), 64, nodes).ring
+    row_bytes = ring.nbytes // 4_096
+    for number in range(400):
+        ring.push(np.full((192, nodes), float(number), np.float32))
+        assert ring.taken_bytes <= max(60, 2 * number) * row_bytes
+
+
+@pytest.mark.parametrize("nodes", [1, CODED_NODES])
+def test_a_ring_of_an_hour_takes_its_memory_at_once_after_a_quarter(nodes: int) -> None:
+    """Else the app would grow for all that hour: samples have what they need by then."""
+    ring = Tier(TierSpec(10, 4_096, gradual=90), 64, nodes).ring
+    for _ in range(90):
+        ring.push(np.zeros((192, nodes), np.float32))
+    assert len(values_of(ring)) == 90
+    ring.push(np.zeros((192, nodes), np.float32))
+    values = values_of(ring)
+    assert (len(values), ring.taken_bytes) == (4_096, ring.nbytes)
+    assert pages_with_memory(values) >= values.nbytes // mmap.PAGESIZE - 1
