@@ -65,7 +65,7 @@ class Viewer:
         return seen.forwarded_chips, seen.live_chips
 
     async def sees(self, forwarded: int) -> None:
-        """Wait until so many chips are forwarded, and all of the fleet's are live."""
+        """Wait until a number of chips is forwarded, and all of the fleet's are live."""
         await eventually(lambda: self.chips() == (forwarded, 192))
 
 

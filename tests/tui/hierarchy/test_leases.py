@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
 from support.monitor.feed import Feed, ultraservers
 from support.monitor.top import BOOT, Top
 from support.tui.pilot import running
@@ -92,6 +93,22 @@ async def test_an_ultraserver_is_opened_and_left_again() -> None:
             await viewer.second(pilot)
         (left,) = viewer.commands()
         assert (left["target"], left["args"]) == ("uc1/us-0001", {"lease_s": 0.0})
+
+
+@pytest.mark.parametrize("keys", [["enter"], ["enter", "down"]])
+async def test_chips_that_are_there_for_somebody_else_are_asked_for_as_well(keys: list[str]) -> None:
+    """Else they would go with the other one, under the eyes of this one: by Enter on the row, or by going below it."""
+    viewer = Viewer()
+    async with running(viewer.app, size=(130, 40)) as pilot:
+        await viewer.second(pilot, *viewer.forwarded())
+        await pilot.press("2", *["down"] * 3)
+        await viewer.second(pilot)
+        assert FROM_CHIPS in pilot.text()
+        assert viewer.commands() == []
+        await pilot.press(*keys)
+        await viewer.second(pilot)
+        (asked,) = viewer.commands()
+        assert (asked["target"], asked["args"]) == ("uc1/us-0001", {"lease_s": 60.0})
 
 
 async def test_a_chip_that_an_alert_names_is_asked_for() -> None:

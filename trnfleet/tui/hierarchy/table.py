@@ -376,9 +376,9 @@ class TreeTable(CursorList[str]):
     def action_open(self) -> None:
         """Open what the cursor is on; go to the first below where it is open; ask for the chips of what is known from roll-ups."""
         here = self._index.at(self._row)
-        if here is not None and self._index.lacks_chips(here):
+        if here is not None and here.fleet < 0:
             open_chips(self._ui, node_path(self._index.layout, here.node))
-            # It is open as soon as they are there.
+        if here is not None and self._index.lacks_chips(here):
             self._change(Expansion.open)
         elif here is not None and here.is_open:
             self.point(self._row + 1)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trnfleet.domain.address import Level
 from trnfleet.monitor.sources.leases import LeaseState
 from trnfleet.text import plain
 
 if TYPE_CHECKING:
+    from trnfleet.monitor.store.store import Store
     from trnfleet.tui.state.context import UiContext
 
 LONGEST_CELL = 40
@@ -24,9 +26,22 @@ def open_chips(context: UiContext, address: str) -> None:
 
 
 def look_at_chips(context: UiContext, address: str) -> None:
-    """Hold what was asked for as long as an address in it is looked at."""
-    if context.leases is not None and not context.shows_past:
-        context.leases.look(address, context.clock.monotonic_s())
+    """Hold what was asked for as long as an address in it is looked at; so is what is there because somebody else holds it."""
+    leases, store = context.leases, context.live.store
+    if leases is None or context.shows_past or not store.rolled.blocks:
+        return
+    if leases.can_ask and leases.of(address) is None and _is_below_forwarded(store, address):
+        open_chips(context, address)
+    leases.look(address, context.clock.monotonic_s())
+
+
+def _is_below_forwarded(store: Store, address: str) -> bool:
+    """Return whether an address is that of something in a row whose hosts are forwarded, and not of the row itself."""
+    node = store.layout.find(address)
+    if node is None or node.level < Level.INSTANCE:
+        return False
+    is_forwarded = bool(store.is_forwarded[store.layout.instance_range(node).start])
+    return is_forwarded and store.rolled.row_of(address)[0] != address
 
 
 def why_no_chips(context: UiContext, address: str) -> str:
