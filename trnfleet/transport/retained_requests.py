@@ -26,7 +26,7 @@ log = logs.get_logger(__name__)
 MOST_AT_ONCE = 256
 """Filters of a SUBSCRIBE: 20 KB, and a quarter of what Mosquitto queues for a client. The first has `SUBSCRIBED_AT_ONCE`, and each that
 is answered lets the next have twice as many: a broker that takes fewer ends the connection, and then it stays with what it took."""
-PACE_S = 0.01
+PACE_S = 0.005
 """Least time between two batches, so that other messages come in between."""
 ANSWER_S = 1.0
 """Longest wait for the retained messages of a batch; a topic that retains nothing is not answered."""
@@ -57,6 +57,8 @@ class RetainedRequests:
         self._wake = asyncio.Event()
         self._answered = asyncio.Event()
         self._at_once, self._most = SUBSCRIBED_AT_ONCE, MOST_AT_ONCE
+        self._subscribed: list[str] = []
+        """What was asked for last: it is unsubscribed from while the next batch is asked for."""
 
     def add(self, topics: Iterable[str]) -> None:
         """Ask for topics, each once, behind those that are still pending; they are kept while no connection stands."""
@@ -66,6 +68,7 @@ class RetainedRequests:
     def use(self, connection: AnyConnection) -> None:
         """Ask on a new connection from now on, beginning with what the former one did not answer."""
         self._connection = connection
+        self._subscribed = []
         self._pending = dict.fromkeys(itertools.chain(self._asked, self._pending))
         self._asked.clear()
         self._wake.set()
@@ -98,6 +101,8 @@ class RetainedRequests:
             await self._await_room()
             try:
                 answers = await self._ask(connection)
+                if not self._pending or not answers:
+                    await self._leave(connection)
             except LinkDown as down:
                 self._give_up(connection, str(down))
                 pause_s = min(max(2 * pause_s, LOOK_S), LONGEST_PAUSE_S)
@@ -125,7 +130,10 @@ class RetainedRequests:
         self._asked = set(batch)
         self._answered.clear()
         # What telemetry's QoS is suffices: an answer that is lost is asked for again.
-        refused = await connection.subscribe([(topic, 0) for topic in batch], self._at_once)
+        refused, _ = await asyncio.gather(
+            connection.subscribe([(topic, 0) for topic in batch], self._at_once), self._leave(connection)
+        )
+        self._subscribed = batch
         self._at_once = min(2 * self._at_once, self._most)
         if refused:
             log.info(
@@ -144,8 +152,17 @@ class RetainedRequests:
             raise LinkDown(why_ended(connection.ended))
         missing = len(self._asked)
         self._asked.clear()
-        await connection.unsubscribe(batch, self._most)
         return len(batch) - len(refused) - missing
+
+    async def _leave(self, connection: AnyConnection) -> None:
+        """Unsubscribe from what was asked for last.
+
+        Raises:
+            LinkDown: the connection ended, or the broker did not answer.
+        """
+        batch, self._subscribed = self._subscribed, []
+        if batch:
+            await connection.unsubscribe(batch, self._most)
 
     def _give_up(self, connection: AnyConnection, why: str) -> None:
         """Keep what was asked for, until the next connection where this one has ended, and ask for less at once: that may have been the reason."""
