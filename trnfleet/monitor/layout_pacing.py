@@ -1,6 +1,7 @@
 """The pace of layouts: when descriptors that have come are shown, so that rebuilding takes a small share of time.
 
-A rebuild goes through the whole fleet, in one piece: 0.25 s for 1,000,000 chips. It waits until descriptors have
+A rebuild goes through the whole fleet, in slices between which nothing is applied: 0.25 s for 1,000,000 chips in blocks, 0.6 s for as many in
+62,500 hosts. It waits until descriptors have
 settled, then for its share of time, and a publisher that changes what it has described over and over waits for itself
 alone: what others describe, and what is new, is shown without it being asked for.
 """
@@ -13,7 +14,10 @@ from trnfleet import logs
 from trnfleet.monitor.copies import copied
 
 if TYPE_CHECKING:
+    from trnfleet.clock import Clock
+    from trnfleet.monitor.ingest.ingest import Ingest
     from trnfleet.monitor.pipeline.counts import PipelineCounts
+    from trnfleet.monitor.slices import Slices
 
 log = logs.get_logger(__name__)
 
@@ -21,7 +25,7 @@ REBUILD_EVERY_S = 2.0
 """Least seconds between two rebuilds of the layout while descriptors keep coming."""
 DESCRIPTORS_SETTLE_S = 0.15
 """Seconds without a new descriptor after which the layout is rebuilt."""
-LAYOUT_SHARE = 0.1
+LAYOUT_SHARE = 0.2
 """Share of time that rebuilds may take; the next one waits accordingly."""
 BURST = 4
 """Rebuilds that one publisher may cause in a row by changing or withdrawing what it has described: a restart is two."""
@@ -47,6 +51,28 @@ class LayoutPacing:
     def copy(self) -> LayoutPacing:
         """Return a copy."""
         return copied(self, _budgets=self._budgets.copy(), _held=self._held.copy())
+
+    def laying_out(self, ingest: Ingest, clock: Clock, *, at_once: bool = False) -> Slices[None]:
+        """Bring layout and job placement of an ingest up to date, in slices, if it is time for it; where that goes on already, wait for its end.
+
+        Args:
+            ingest: The ingest.
+            clock: Measures what the slices take.
+            at_once: Whether it is time in any case.
+        """
+        while ingest.layout_work.is_going_on and not at_once:
+            yield
+        begun_s, own_s = clock.monotonic_s(), 0.0
+        changes, changers = ingest.descriptors.changes, ingest.layout_changers
+        is_due = ingest.layout_due and (
+            at_once or self.is_time(changes, ingest.layout_publishers, begun_s, ingest.counts)
+        )
+        for _ in ingest.rebuilding(begun_s, clock.wall_ns(), layout=is_due, at_once=at_once):
+            own_s += clock.monotonic_s() - begun_s
+            yield
+            begun_s = clock.monotonic_s()
+        if is_due:
+            self.done(changers, begun_s - own_s, clock.monotonic_s())
 
     def is_time(self, changes: int, publishers: set[str], now_s: float, counts: PipelineCounts) -> bool:
         """Return whether a layout that is due is to be rebuilt now.

@@ -26,7 +26,7 @@ from trnfleet.monitor.medians import median
 from trnfleet.monitor.pipeline_reader import PipelineReader, Recorder
 from trnfleet.monitor.revision import MonitorRevision
 from trnfleet.monitor.sampling import Sampling
-from trnfleet.monitor.slices import PASS_EVERY_S, BatchSlicing, LayoutChanged, PassPacing, Rests, finish
+from trnfleet.monitor.slices import DONE, PASS_EVERY_S, BatchSlicing, LayoutChanged, PassPacing, Rests, finish
 from trnfleet.monitor.store import findings
 from trnfleet.monitor.store.history import History
 from trnfleet.monitor.store.rollup import Rollups
@@ -60,7 +60,6 @@ GATHER_S = 0.05
 """Time in which messages gather between two batches: many in a batch cost much less than one by one."""
 GATHER_BEHIND_S = 0.01
 """The same of a reader that is behind, for whom more waits already: the time that keys and painting have between two batches."""
-_END = object()
 LET_IN = 2
 """Slices whose messages are taken in at most between two slices of work. More would only be shed (measured)."""
 
@@ -197,6 +196,10 @@ class Monitor:
 
     def apply(self, batch: list[Envelope]) -> None:
         """Apply a batch and, where it is time for it, a new layout."""
+        self._apply(batch)
+        finish(self._laying_out())
+
+    def _apply(self, batch: list[Envelope]) -> None:
         now_s, link_health = self.clock.monotonic_s(), self.link_health
         if batch:
             self.applied_s = batch[-1].received_s
@@ -208,7 +211,6 @@ class Monitor:
         self._pass_pacing.applied_s = now_s
         if self.ingest.typical_lag_s is not None:
             link_health.note_lag(self.ingest.typical_lag_s, now_s)
-        self._rebuild_if_due(now_s)
 
     def compute(self) -> None:
         """Bring freshness, roll-ups and findings up to date in one go (for tests and one-shot commands)."""
@@ -222,7 +224,7 @@ class Monitor:
 
     def lay_out(self) -> None:
         """Let the layout show all descriptors that have come, without waiting for more."""
-        self._rebuild_if_due(self.clock.monotonic_s(), at_once=True)
+        finish(self._laying_out(at_once=True))
 
     def snapshot(self, *, with_alerts: bool = True) -> Snapshot:
         """Return a copy of all that is known now, but for alerts if it is packed at once; to be taken between two passes."""
@@ -280,11 +282,14 @@ class Monitor:
             end = 0
             while end < len(batch):
                 begin, end = end, slicing.end(batch, end)
+                for _ in self._laying_out():
+                    await self._let_in(LET_IN * slicing.messages)
                 begun_s = clock.monotonic_s()
                 self.link_health.wake(begun_s, PASS_EVERY_S[1])
-                self.apply(batch[begin:end])
+                self._apply(batch[begin:end])
                 slicing.note(end - begin, clock.monotonic_s() - begun_s)
                 await self._let_in(LET_IN * slicing.messages)
+            self.ingest.request_missing(self._source, clock.monotonic_s())
             await clock.sleep(GATHER_BEHIND_S if self.link.waiting else GATHER_S)
         self.ended = True
         log.info("source_ended")
@@ -314,7 +319,8 @@ class Monitor:
                 begun_s = clock.monotonic_s()
                 self.link_health.wake(begun_s, math.inf)
                 self.ingest.request_missing(self._source, begun_s)
-                self._rebuild_if_due(begun_s)
+                for _ in self._laying_out():
+                    await clock.sleep(0)
                 if judgements.is_due(begun_s, self.store.revision, self.link, self._usual_period_s()):
                     self._refresh_states()
                 own_s = clock.monotonic_s() - begun_s
@@ -323,7 +329,7 @@ class Monitor:
                     while going:
                         slice_s = clock.monotonic_s()
                         self.link_health.wake(slice_s)
-                        going = next(work, _END) is not _END
+                        going = next(work, DONE) is not DONE
                         took_s = clock.monotonic_s() - slice_s
                         own_s += took_s
                         if (rest_s := rests.after(took_s)) is not None:
@@ -437,14 +443,7 @@ class Monitor:
             self._usual_period = (*mark, median(period_s) if len(period_s) else 0.0)
         return self._usual_period[2]
 
-    def _rebuild_if_due(self, now_s: float, *, at_once: bool = False) -> None:
+    def _laying_out(self, *, at_once: bool = False) -> Slices[None]:
         """Rebuild the layout when descriptors have settled, as often as its share of time allows."""
-        with guard(self.counts, "layout"):
-            ingest, pacing, wall_ns = self.ingest, self._layout_pacing, self.clock.wall_ns()
-            changes, changers = ingest.descriptors.changes, ingest.layout_changers
-            is_due = ingest.layout_due and (
-                at_once or pacing.is_time(changes, ingest.layout_publishers, now_s, ingest.counts)
-            )
-            ingest.rebuild(now_s, wall_ns, layout=is_due, at_once=at_once)
-            if is_due:
-                pacing.done(changers, now_s, self.clock.monotonic_s())
+        work = self._layout_pacing.laying_out(self.ingest, self.clock, at_once=at_once)
+        return guarded(self.counts, "layout", work)

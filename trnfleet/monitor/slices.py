@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +26,8 @@ T = TypeVar("T")
 
 Slices: TypeAlias = Generator[None, None, T]
 """Work in slices that returns a `T`."""
+DONE: Final = object()
+"""What `next` returns at the end of work in slices."""
 
 SLICE_BYTES = 1_500_000
 SLICE_MESSAGES = 96

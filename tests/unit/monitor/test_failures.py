@@ -57,7 +57,7 @@ STAGES: list[tuple[str, object, str]] = [
     ("reservations", Reservations, "compute"),
     ("alerts", Monitor, "readings"),
     ("history", History, "push"),
-    ("layout", Ingest, "rebuild"),
+    ("layout", Ingest, "rebuilding"),
 ]
 """Stages, and the function without which each fails."""
 

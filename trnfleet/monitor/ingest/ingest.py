@@ -16,7 +16,7 @@ from trnfleet.monitor.copies import copied
 from trnfleet.monitor.failures import guard
 from trnfleet.monitor.ingest.first_frames import begin_topics
 from trnfleet.monitor.ingest.frame_rows import AppliedFrames, BatchColumns, sort_by_table
-from trnfleet.monitor.ingest.layout import rebuild_layout, write_descriptor
+from trnfleet.monitor.ingest.layout import LayoutWork, rebuild_layout, write_descriptor
 from trnfleet.monitor.ingest.messages import MESSAGE_HANDLERS, retained_collections, retained_ledgers
 from trnfleet.monitor.ingest.missing import MissingState
 from trnfleet.monitor.ingest.rejects import PendingTelemetry, RejectedError, reject
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.monitor.ingest.topics import TopicState
+    from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.sources.descriptors import CompactDescriptor
     from trnfleet.wire.messages import JobMessage
     from trnfleet.wire.ports import Envelope, Source
@@ -109,6 +110,7 @@ class Ingest:
         """Transitions of alerts whose acknowledgements were missed where they could be."""
         self._pending = PendingTelemetry()
         self._layout_due = False
+        self.layout_work = LayoutWork()
         self.layout_publishers: set[str] = set()
         """Publishers of all that the layout does not show yet."""
         self.layout_changers: set[str] = set()
@@ -145,6 +147,7 @@ class Ingest:
         Args:
             with_alerts: Whether alerts are copied, which takes the longest; else it has the same, and is only to be pickled at once.
         """
+        self.layout_work.finish()
         descriptors, publishers = self.descriptors.copy(), self.publishers.copy()
         timebase = self.timebase.copy()
         counts, missing = self.counts.copy(), self.missing.copy()
@@ -169,6 +172,7 @@ class Ingest:
             reservations=self.reservations.copy(),
             job_table=self.job_table.copy(),
             _pending=self._pending.copy(),
+            layout_work=LayoutWork(),
             layout_publishers=self.layout_publishers.copy(),
             layout_changers=self.layout_changers.copy(),
         )
@@ -181,6 +185,7 @@ class Ingest:
             now_s: Monotonic seconds, for freshness.
             wall_ns: Wall clock, for the lag of sources that go by it.
         """
+        self.layout_work.finish()
         telemetry = TelemetryBatch(
             self.store, self.counts, self.limits, now_s, self.contests, self.heard_since_s, self.links_since_s
         )
@@ -317,8 +322,12 @@ class Ingest:
             topics = [build_topic(self.fleet_name, each, path, self._root) for each, path in missing]
             source.request_retained(topics)
 
-    def rebuild(self, now_s: float, wall_ns: int, *, layout: bool = True, at_once: bool = False) -> None:
-        """Bring layout and job placement up to date with descriptors and jobs; apply the telemetry that was pending.
+    def rebuilding(
+        self, now_s: float, wall_ns: int, *, layout: bool = True, at_once: bool = False
+    ) -> Slices[None]:
+        """Bring layout and job placement up to date with descriptors and jobs in slices, and apply the telemetry that was pending.
+
+        Where a message is applied or all is copied before the end, the rest of the layout is done at once then.
 
         Args:
             now_s: Monotonic seconds.
@@ -326,10 +335,10 @@ class Ingest:
             layout: Whether the layout may change now.
             at_once: Whether jobs are placed even if that was done a moment ago.
         """
+        self.layout_work.finish()
         if self._layout_due and layout:
             self._layout_due, self.layout_publishers, self.layout_changers = False, set(), set()
-            self._rebuild_layout(now_s)
-            self._apply_pending(now_s, wall_ns)
+            yield from self.layout_work.run(self._rebuild_layout(now_s, wall_ns))
         self.job_table.place(self.store, now_s, at_once=at_once)
 
     def publisher_online(self) -> NDArray[np.bool_]:
@@ -419,18 +428,17 @@ class Ingest:
         self.topics.undescribed.hear(path, now_s)
         self.missing.hear(TopicClass.NODE, covering)
 
-    def _rebuild_layout(self, now_s: float) -> None:
-        """Forget what no descriptor needs any more, then show all that is described."""
+    def _rebuild_layout(self, now_s: float, wall_ns: int) -> Slices[None]:
+        """Forget what no descriptor needs any more, show all that is described, and apply the telemetry that was pending."""
         descriptors = self.descriptors
-        self.publishers.keep({(each.publisher, each.boot) for each in descriptors})
+        yield from rebuild_layout(self.store, descriptors, self.publishers, now_s)
+        yield
         self.publishers.traffic.count_paths(Counter(each.publisher for each in descriptors))
+        yield
         self.timebase.keep({each.clock for each in descriptors})
         self.rollup_frames.keep()
-        rebuild_layout(self.store, descriptors, self.publishers, now_s)
-        self.topics.follow(self.store.layout)
-
-    def _apply_pending(self, now_s: float, wall_ns: int) -> None:
-        """Apply pending telemetry; what is still not described is counted."""
+        yield from self.topics.follow(self.store.layout)
+        self.layout_work.end()
         if pending := self._pending.release():
             # They have been read once already.
             self.counts.read -= len(pending)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,15 +9,17 @@ import numpy as np
 from trnfleet import logs
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Scope
+from trnfleet.monitor.slices import DONE, finish
 from trnfleet.monitor.store.rolled import RolledBlock
 from trnfleet.wire.frames import is_known
 from trnfleet.wire.messages import STANDARD_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.sources.descriptors import CompactDescriptor
     from trnfleet.monitor.sources.publishers import Publishers
     from trnfleet.monitor.store.store import Store
@@ -26,15 +27,52 @@ if TYPE_CHECKING:
 log = logs.get_logger(__name__)
 
 
+SLICE = 1_024
+"""Descriptors that are looked through in one slice: 1 ms."""
+
+
+class LayoutWork:
+    """The rebuilding of a layout in slices, between two of which nothing may be applied: who has to finishes it."""
+
+    def __init__(self) -> None:
+        self._work: Slices[None] | None = None
+
+    @property
+    def is_going_on(self) -> bool:
+        """Whether a layout is being rebuilt."""
+        return self._work is not None
+
+    def run(self, work: Slices[None]) -> Slices[None]:
+        """Do some work, as far as nobody finishes it before."""
+        self._work = work
+        try:
+            while self._work is work and next(work, DONE) is not DONE:
+                yield
+        finally:
+            self.end()
+
+    def finish(self) -> None:
+        """Do the rest of the work in one go."""
+        if self._work is not None:
+            finish(self._work)
+            self.end()
+
+    def end(self) -> None:
+        """Let all work be done: messages may be applied."""
+        self._work = None
+
+
 def rebuild_layout(
     store: Store, descriptors: Iterable[CompactDescriptor], publishers: Publishers, now_s: float
-) -> None:
-    """Give the store the layout of all descriptors, and write them into its rows.
+) -> Slices[None]:
+    """Give the store the layout of all descriptors, in slices in which nothing may be applied.
+
+    What is seen meanwhile is of the former layout, and at the end, in one piece, of the new one.
 
     Args:
         store: The store.
         descriptors: All of the fleet.
-        publishers: Those that the descriptors name, as they are numbered now.
+        publishers: Those that the descriptors name; what none names any more goes.
         now_s: Monotonic seconds, at which new instances count as described.
     """
     types: dict[str, str] = {}
@@ -46,16 +84,25 @@ def rebuild_layout(
         (each for each in every if not each.members),
         key=lambda descriptor: (descriptor.path.count("/"), "/block-" not in descriptor.path),
     )
-    for descriptor in widest_first:
+    yield
+    for number, descriptor in enumerate(widest_first):
+        if number % SLICE == SLICE - 1:
+            yield
         types.update(zip(descriptor.instances, descriptor.types, strict=True))
         lanes.update(descriptor.lanes)
-    # Rows get their publisher from the descriptors, and then from the messages that are written.
-    store.publisher_of[:] = -1
     rolled = _add_rolled(types, blocks)
+    yield
     layout = Layout.of(types.items(), lanes, rolled)
-    store.replace_layout(layout)
-    store.described_s[np.isinf(store.described_s)] = now_s
-    _write_descriptors(store, [*blocks, *widest_first], publishers)
+    yield
+    index = layout.instance_index
+    kept = yield from publishers.keeping({(each.publisher, each.boot) for each in every})
+    next_store = yield from store.moved(layout)
+    next_store.described_s[np.isinf(next_store.described_s)] = now_s
+    # Rows get their publisher from the descriptors, and then from the messages that are written.
+    next_store.publisher_of[:] = -1
+    yield from _write_descriptors(next_store, index, [*blocks, *widest_first], publishers, kept.numbers)
+    publishers.settle(kept)
+    store.take_over(next_store)
     store.rolled.follow(
         layout,
         {
@@ -121,34 +168,53 @@ def write_descriptor(store: Store, descriptor: CompactDescriptor, publishers: Pu
 
 
 def _write_descriptors(
-    store: Store, descriptors: Sequence[CompactDescriptor], publishers: Publishers
-) -> None:
-    """Write descriptors, one after the other, as `write_descriptor` does: many at once take a tenth of the time."""
-    index = store.layout.instance_index
-    # Of roll-ups, and of what is below them, the layout may leave something out.
-    shown = [[path for path in each.instances if path in index] for each in descriptors]
-    counts = [len(each) for each in shown]
-    paths = itertools.chain.from_iterable(shown)
-    rows = np.fromiter((index[path] for path in paths), np.int64, sum(counts))
-    store.period_s[rows] = np.repeat(np.array([each.period_s for each in descriptors], np.float64), counts)
+    store: Store, index: Mapping[str, int], descriptors: Sequence[CompactDescriptor], publishers: Publishers,
+    numbers: Mapping[tuple[str, str], int],
+) -> Slices[None]:  # fmt: skip  # one line of what is given
+    """Write descriptors, one after the other, as `write_descriptor` does: many at once take a tenth of the time.
+
+    Args:
+        store: The store.
+        index: Rows of instances.
+        descriptors: The descriptors.
+        publishers: All publishers.
+        numbers: The numbers that their boots will have.
+    """
+    rows: list[int] = []
+    counts: list[int] = []
+    of_boots: list[int] = []
+    online: list[bool] = []
+    for number, each in enumerate(descriptors):
+        if number % SLICE == SLICE - 1:
+            yield
+        # Of roll-ups, and of what is below them, the layout may leave something out.
+        own = [index[path] for path in each.instances if path in index]
+        rows += own
+        counts.append(len(own))
+        boot = publishers.find(each.publisher, each.boot)
+        of_boots.append(-1 if boot is None else numbers[each.publisher, each.boot])
+        online.append(boot is not None and publishers.is_online(boot))
+    yield
+    places = np.array(rows, np.int64)
+    store.period_s[places] = np.repeat(np.array([each.period_s for each in descriptors], np.float64), counts)
     if any(each.links for each in descriptors):
-        store.links_of[rows] = np.repeat(np.array([each.links for each in descriptors], np.int32), counts)
+        store.links_of[places] = np.repeat(np.array([each.links for each in descriptors], np.int32), counts)
     store.is_forwarded[:] = False
     if any(each.relay_boot for each in descriptors):
         flags = np.array([bool(each.relay_boot) for each in descriptors], np.bool_)
-        store.is_forwarded[rows] = np.repeat(flags, counts)
-    found = [publishers.find(each.publisher, each.boot) for each in descriptors]
-    numbers = np.repeat(np.array([-1 if each is None else each.number for each in found], np.int32), counts)
-    is_online = np.repeat(
-        np.array([each is not None and publishers.is_online(each) for each in found], np.bool_), counts
-    )
-    is_offline = (numbers >= 0) & ~is_online
+        store.is_forwarded[places] = np.repeat(flags, counts)
+    yield
+    boots = np.repeat(np.array(of_boots, np.int32), counts)
+    is_online = np.repeat(np.array(online, np.bool_), counts)
+    is_offline = (boots >= 0) & ~is_online
     # The last one that is there has an instance, else the first of those that are gone.
-    store.publisher_of[rows[is_offline][::-1]] = numbers[is_offline][::-1]
-    store.publisher_of[rows[is_online]] = numbers[is_online]
-    for descriptor, own in zip(descriptors, shown, strict=True):
+    store.publisher_of[places[is_offline][::-1]] = boots[is_offline][::-1]
+    store.publisher_of[places[is_online]] = boots[is_online]
+    ends = np.cumsum(np.array(counts, np.int64))
+    for descriptor, count, end in zip(descriptors, counts, ends.tolist(), strict=True):
         if descriptor.columns is not STANDARD_COLUMNS:
-            _blank_columns(store, descriptor, np.array([index[path] for path in own], np.int64))
+            _blank_columns(store, descriptor, places[end - count : end])
+            yield
 
 
 def _blank_columns(store: Store, descriptor: CompactDescriptor, rows: NDArray[np.int64]) -> None:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.ingest.frame_rows import FrameRows
     from trnfleet.monitor.pipeline.counts import PipelineCounts
+    from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.sources.clocks import Timebase
     from trnfleet.monitor.sources.descriptors import CompactDescriptor, Descriptors
     from trnfleet.monitor.sources.publishers import Publishers
@@ -50,6 +51,9 @@ if TYPE_CHECKING:
 
 MOST_DECODERS = 1_000
 """Forms of frames whose decoders are kept."""
+
+SLICE = 256
+"""Topics that are looked for in one slice of following a layout: 2 ms."""
 
 _CHIP_NAMES = tuple(metric.name for metric in CHIP_METRICS)
 _INSTANCE_NAMES = tuple(metric.name for metric in INSTANCE_METRICS)
@@ -323,10 +327,10 @@ class Topics:
         for state in self._covered_by.get(below, ()):
             self._bind(state, layout)
 
-    def follow(self, layout: Layout) -> None:
+    def follow(self, layout: Layout) -> Slices[None]:
         """Find the descriptors and rows of all topics in a new layout, and drop the topics that have none any more.
 
-        What is undescribed is heard again.
+        It is in slices in which nothing may be applied. What is undescribed is heard again.
         """
         self.undescribed = Undescribed(self._limits.undescribed_paths)
         self._shared = set()
@@ -335,17 +339,21 @@ class Topics:
             self._shared = {path for path, number in times.items() if number > 1}
         described = {id(descriptor.columns) for descriptor in self._descriptors}
         self._decoders = {key: each for key, each in self._decoders.items() if key[0] in described}
-        for state in self.states.values():
+        yield
+        states: dict[str, TopicState] = {}
+        covered_by: dict[str, list[TopicState]] = {}
+        room = Room(self._limits.topics)
+        for number, (topic, state) in enumerate(self.states.items()):
+            if number % SLICE == SLICE - 1:
+                yield
             if self._shared:
                 state.leave_frame_rows()
             self._bind(state, layout)
-        self.states = {topic: state for topic, state in self.states.items() if state.descriptor is not None}
-        self._covered_by = {}
-        self._room = Room(self._limits.topics)
-        for state in self.states.values():
             if state.descriptor is not None:
-                self._covered_by.setdefault(state.descriptor.path, []).append(state)
-                self._room.change(state.descriptor.publisher, 1)
+                states[topic] = state
+                covered_by.setdefault(state.descriptor.path, []).append(state)
+                room.change(state.descriptor.publisher, 1)
+        self.states, self._covered_by, self._room = states, covered_by, room
 
     def _bind(self, state: TopicState, layout: Layout) -> None:
         """Find the descriptor that covers a topic, and its rows."""

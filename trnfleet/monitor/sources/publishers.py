@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from trnfleet.monitor.copies import copied
 from trnfleet.monitor.pipeline.traffic import PublisherTraffic
 from trnfleet.monitor.room import Room
+from trnfleet.monitor.slices import finish
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from trnfleet.monitor.slices import Slices
+
+SLICE = 2_048
+"""Boots that are looked through in one slice: 2 ms."""
 
 
 @dataclass(slots=True, eq=False)
@@ -29,6 +35,18 @@ class PublisherState:
     """Whether the publisher has announced this boot; else only a descriptor names it."""
     described: bool = False
     """Whether a descriptor has named it."""
+
+
+class KeptBoots(NamedTuple):
+    """The boots that are kept with the next layout."""
+
+    boots: dict[tuple[str, str], PublisherState]
+    """By client and boot."""
+    numbers: dict[tuple[str, str], int]
+    announced: dict[str, list[PublisherState]]
+    nameless: dict[tuple[str, str], None]
+    room: Room
+    undescribed: Room
 
 
 class Publishers:
@@ -255,31 +273,47 @@ class Publishers:
 
     def keep(self, described: set[tuple[str, str]]) -> None:
         """Forget boots that are gone and that no descriptor names, and number the rest again."""
-        boots, self._boots = self._boots, {}
-        self._room, self._undescribed = Room(self._most), Room(self._most_undescribed)
-        self._announced, self._nameless = {}, {}
-        for key, state in boots.items():
-            client = state.client
-            state.described = key in described
-            if not state.described and (
-                not (state.announced and state.online) or self._undescribed.refusal(client, 1, "")
+        self.settle(finish(self.keeping(described)))
+
+    def keeping(self, described: set[tuple[str, str]]) -> Slices[KeptBoots]:
+        """Find out, in slices in which nothing changes, what `keep` keeps, for `settle`."""
+        kept = KeptBoots({}, {}, {}, {}, Room(self._most), Room(self._most_undescribed))
+        for number, (key, state) in enumerate(self._boots.items()):
+            if number % SLICE == SLICE - 1:
+                yield
+            client, is_described = state.client, key in described
+            if not is_described and (
+                not (state.announced and state.online) or kept.undescribed.refusal(client, 1, "")
             ):
                 continue
-            self._room.change(client, 1)
-            self._undescribed.change(client, not state.described)
-            state.number = len(self._boots)
-            self._boots[key] = state
-            if not state.described:
-                self._nameless[key] = None
+            kept.room.change(client, 1)
+            kept.undescribed.change(client, not is_described)
+            kept.numbers[key] = len(kept.boots)
+            kept.boots[key] = state
+            if not is_described:
+                kept.nameless[key] = None
             if state.announced:
-                self._announced.setdefault(client, []).append(state)
-        clients = {state.client for state in self._boots.values()}
-        kept = {id(state) for state in self._boots.values()}
-        self._online = {
-            client: [each for each in online if id(each) in kept]
-            for client, online in self._online.items()
-            if client in clients
-        }
-        self.traffic.keep(clients)
+                kept.announced.setdefault(client, []).append(state)
+        return kept
+
+    def settle(self, kept: KeptBoots) -> None:
+        """Forget all other boots, and give those that are kept their new numbers."""
+        self._room, self._undescribed = kept.room, kept.undescribed
+        self._announced, self._nameless = kept.announced, kept.nameless
+        is_less = len(kept.boots) < len(self._boots)
+        self._boots = kept.boots
+        for number, state in enumerate(kept.boots.values()):
+            state.number, state.described = number, True
+        for key in kept.nameless:
+            kept.boots[key].described = False
+        if is_less:
+            clients = {state.client for state in self._boots.values()}
+            left = {id(state) for state in self._boots.values()}
+            self._online = {
+                client: [each for each in online if id(each) in left]
+                for client, online in self._online.items()
+                if client in clients
+            }
+            self.traffic.keep(clients)
         self._rows = None
         self._forget_figures()

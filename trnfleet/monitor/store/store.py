@@ -18,11 +18,14 @@ import numpy as np
 from trnfleet.domain.layout import EMPTY_LAYOUT, Layout, moves
 from trnfleet.domain.metrics import METRICS, Aggregate, Metric, Scope
 from trnfleet.monitor.medians import median
+from trnfleet.monitor.slices import finish
 from trnfleet.monitor.store.jobs import Placement
 from trnfleet.monitor.store.rolled import Rolled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from trnfleet.monitor.slices import Slices
 
     Rows = slice | NDArray[np.int64] | int
 
@@ -90,19 +93,35 @@ class Store:
 
     def replace_layout(self, layout: Layout) -> None:
         """Take on a new layout; instances that stay (same path and type) keep their values and freshness."""
-        old = self.layout
-        kept = {key: getattr(self, key) for key in (*_CHIP_ARRAYS, *_INSTANCE_ARRAYS)}
-        columns = self.columns
-        self._allocate(layout)
-        for to, source in moves(layout.same_instances(old)):
-            chips, former = layout.chips_of(to), old.chips_of(source)
-            for metric in METRICS:
-                rows, before = (chips, former) if metric.scope is Scope.CHIP else (to, source)
-                self.columns[metric.name][rows] = columns[metric.name][before]
-            for key in _CHIP_ARRAYS:
-                getattr(self, key)[chips] = kept[key][former]
-            for key in _INSTANCE_ARRAYS:
-                getattr(self, key)[to] = kept[key][source]
+        self.take_over(finish(self.moved(layout)))
+
+    def moved(self, layout: Layout) -> Slices[Store]:
+        """Return a store of another layout with the values and freshness of instances that stay, in slices in which nothing may be written here."""
+        twin = copy.copy(self)
+        twin._allocate(layout)  # noqa: SLF001  of the same class
+        yield
+        ranges = list(moves(layout.same_instances(self.layout)))
+        yield
+        chips = [(layout.chips_of(to), self.layout.chips_of(source)) for to, source in ranges]
+        yield
+        for metric in METRICS:
+            mine, theirs = self.columns[metric.name], twin.columns[metric.name]
+            for rows, before in chips if metric.scope is Scope.CHIP else ranges:
+                theirs[rows] = mine[before]
+            yield
+        for keys, places in ((_CHIP_ARRAYS, chips), (_INSTANCE_ARRAYS, ranges)):
+            for key in keys:
+                mine, theirs = getattr(self, key), getattr(twin, key)
+                for rows, before in places:
+                    theirs[rows] = mine[before]
+                yield
+        return twin
+
+    def take_over(self, twin: Store) -> None:
+        """Take on layout and columns of a store that `moved` has returned."""
+        self.layout, self.columns = twin.layout, twin.columns
+        for key in (*_CHIP_ARRAYS, *_INSTANCE_ARRAYS):
+            setattr(self, key, getattr(twin, key))
         self.generation += 1
         self.revision += 1
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from support.monitor.feed import DEMO, Feed, ready, standalone
+from support.monitor.feed import DEMO, Feed, ready, standalone, ultraservers
 
 from trnfleet.domain.metrics import BY_NAME
+from trnfleet.monitor.slices import DONE
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.wire.messages import STANDARD_COLUMNS
 from trnfleet.wire.ports import Envelope
@@ -153,3 +154,66 @@ def test_of_several_publishers_the_last_that_is_there_has_an_instance() -> None:
         feed.monitor.compute()
         publisher = feed.monitor.ingest.publishers.names()[int(feed.monitor.store.publisher_of[0])]
         assert publisher == f"p{wanted}", states
+
+
+def test_a_layout_in_slices_is_seen_as_a_whole() -> None:
+    """Between slices the former layout is seen with its values, then the new one; where messages come, they find all of it."""
+    slices = 1
+    while True:
+        feed, later = Feed(ultraservers(2)), Feed(standalone(3, cluster="uc0"))
+        feed.scatter()
+        feed.describe()
+        feed.tick()
+        ingest, store = feed.monitor.ingest, feed.monitor.store
+        before = store.columns["power_w"].tolist()
+        ingest.apply(later.announcements(), 1.0, 0)
+        work = ingest.rebuilding(1.0, 0)
+        done = 0
+        while done < slices and next(work, DONE) is not DONE:
+            done += 1
+            chips = store.layout.chips
+            assert len(store.columns["power_w"]) == len(store.chip_state) == chips
+            assert len(store.publisher_of) == len(store.layout.instances)
+            assert store.columns["power_w"].tolist()[-128:] == before
+            assert feed.monitor.ingest.publisher_online()[store.publisher_of].all()
+        feed.scatter(2)
+        ingest.apply(feed.telemetry(), 2.0, 0)
+        assert not ingest.layout_work.is_going_on
+        assert list(work) == []
+        assert len(store.layout.instances) == 11
+        assert store.columns["power_w"].tolist()[-128:] == feed.columns["power_w"].tolist()
+        assert (ingest.counts.lost, ingest.counts.undescribed) == (0, 0)
+        if done < slices:
+            break
+        slices += 3
+    assert slices > 30
+
+
+def test_telemetry_that_waits_for_a_layout_is_applied_before_what_comes_after_it() -> None:
+    """Where a message comes amid the slices, the rest is done first: with what was pending, in the order in which it came."""
+    feed = Feed(ultraservers(2))
+    feed.scatter()
+    ingest = feed.monitor.ingest
+    ingest.apply(feed.announcements(), 1.0, 0)
+    ingest.apply(feed.telemetry(), 1.0, 0)
+    assert ingest.pending == 8
+    work = ingest.rebuilding(1.0, 0)
+    next(work)
+    feed.scatter(2)
+    ingest.apply(feed.telemetry(), 2.0, 0)
+    assert (ingest.counts.messages, ingest.counts.late, ingest.pending) == (16, 0, 0)
+    assert feed.monitor.store.columns["power_w"].tolist() == feed.columns["power_w"].tolist()
+
+
+def test_a_copy_amid_the_slices_is_of_the_new_layout() -> None:
+    """Who copies all that is known gets one layout, and what is copied goes on by itself."""
+    feed = Feed(ultraservers(2))
+    feed.scatter()
+    feed.monitor.ingest.apply(feed.announcements(), 1.0, 0)
+    work = feed.monitor.ingest.rebuilding(1.0, 0)
+    next(work)
+    twin = feed.monitor.ingest.copy()
+    twin.apply(feed.telemetry(), 2.0, 0)
+    assert len(twin.store.layout.instances) == 8
+    assert twin.counts.messages == 8
+    assert feed.monitor.counts.messages == 0
