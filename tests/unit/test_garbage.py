@@ -14,7 +14,7 @@ import pytest
 
 from trnfleet import garbage
 from trnfleet.clock import ManualClock
-from trnfleet.garbage import EVERY_S, LARGE_BYTES, collect_garbage
+from trnfleet.garbage import EVERY_S, LARGE_BYTES, MANY_BLOCKS, collect_garbage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,6 +102,34 @@ async def test_caches_are_empty_before_each_collection() -> None:
     for _ in range(3):
         await clock.advance(EVERY_S)
     assert [round(at_s - begun_s) for at_s in emptied] == [60, 120, 180]
+    work.cancel()
+
+
+async def test_what_a_large_fleet_has_is_walked_again_only_when_it_has_doubled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Spared as it comes in and when it has grown, so that no collection takes long; a small one is collected as ever."""
+    blocks, did = [0], list[str]()
+    monkeypatch.setattr(sys, "getallocatedblocks", lambda: blocks[0])
+    for name in ("collect", "freeze", "unfreeze"):
+        monkeypatch.setattr(gc, name, lambda name=name: did.append(name))
+    clock = ManualClock()
+    work = asyncio.create_task(collect_garbage(clock))
+
+    async def wait(seconds: float, share: float) -> list[str]:
+        blocks[0], did[:] = round(MANY_BLOCKS * share), []
+        await clock.advance(seconds)
+        return list(did)
+
+    assert await wait(10.0, 0.9) == []
+    assert await wait(5.0, 1.0) == ["freeze"]
+    assert await wait(10.0, 1.1) == []
+    assert await wait(10.0, 2.0) == ["freeze"]
+    assert await wait(25.0, 2.0) == ["collect"]
+    assert await wait(EVERY_S, 2.5) == ["freeze", "collect"]
+    assert await wait(EVERY_S, 2.6) == ["collect"]
+    assert await wait(EVERY_S, 4.0) == ["unfreeze", "collect", "freeze", "collect"]
+    assert await wait(EVERY_S, 4.0) == ["collect"]
     work.cancel()
 
 
