@@ -31,7 +31,11 @@ DEFERRED = {
     "lzma": "_lzma",
 }
 """The modules, each with one that has to be there: where it is not, importers see at once that the module cannot be had."""
+_OF_IMPORTS = frozenset({"__class__", "__spec__", "__loader__", "__path__", "__name__", "__package__"})
+"""What import statements ask of a module that is there."""
 _loading = threading.RLock()
+_being_loaded: set[int] = set()
+"""Which modules are being loaded, by the thread that has `_loading`."""
 
 
 def defer_imports() -> None:
@@ -45,24 +49,25 @@ def defer_imports() -> None:
 
 
 class _Deferred(ModuleType):
-    """A module without its names: the first one that is asked for loads it.
+    """A module without its names: the first one that is asked for loads it, while other threads wait.
 
     `importlib.util.LazyLoader` is not enough here: before Python 3.12 a second import of such a module loads it, and two threads load
     it twice.
     """
 
-    def __getattr__(self, name: str) -> Any:
-        with _loading:
-            # Another thread may have loaded it meanwhile; this one may be loading it, in which case the name is not there yet.
-            if type(self) is _Deferred:
-                self.__class__ = ModuleType  # type: ignore[assignment]  # mypy knows no change of a module's class
-                loader = self.__spec__.loader if self.__spec__ else None
-                try:
-                    loader.load(self)  # type: ignore[union-attr]  # the finder below has set it
-                except BaseException:
-                    self.__class__ = _Deferred
-                    raise
-        return getattr(self, name)
+    def __getattribute__(self, name: str) -> Any:
+        if name not in _OF_IMPORTS:
+            with _loading:
+                # Another thread may have loaded it meanwhile, and while it is loaded its own code asks for names.
+                if type(self) is _Deferred and id(self) not in _being_loaded:
+                    _being_loaded.add(id(self))
+                    try:
+                        self.__spec__.loader.load(self)  # type: ignore[union-attr]  # the finder below has set it
+                        self.__class__ = ModuleType  # type: ignore[assignment]  # mypy knows no change of a module's class
+                    finally:
+                        _being_loaded.remove(id(self))
+        # It may be a plain module by now, for which there is no `super`.
+        return ModuleType.__getattribute__(self, name)
 
 
 class _Loader:

@@ -48,6 +48,7 @@ def test_threads_that_need_a_deferred_module_at_once_all_get_it_whole() -> None:
     code = f"""{DEFER}
 import threading
 import ssl
+sys.setswitchinterval(1e-5)
 begin, found = threading.Barrier(8), []
 def use():
     begin.wait()
