@@ -88,3 +88,27 @@ class StateSender:
             await_answers(self._connection, self._owed)
             send_state(self._connection, part)
             self._owed = len(part)
+
+
+def dropped(broker: BrokerUrl) -> int:
+    """Return how many messages Mosquitto says that it has dropped for clients that did not read; it says so once a second or less often."""
+    with connect(broker, "bench-dropped") as connection:
+        wanted = mqtt5.TopicFilter("$SYS/broker/publish/messages/dropped")
+        connection.sendall(mqtt5.SubscribePacket(1, [wanted]).write())
+        taken = b""
+        while True:
+            taken += connection.recv(4_096)
+            at = 0
+            while read := _read(taken[at:]):
+                packet, size = read
+                if isinstance(packet, mqtt5.PublishPacket):
+                    return int(packet.payload or b"0")
+                at += size
+
+
+def _read(data: bytes) -> tuple[mqtt5.Packet, int] | None:
+    """Return the first packet of some bytes, and its size; None where it is not whole."""
+    try:
+        return mqtt5.read(memoryview(data))
+    except IndexError:
+        return None
