@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from trnfleet.domain.metrics import Metric
+
 STATES = 5
 """Chips of a row by freshness: live, stale, offline, not heard of yet, not observed."""
 SEVERITIES = tuple(Severity)
@@ -51,7 +53,8 @@ _KIND = re.compile(rb'"kind"\s*:\s*"rollup"')
 _F4, _F8, _U2 = np.dtype("<f4"), np.dtype("<f8"), np.dtype("<u2")
 _TAGS = {_F4: 85, _F8: 86, _U2: 69}
 _MAX_DEPTH = 4
-_WORST = re.compile(r"([A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64})?)?")
+_WORST = r"(?:[A-Za-z0-9_-]{1,64}(?:/[A-Za-z0-9_-]{1,64})?)?"
+_ALL_WORST = re.compile(rf"{_WORST}(?:\n{_WORST})*+")
 _ROUNDING = 1.001
 """Margin for sums in float32."""
 
@@ -139,6 +142,8 @@ class RollupForm(NamedTuple):
     """Chips of each row."""
     instances: NDArray[np.int64]
     """Instances of each row."""
+    is_of_instances: NDArray[np.bool_]
+    """Columns of both that cover instances, not chips."""
     highest: NDArray[np.float64]
     """Largest value of each column of both, for each chip or instance that went in."""
 
@@ -157,14 +162,15 @@ class RollupForm(NamedTuple):
                 raise WireError("describes a row that is not of its cluster")
         instances = np.array([row.instances for row in descriptor.rows], np.int64)
         chips = instances * np.array([INSTANCE_TYPES[row.type].chips for row in descriptor.rows], np.int64)
+        known = [BY_NAME.get(name) for name in (*descriptor.totals, *descriptor.counters)]
         return RollupForm(
             descriptor.path, descriptor.boot, descriptor.revision, descriptor.totals, descriptor.counters, chips, instances,
-            np.array([_highest(name) for name in (*descriptor.totals, *descriptor.counters)], np.float64),
+            np.array([each is not None and each.scope is Scope.INSTANCE for each in known], np.bool_),
+            np.array([_highest(each) for each in known], np.float64),
         )  # fmt: skip  # fields beside each other
 
 
-def _highest(name: str) -> float:
-    metric = BY_NAME.get(name)
+def _highest(metric: Metric | None) -> float:
     if metric is None:
         return math.inf
     return (metric.top - 1) * metric.scale * metric.width * _ROUNDING
@@ -238,11 +244,12 @@ def decode_rollup(fields: dict[str, Any], head: Head, form: RollupForm) -> Rollu
         raise WireError("a roll-up with a value that is no finite number")
     if not np.array_equal(frame.states.sum(axis=1, dtype=np.int64), form.chips):
         raise WireError("a roll-up whose states are not of as many chips as its rows have")
-    for number, name in enumerate((*form.totals, *form.counters)):
-        metric = BY_NAME.get(name)
-        most = form.instances if metric is not None and metric.scope is Scope.INSTANCE else form.chips
-        if (frame.covered[number] > most).any():
-            raise WireError(f"a roll-up whose {name} covers more than its rows have")
+    too_many = (frame.covered > np.where(form.is_of_instances[:, None], form.instances, form.chips)).any(
+        axis=1
+    )
+    if too_many.any():
+        name = (*form.totals, *form.counters)[int(too_many.argmax())]
+        raise WireError(f"a roll-up whose {name} covers more than its rows have")
     first = len(form.totals)
     for begin, values in ((0, frame.totals), (first, frame.counters)):
         end = begin + len(values)
@@ -251,14 +258,21 @@ def decode_rollup(fields: dict[str, Any], head: Head, form: RollupForm) -> Rollu
         if wrong.any():
             name = (*form.totals, *form.counters)[begin + int(wrong.argmax())]
             raise WireError(f"a roll-up whose {name} is nothing that its rows can add up to")
-    worst = frame.worst
-    if (
-        not isinstance(worst, list)
-        or len(worst) != rows
-        or not all(isinstance(each, str) and _WORST.fullmatch(each) for each in worst)
-    ):
+    if not _are_addresses(frame.worst, rows):
         raise WireError(f"a roll-up whose worst is no list of {rows} addresses")
     return frame
+
+
+def _are_addresses(found: object, rows: int) -> bool:
+    """Return whether something is a list of as many addresses of chips, or empty texts, as there are rows."""
+    if not isinstance(found, list) or len(found) != rows:
+        return False
+    try:
+        joined = "\n".join(found)
+    except TypeError:
+        return False
+    # A list of a block's addresses is matched at once: a match for each takes a quarter of all that decoding takes.
+    return joined.count("\n") == rows - 1 and _ALL_WORST.fullmatch(joined) is not None
 
 
 def _tagged(array: NDArray[Any], dtype: np.dtype[Any]) -> cbor2.CBORTag:

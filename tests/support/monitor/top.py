@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.summary import Summary
 
 PATH, BOOT = "uc1/cell-a/0000", "b00t"
+OTHER_PATH = "uc1/cell-b/0000"
 ROWS = ("uc1/standalone/trn2-1", "uc1/us-0001", "uc1/us-0002")
 INSTANCES = (1, 4, 4)
 CHIPS = np.array([16, 64, 64])
@@ -85,6 +86,28 @@ class Top:
         self.seq += 1
         topic = build_topic("demo", TopicClass.ROLLUP, PATH)
         self.monitor.apply([Envelope(topic, encode_rollup(PATH, 0, frame), content_type=CONTENT_TYPE_CBOR)])
+
+    def describe_row(self, path: str) -> None:
+        """Take the descriptor of another cell's relay, which has one UltraServer."""
+        self.take(TopicClass.NODE, OTHER_PATH, RollupDescriptor(
+            path=OTHER_PATH, publisher="relay-2", boot=BOOT, period_s=1.0, cell="cell-b",
+            rows=(RollupRow(path=path, type="trn2u.48xlarge", instances=4),),
+            clock=ClockSpec(epoch="2026-01-05T00:00:00Z"), origin="neuron",
+        ))  # fmt: skip
+
+    def frame_of_row(self, power_w: float) -> None:
+        """Take a frame of that relay."""
+        totals = np.zeros((len(TOTALS), 1), np.float32)
+        covered = np.zeros((len(TOTALS) + len(COUNTERS), 1), np.uint16)
+        totals[TOTALS.index("power_w")], covered[TOTALS.index("power_w")] = power_w, 64
+        frame = RollupFrame(
+            Head(BOOT, 0, self.clock.wall_ns()), totals, np.zeros((len(COUNTERS), 1)), covered,
+            np.array([[64, 0, 0, 0, 0]], np.uint16), np.zeros((1, len(SEVERITIES)), np.uint16), [""],
+        )  # fmt: skip
+        topic = build_topic("demo", TopicClass.ROLLUP, OTHER_PATH)
+        self.monitor.apply(
+            [Envelope(topic, encode_rollup(OTHER_PATH, 0, frame), content_type=CONTENT_TYPE_CBOR)]
+        )
 
     def describe_hosts(self, names: tuple[int, ...], relay_boot: str = "") -> None:
         """Take the descriptors of instances of the first UltraServer, forwarded by a boot of the relay if one is given."""

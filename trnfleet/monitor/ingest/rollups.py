@@ -56,6 +56,8 @@ class RollupFrames:
         self._counts = counts
         self._limits = limits
         self._sequences: dict[str, _Sequence] = {}
+        self._dated: tuple[object, float] = None, math.nan
+        """Clock, source time and arrival of the frame before, and its lag."""
 
     def copy(
         self,
@@ -74,6 +76,7 @@ class RollupFrames:
             _missing=missing,
             _counts=counts,
             _sequences={path: each.copy() for path, each in self._sequences.items()},
+            _dated=(None, math.nan),
         )
 
     def keep(self) -> None:
@@ -117,7 +120,11 @@ class RollupFrames:
         counts.messages += 1
         counts.chips += int(form.chips.sum())
         clock = self._timebase.clock(descriptor.clock, descriptor.period_s)
-        lag_s = clock.take(head.ts_ns, now_s, wall_ns)
+        # All frames of a relay's second have one time: the second of them that comes at once says nothing of the clock.
+        moment = (clock, head.ts_ns, now_s, wall_ns)
+        if moment != self._dated[0]:
+            self._dated = moment, clock.take(head.ts_ns, now_s, wall_ns)
+        lag_s = self._dated[1]
         traffic.describe(row, descriptor.period_s, descriptor.boot)
         is_old = clock.late_s > LATE_FROM_S
         if is_old:

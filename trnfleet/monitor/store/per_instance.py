@@ -400,7 +400,7 @@ def _word_sums(codes: NDArray[np.uint64], words: int, parts: int) -> NDArray[np.
 def fold(
     operation: np.ufunc, values: NDArray[Any], starts: NDArray[np.intp], nodes_per_group: int
 ) -> NDArray[Any]:
-    """Return the values of nodes put together for each group of them, as `reduceat` does.
+    """Return the values of nodes put together for each group of them, as `reduceat` does; the same array where a group is a node.
 
     Args:
         operation: What puts two together.
@@ -408,6 +408,9 @@ def fold(
         starts: The first node of each group.
         nodes_per_group: Of every group, or 0 where they differ.
     """
+    if nodes_per_group == 1:
+        # Roll-ups of relays have one row an UltraServer.
+        return values
     if not 1 < nodes_per_group <= _FEW:
         found: NDArray[Any] = operation.reduceat(values, starts)
         return found

@@ -9,12 +9,13 @@ Where the chips of a row are described as well, such as under a lease, the layou
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import functools
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.metrics import BY_NAME, METRICS
+from trnfleet.domain.metrics import METRICS
 from trnfleet.monitor.copies import copied
 from trnfleet.wire.rollups import SEVERITIES, STATES
 
@@ -32,6 +33,23 @@ _SEEN_PERIODS = 2.0
 """Periods without a roll-up after which nothing is said of hosts beside it: one less than their own silence is told after."""
 _NOBODY: Mapping[str, int] = {}
 _ROW_OF = {metric.name: number for number, metric in enumerate(METRICS)}
+
+
+@functools.lru_cache(maxsize=64)
+def _known_columns(columns: tuple[str, ...], totals: int) -> tuple[tuple[list[int], list[int]], ...]:
+    """Return rows of the table and lines of the frame's part for each metric known here: of the first columns, and of the others."""
+    known = [(_ROW_OF[name], number) for number, name in enumerate(columns) if name in _ROW_OF]
+    parts = [each for each in known if each[1] < totals], [each for each in known if each[1] >= totals]
+    return tuple(
+        ([row for row, _ in part], [number - first for _, number in part])
+        for part, first in zip(parts, (0, totals), strict=True)
+    )
+
+
+def _lines(values: NDArray[Any], lines: list[int], rows: NDArray[np.int64]) -> NDArray[Any]:
+    """Return some lines and rows of a frame's part, both in the order of the frame: without a copy where they are all."""
+    few = values if len(lines) == len(values) else values[lines]
+    return few if len(rows) == few.shape[1] else few[:, rows]
 
 
 class RolledBlock(NamedTuple):
@@ -70,6 +88,8 @@ class Rolled:
         self._beside: NDArray[np.int64] = np.zeros((0, 2), np.int64)
         """Instances that are described beside a row, and the number of its block in `_beside_blocks`."""
         self._beside_blocks: tuple[str, ...] = ()
+        self.is_whole = False
+        """Whether the rows are all instances of the layout, in their order."""
         self._publishers: dict[str, int] = {}
         """Number of each block's publisher."""
 
@@ -82,8 +102,6 @@ class Rolled:
         """Chips by freshness as the relay said it; none where nothing has come."""
         self.alerts: NDArray[np.int64] = np.zeros((rows, len(SEVERITIES)), np.int64)
         """Alerts that fire in its cell by severity, the worst first."""
-        self.worst: list[str] = [""] * rows
-        """Address of each row's worst chip; empty for none."""
         self.seen_s: NDArray[np.float64] = np.full(rows, -np.inf)
         """Monotonic seconds at which the newest frame of each came."""
         self.ts_ns: NDArray[np.int64] = np.zeros(rows, np.int64)
@@ -118,7 +136,6 @@ class Rolled:
             _place=self._place.copy(),
             _early=self._early.copy(),
             _publishers=self._publishers.copy(),
-            worst=self.worst.copy(),
         )
         for key in (
             "numbers",
@@ -144,7 +161,7 @@ class Rolled:
             return
         held = self._held[path] = known._replace(frame=frame, seen_s=now_s)
         if path in self._place:
-            self._write(held, self._place[path])
+            self._write(held, self._place[path], known.frame)
 
     def follow(
         self, layout: Layout, blocks: Mapping[str, RolledBlock], publishers: Mapping[str, int] = _NOBODY
@@ -168,13 +185,12 @@ class Rolled:
                 self._held[path] = early._replace(frame=frame, seen_s=seen_s)
         self._early = {}
         index, is_rolled, taken = layout.instance_index, layout.is_rolled, set[int]()
-        numbers: list[int] = []
-        self._place = {}
+        places: list[tuple[str, list[int], list[int]]] = []
         beside: list[tuple[int, int]] = []
         names: list[str] = []
         for path, block in blocks.items():
             pick: list[int] = []
-            first = len(numbers)
+            numbers: list[int] = []
             for number, row in enumerate(block.rows):
                 at = index.get(row, -1)
                 if at >= 0 and is_rolled[at]:
@@ -189,9 +205,16 @@ class Rolled:
                     beside += [(instance, len(names)) for instance in layout.instance_range(node)]
                     names.append(path)
             if pick:
-                self._place[path] = _Place(slice(first, len(numbers)), np.array(pick, np.int64))
-        self._allocate(len(numbers))
-        self.numbers = np.array(numbers, np.int64)
+                places.append((path, numbers, pick))
+        # In the order of the layout, so that a fleet of which nothing else is known has the table as its instances' columns.
+        places.sort(key=lambda each: each[1])
+        self._allocate(len(taken))
+        self.numbers = np.array([each for _, some, _ in places for each in some], np.int64)
+        self.is_whole = np.array_equal(self.numbers, np.arange(len(layout.instances)))
+        self._place, first = {}, 0
+        for path, some, pick in places:
+            self._place[path] = _Place(slice(first, first + len(some)), np.array(pick, np.int64))
+            first += len(some)
         self._beside = np.array(beside, np.int64).reshape(-1, 2)
         self._beside_blocks = tuple(names)
         for path, place in self._place.items():
@@ -236,6 +259,8 @@ class Rolled:
         Args:
             chips: Chips of each instance of the layout.
         """
+        if self.observed.all():
+            return self.states.copy()
         unseen = np.zeros_like(self.states)
         unseen[:, UNOBSERVED] = np.where(self.awaited, 0, chips[self.numbers])
         unseen[:, UNKNOWN] = np.where(self.awaited, chips[self.numbers], 0)
@@ -264,24 +289,25 @@ class Rolled:
                     return row, held.block.cell
         return "", ""
 
-    def _write(self, held: _Kept, place: _Place) -> None:
-        """Write a block's newest frame into the table."""
+    def _write(self, held: _Kept, place: _Place, previous: RollupFrame | None = None) -> None:
+        """Write a block's newest frame into the table, which has the previous one; it has none by default."""
         frame, (at, pick) = held.frame, place
         if frame is None:
             return
         self.seen_s[at], self.ts_ns[at] = held.seen_s, frame.head.ts_ns
-        self.states[at], self.alerts[at] = frame.states[pick], frame.alerts[pick]
-        rows = held.block.rows
-        self.worst[at] = [
-            f"{rows[row]}/{frame.worst[row]}" if frame.worst[row] else "" for row in pick.tolist()
-        ]
-        split = len(frame.totals)
-        known = [(_ROW_OF[name], number) for number, name in enumerate(held.block.columns) if name in BY_NAME]
-        for first, stop, values in ((0, split, frame.totals), (split, len(frame.covered), frame.counters)):
-            own = [each for each in known if first <= each[1] < stop]
-            to, source = [each[0] for each in own], [each[1] - first for each in own]
-            self.totals[to, at] = values[source][:, pick]
-        self.counts[[each[0] for each in known], at] = frame.covered[[each[1] for each in known]][:, pick]
+        columns = _known_columns(held.block.columns, len(frame.totals))
+        # Which chips there are, and how many values went into each total, seldom changes.
+        before = None if previous is None or previous.covered.shape != frame.covered.shape else previous
+        if before is None or not np.array_equal(frame.states, before.states):
+            self.states[at] = frame.states[pick]
+        if before is None or not np.array_equal(frame.alerts, before.alerts):
+            self.alerts[at] = frame.alerts[pick]
+        for (to, source), values in zip(columns, (frame.totals, frame.counters), strict=True):
+            self.totals[to, at] = _lines(values, source, pick)
+        if before is None or not np.array_equal(frame.covered, before.covered):
+            parts = frame.covered[: len(frame.totals)], frame.covered[len(frame.totals) :]
+            for (to, source), values in zip(columns, parts, strict=True):
+                self.counts[to, at] = _lines(values, source, pick)
 
     def parts(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return a metric's total (or maximum, or bits) and how many chips or instances went into it, of the shown rows."""

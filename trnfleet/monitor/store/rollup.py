@@ -61,6 +61,8 @@ _UPWARDS: dict[Aggregate, tuple[np.ufunc, float]] = {
 """What puts the nodes of a level together, and what stands for one that does not count; of bits that is a code of the metric's."""
 COMPARED = ("link_tx_bytes_per_s",)
 """Metrics of which findings and rules compare the chips of an instance with each other."""
+_COVERAGES = 2
+"""As many as there are scopes."""
 _UNEVEN_A_SLICE = 2_048
 """Uneven instances whose chips are looked at in one slice: half a millisecond."""
 _SLICE_LANES = 2_000_000
@@ -184,9 +186,13 @@ class Rollups:
         states, included, takes, chips, steps, of_all, of_instances = basis[:-1]
         is_all_fresh = bool(store.instance_fresh.all())
         rolled = store.rolled if layout.has_rolled else None
+        coverage = _Coverage(steps, takes)
         for metric in METRICS:
             covered = of_all
-            if metric.scope is Scope.CHIP:
+            if rolled is not None and rolled.is_whole:
+                total, count = rolled.parts(metric.name)
+                total, covered = total.copy(), coverage.of(count)
+            elif metric.scope is Scope.CHIP:
                 found, count = yield from _of_instances(store, metric, chips, included, spreads)
                 if isinstance(found, float) and count is chips and rolled is None:
                     _roll_up_constant(basis, metric, found, totals, counts)
@@ -196,20 +202,22 @@ class Rollups:
                     count = count.copy() if count is chips else count
                     total[rolled.numbers], count[rolled.numbers] = rolled.parts(metric.name)
                 if count is not chips:
-                    covered = _covered(steps, count, takes)
+                    covered = coverage.of(count)
             else:
                 values = store.values(metric, slice(None))
                 covered, total = of_instances, values
                 if not is_all_fresh or int(store.columns[metric.name].max(initial=0)) == metric.top:
                     # While an instance's chips live, its own values count only if they are fresh too.
                     counts_in = ~np.isnan(values) & (store.instance_fresh | ~included.instance_live)
-                    covered = _covered(steps, counts_in.astype(np.float64), takes)
+                    covered = coverage.of(counts_in.astype(np.float64))
                     total = np.where(counts_in, values, 0.0)
                 if rolled is not None:
                     counts_in = ~np.isnan(values) & (store.instance_fresh | ~included.instance_live)
                     count, total = counts_in.astype(np.float64), np.where(counts_in, values, 0.0)
                     total[rolled.numbers], count[rolled.numbers] = rolled.parts(metric.name)
-                    covered = _covered(steps, count, takes)
+                    covered = coverage.of(count)
+            if rolled is not None:
+                yield from checkpoint(store, generation)
             _roll_up(steps, metric, total, covered, totals, counts)
         yield from checkpoint(store, generation)
         differing = yield from _differing(store, spreads)
@@ -382,6 +390,23 @@ def _covered(
         made.append(_Covered(count, None if usable.all() else usable))
         count = fold(np.add, taken, starts, nodes_per_group) if len(taken) else np.zeros(len(starts))
     return (*made, _Covered(count, None))
+
+
+class _Coverage:
+    """What goes into the nodes of each level, of which most metrics of a scope have the same."""
+
+    def __init__(self, steps: tuple[_Step, ...], takes: dict[Level, NDArray[np.bool_]]) -> None:
+        self._steps, self._takes = steps, takes
+        self._made: list[tuple[_Covered, ...]] = []
+
+    def of(self, count: NDArray[np.float64]) -> tuple[_Covered, ...]:
+        """Return it for a number of chips (or instances) of each instance, which may be written to later."""
+        for made in self._made:
+            if np.array_equal(made[0].chips, count):
+                return made
+        made = _covered(self._steps, count.copy(), self._takes)
+        self._made = [made, *self._made[: _COVERAGES - 1]]
+        return made
 
 
 def _roll_up(

@@ -31,6 +31,35 @@ def test_totals_of_every_level_come_from_roll_ups() -> None:
     assert list(layout.children(Node(Level.ULTRASERVER, 1))) == []
 
 
+def test_a_later_frame_replaces_states_and_coverage() -> None:
+    """Also where totals are as before, and where all is again as it was at first."""
+    top = Top()
+    for stale in (0, 14, 0):
+        top.frame((4_000.0, 20_000.0, 10_000.0), stale=stale)
+        seen = top.look()
+        assert (seen.live_chips, seen.stale_chips) == (144 - stale, stale)
+        assert top.monitor.rollups.covered("power_w", Level.INSTANCE).tolist() == [16, 64, 64 - stale]
+
+
+def test_rows_have_their_own_figures_whatever_block_they_are_in() -> None:
+    """A block that is described later may have rows between those of another."""
+    top = Top()
+    top.frame((4_000.0, 20_000.0, 10_000.0))
+    top.describe_row("uc1/us-0000")
+    top.frame_of_row(3_000.0)
+    top.look()
+    assert top.monitor.rollups.value("power_w", Level.ULTRASERVER).tolist() == [
+        4_000.0,
+        3_000.0,
+        20_000.0,
+        10_000.0,
+    ]
+    top.frame((1.0, 2.0, 3.0))
+    top.look()
+    assert top.monitor.rollups.value("power_w", Level.INSTANCE).tolist() == [1.0, 3_000.0, 2.0, 3.0]
+    assert top.monitor.rollups.value("power_w", Level.CLUSTER).tolist() == [3_006.0]
+
+
 async def test_rows_without_a_relay_are_not_observed() -> None:
     """By its last will at once, else after three periods; the figures are the last known ones, and none is stale."""
     top = Top()
