@@ -13,10 +13,20 @@ import numpy as np
 from trnfleet.domain.address import Level
 from trnfleet.domain.metrics import Aggregate
 from trnfleet.monitor.slices import checkpoint
-from trnfleet.monitor.store.per_instance import combine, sums
+from trnfleet.monitor.store.per_instance import (
+    Spread,
+    WordSpread,
+    combine,
+    has_word_lanes,
+    read_lanes,
+    spread,
+    sums,
+)
 from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from trnfleet.domain.layout import Layout
@@ -28,6 +38,10 @@ if TYPE_CHECKING:
     Rows = NDArray[np.int64] | slice
 
 BITWISE = {Aggregate.OR: np.bitwise_or, Aggregate.AND: np.bitwise_and}
+COMPARED = ("link_tx_bytes_per_s",)
+"""Metrics of which findings and rules compare the chips of an instance with each other."""
+_SLICE_LANES = 2_000_000
+"""Lanes (chips x width) that one slice of work takes: half a millisecond, and three times that where some are missing."""
 _CAREFUL_LANES = 50_000
 """The same where each value is looked at, because some are not available or do not count."""
 
@@ -225,3 +239,57 @@ def _any(flags: NDArray[np.bool_], starts: NDArray[np.int64]) -> NDArray[np.bool
     if not len(flags):
         return np.zeros(len(starts) - 1, np.bool_)
     return np.logical_or.reduceat(flags, starts[:-1].astype(np.intp))
+
+
+def gather_instances(
+    store: Store,
+    metric: Metric,
+    chips: NDArray[np.float64],
+    included: Included,
+    spreads: dict[str, Spread | WordSpread],
+) -> Slices[tuple[NDArray[np.float64] | float, NDArray[np.float64]]]:
+    """Return a metric's (aggregate, count of chips) for all instances; a number where all have it, and `chips` itself for all of them.
+
+    The spread of one of `COMPARED` is put into `spreads`.
+    """
+    layout, generation, count = store.layout, store.generation, chips
+    words: list[WordSpread] = []
+    others: list[Spread] = []
+    found: list[NDArray[np.float64] | float] = []
+    parts = list(_parts(layout, metric.width))
+    for part in parts:
+        lanes = None
+        if metric.name in COMPARED:
+            starts = layout.chip_start[part.start : part.stop + 1]
+            codes = store.columns[metric.name][int(starts[0]) : int(starts[-1])]
+            if has_word_lanes(codes, layout.chips_per_instance):
+                lanes = read_lanes(codes, layout.chips_per_instance)
+                words.append(lanes.spread)
+            else:
+                others.append(spread(codes, starts, layout.chips_per_instance))
+        total, known = yield from reduce_chips(store, metric, part, chips[part], included, lanes)
+        found.append(total)
+        if known is not None:
+            count = count.copy() if count is chips else count
+            count[part] = known
+        yield from checkpoint(store, generation)
+    if words:
+        spreads[metric.name] = WordSpread.joined(words)
+    elif others:
+        spreads[metric.name] = Spread.joined(others)
+    if len(found) == 1 or (found and all(isinstance(each, float) and each == found[0] for each in found)):
+        return found[0], count
+    made = np.zeros(len(chips))
+    for part, total in zip(parts, found, strict=True):
+        made[part] = total
+    return made, count
+
+
+def _parts(layout: Layout, width: int) -> Iterator[slice]:
+    """Yield slices of instances that take about a millisecond each."""
+    instances = len(layout.instances)
+    if not instances:
+        return
+    step = max(1, _SLICE_LANES * instances // max(1, layout.chips * width))
+    for first in range(0, instances, step):
+        yield slice(first, min(instances, first + step))

@@ -22,7 +22,7 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.layout import EMPTY_LAYOUT, Layout
 from trnfleet.domain.metrics import BY_NAME, METRICS, Aggregate, Metric, Scope
 from trnfleet.monitor.slices import checkpoint
-from trnfleet.monitor.store.instance_rollup import BITWISE, Included, count_states, reduce_chips
+from trnfleet.monitor.store.instance_rollup import BITWISE, COMPARED, Included, count_states, gather_instances
 from trnfleet.monitor.store.per_instance import (
     NONE_UNEVEN,
     Spread,
@@ -30,15 +30,10 @@ from trnfleet.monitor.store.per_instance import (
     WordSpread,
     alikeness,
     fold,
-    has_word_lanes,
-    read_lanes,
-    spread,
 )
 from trnfleet.monitor.store.store import Freshness, Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from trnfleet.monitor.slices import Slices
@@ -59,14 +54,10 @@ _UPWARDS: dict[Aggregate, tuple[np.ufunc, float]] = {
     Aggregate.AND: (np.bitwise_and, 0),
 }
 """What puts the nodes of a level together, and what stands for one that does not count; of bits that is a code of the metric's."""
-COMPARED = ("link_tx_bytes_per_s",)
-"""Metrics of which findings and rules compare the chips of an instance with each other."""
 _COVERAGES = 2
 """As many as there are scopes."""
 _UNEVEN_A_SLICE = 2_048
 """Uneven instances whose chips are looked at in one slice: half a millisecond."""
-_SLICE_LANES = 2_000_000
-"""Lanes (chips x width) that one slice of work takes: half a millisecond, and three times that where some are missing."""
 
 
 class RollupReader(Protocol):
@@ -189,11 +180,11 @@ class Rollups:
         coverage = _Coverage(steps, takes)
         for metric in METRICS:
             covered = of_all
-            if rolled is not None and rolled.is_whole:
+            if rolled is not None and rolled.is_whole and metric.name not in COMPARED:
                 total, count = rolled.parts(metric.name)
                 total, covered = total.copy(), coverage.of(count)
             elif metric.scope is Scope.CHIP:
-                found, count = yield from _of_instances(store, metric, chips, included, spreads)
+                found, count = yield from gather_instances(store, metric, chips, included, spreads)
                 if isinstance(found, float) and count is chips and rolled is None:
                     _roll_up_constant(basis, metric, found, totals, counts)
                     continue
@@ -268,50 +259,6 @@ class _Basis(NamedTuple):
     errors are the same in each pass."""
 
 
-def _of_instances(
-    store: Store,
-    metric: Metric,
-    chips: NDArray[np.float64],
-    included: Included,
-    spreads: dict[str, Spread | WordSpread],
-) -> Slices[tuple[NDArray[np.float64] | float, NDArray[np.float64]]]:
-    """Return a metric's (aggregate, count of chips) for all instances; a number where all have it, and `chips` itself for all of them.
-
-    The spread of one of `COMPARED` is put into `spreads`.
-    """
-    layout, generation, count = store.layout, store.generation, chips
-    words: list[WordSpread] = []
-    others: list[Spread] = []
-    found: list[NDArray[np.float64] | float] = []
-    parts = list(_parts(layout, metric.width))
-    for part in parts:
-        lanes = None
-        if metric.name in COMPARED:
-            starts = layout.chip_start[part.start : part.stop + 1]
-            codes = store.columns[metric.name][int(starts[0]) : int(starts[-1])]
-            if has_word_lanes(codes, layout.chips_per_instance):
-                lanes = read_lanes(codes, layout.chips_per_instance)
-                words.append(lanes.spread)
-            else:
-                others.append(spread(codes, starts, layout.chips_per_instance))
-        total, known = yield from reduce_chips(store, metric, part, chips[part], included, lanes)
-        found.append(total)
-        if known is not None:
-            count = count.copy() if count is chips else count
-            count[part] = known
-        yield from checkpoint(store, generation)
-    if words:
-        spreads[metric.name] = WordSpread.joined(words)
-    elif others:
-        spreads[metric.name] = Spread.joined(others)
-    if len(found) == 1 or (found and all(isinstance(each, float) and each == found[0] for each in found)):
-        return found[0], count
-    made = np.zeros(len(chips))
-    for part, total in zip(parts, found, strict=True):
-        made[part] = total
-    return made, count
-
-
 def _differing(store: Store, spreads: dict[str, Spread | WordSpread]) -> Slices[dict[str, Uneven]]:
     """Return the instances whose chips differ, by their spreads, and how alike the lanes of each chip are there."""
     layout, generation = store.layout, store.generation
@@ -337,16 +284,6 @@ def _chips_of(layout: Layout, codes: NDArray[Any], instances: NDArray[np.int64])
     place = np.arange(int(sizes.max(initial=1)))
     found: NDArray[Any] = codes[starts[:, None] + np.minimum(place, sizes[:, None] - 1)]
     return found
-
-
-def _parts(layout: Layout, width: int) -> Iterator[slice]:
-    """Yield slices of instances that take about a millisecond each."""
-    instances = len(layout.instances)
-    if not instances:
-        return
-    step = max(1, _SLICE_LANES * instances // max(1, layout.chips * width))
-    for first in range(0, instances, step):
-        yield slice(first, min(instances, first + step))
 
 
 class _Covered(NamedTuple):

@@ -8,7 +8,7 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.layout import Node
 from trnfleet.domain.metrics import CHIP_METRICS, Aggregate, Kind
 from trnfleet.monitor.slices import LayoutChanged, finish
-from trnfleet.monitor.store import fields, rollup
+from trnfleet.monitor.store import fields, instance_rollup
 from trnfleet.monitor.store.rollup import LEVELS
 from trnfleet.monitor.store.store import Freshness
 
@@ -182,7 +182,7 @@ def test_what_all_chips_have_alike_is_rolled_up_as_anything_else(
     lanes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Columns of one value, in one slice or in several, of the same or another value in each, and one chip that differs later."""
-    monkeypatch.setattr(rollup, "_SLICE_LANES", lanes)
+    monkeypatch.setattr(instance_rollup, "_SLICE_LANES", lanes)
     feed = Feed(ultraservers(6))
     feed.scatter(4)
     feed.describe()
