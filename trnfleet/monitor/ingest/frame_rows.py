@@ -97,6 +97,19 @@ class Undated(NamedTuple):
         return Undated(*(column[chosen] for column in self))
 
 
+class Gaps(NamedTuple):
+    """Messages that are missing before some that were applied, a value for each of these."""
+
+    lost: NDArray[np.int64]
+    """How many."""
+    rows: NDArray[np.int64]
+    """Rows of their publishers in the traffic."""
+    instances: NDArray[np.int64]
+    """Their first instances."""
+    seen_s: NDArray[np.float64]
+    """Monotonic seconds at which these were heard last."""
+
+
 class AppliedFrames(NamedTuple):
     """What became of the frames of a batch."""
 
@@ -104,6 +117,8 @@ class AppliedFrames(NamedTuple):
     """Those that were applied; None for none."""
     rest: list[int]
     """The places of those that were not."""
+    gaps: Gaps | None = None
+    """What is missing before them; None for nothing."""
 
 
 class FrameRows:
@@ -212,8 +227,9 @@ class FrameRows:
         shed = np.array(columns_of.sheds, np.int64)[chosen] if any(columns_of.sheds) else np.int64(0)
         seq, ts_ns, good = form.numbers(frames)
         ahead = seq - columns["last"][rows]
-        # What was left out here is no loss; a real gap, and whatever is not newer, is looked at by itself.
-        good &= (ahead >= 1) & (ahead <= LARGEST_GAP) & (ahead - 1 <= shed)
+        # What was left out here is no loss; whatever is not newer is looked at by itself.
+        lost = np.maximum(ahead - 1 - shed, 0)
+        good &= (ahead >= 1) & (ahead <= LARGEST_GAP)
         good &= form.fit(frames, self._heads[rows])
         good &= ~form.silent(frames, form.chip, self._chips)
         good &= ~form.silent(frames, form.instance, self._instances)
@@ -226,24 +242,32 @@ class FrameRows:
         if not good.all():
             rest = chosen[~good].tolist()
             chosen, frames, rows, ahead = chosen[good], frames[good], rows[good], ahead[good]
-            seq, ts_ns = seq[good], ts_ns[good]
+            seq, ts_ns, lost = seq[good], ts_ns[good], lost[good]
         if not len(rows):
             return AppliedFrames(None, rest)
+        gaps = self._gaps(rows, lost, store) if lost.any() else None
         near = np.minimum(ahead, WINDOW - 1).astype(np.uint64)
         seen = (columns["seen"][rows] << near) | np.uint64(1)
         columns["seen"][rows] = np.where(ahead < WINDOW, seen, np.uint64(1))
         columns["last"][rows], columns["ts_ns"][rows] = seq, ts_ns
         ticks, count = int(ahead.sum()), len(rows)
         counts.sent += ticks
-        counts.passed_over += ticks - count
+        counts.passed_over += ticks - count - (0 if gaps is None else int(gaps.lost.sum()))
         counts.accepted += count
         counts.messages += count
         counts.chips += count * self._chips
         self._write(frames, rows, ts_ns, now_s, store)
         sizes: NDArray[np.int64] = np.full(count, self.size)
         return AppliedFrames(
-            Undated(chosen, ts_ns, columns["clock"][rows], columns["row"][rows], sizes), rest
+            Undated(chosen, ts_ns, columns["clock"][rows], columns["row"][rows], sizes), rest, gaps
         )
+
+    def _gaps(self, rows: NDArray[np.int64], lost: NDArray[np.int64], store: Store) -> Gaps:
+        """Return what is missing before the frames of topics, which are not written yet."""
+        before = np.flatnonzero(lost)
+        rows, columns = rows[before], self._columns
+        instances = columns["instance"][rows]
+        return Gaps(lost[before], columns["row"][rows], instances, store.instance_seen_s[instances])
 
     def _write(
         self, frames: NDArray[np.uint64], rows: NDArray[np.int64], ts_ns: NDArray[np.int64], now_s: float, store: Store

@@ -253,6 +253,9 @@ class Ingest:
                 applied = table.apply(numbers, numbers_there, columns, now_s, self.store, self.counts)
             if applied.taken is not None:
                 taken.many.append(applied.taken)
+            if applied.gaps is not None:
+                telemetry.note_gaps(applied.gaps)
+                self.publishers.traffic.miss_many(applied.gaps.rows, applied.gaps.lost)
             rest += applied.rest
         if entered:
             rest.sort()

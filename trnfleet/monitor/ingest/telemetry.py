@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from trnfleet.monitor.ingest.frame_rows import Gaps
     from trnfleet.monitor.ingest.topics import TopicState
     from trnfleet.monitor.pipeline.counts import PipelineCounts
     from trnfleet.monitor.sources.contests import Contests
@@ -248,19 +249,32 @@ class TelemetryBatch:
                 if topic.is_chip
                 else store.instance_seen_s[_first(topic.instances)]
             )
-            if seen_s < self._since_s(topic):
+            instance = (
+                store.layout.instance_of_chip[_first(topic.chips)]
+                if topic.is_chip
+                else _first(topic.instances)
+            )
+            if seen_s < self._since_s(int(instance)):
                 counts.unheard += counts.lost - lost
         return is_newest
 
-    def _since_s(self, topic: TopicState) -> float:
-        """Return since when a topic could be heard without a break, over any of its connections."""
+    def note_gaps(self, gaps: Gaps) -> None:
+        """Count what is missing before frames that were applied many at once."""
+        counts = self._counts
+        counts.lost += int(gaps.lost.sum())
+        counts.gaps += len(gaps.lost)
+        since_s = (
+            np.array([self._since_s(instance) for instance in gaps.instances.tolist()])
+            if self._links_since_s
+            else self._heard_since_s
+        )
+        counts.unheard += int(gaps.lost[gaps.seen_s < since_s].sum())
+
+    def _since_s(self, instance: int) -> float:
+        """Return since when an instance could be heard without a break, over any of its connections."""
         if not self._links_since_s:
             return self._heard_since_s
-        store = self._store
-        instance = (
-            store.layout.instance_of_chip[_first(topic.chips)] if topic.is_chip else _first(topic.instances)
-        )
-        links = int(store.links_of[instance])
+        links = int(self._store.links_of[instance])
         over = [each for number, each in enumerate(self._links_since_s) if links >> number & 1]
         return max(self._heard_since_s, min(over, default=-math.inf))
 

@@ -184,6 +184,10 @@ class PublisherTraffic:
         columns["late"][row] += late
         columns["duplicates"][row] += duplicates
 
+    def miss_many(self, rows: NDArray[np.int64], lost: NDArray[np.int64]) -> None:
+        """Add what numbers of messages of many publishers show, of which one may have several."""
+        np.add.at(self._columns["lost"], rows, lost)
+
     def refuse(self, row: int) -> None:
         """Count a message that was not applied for what is wrong with it."""
         self._columns["refused"][row] += 1

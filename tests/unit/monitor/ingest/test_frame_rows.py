@@ -13,6 +13,7 @@ from support.monitor.feed import Feed, standalone, ultraservers
 from support.monitor.state import stored_difference
 
 from trnfleet.monitor.ingest.frame_rows import FrameTables
+from trnfleet.monitor.ingest.topics import TopicState
 from trnfleet.monitor.pipeline.traffic import _COLUMNS, _RINGS
 from trnfleet.wire.ports import CONTENT_TYPE_JSON
 
@@ -109,6 +110,7 @@ async def test_many_at_once_end_as_one_by_one_whatever_comes(seed: int) -> None:
         feed.describe()
     former: list[Envelope] = []
     most = 0
+    chance_of_links: list[tuple[float, ...]] = [(), (together.clock.monotonic_s() + 9.0,)]
     for tick in range(30):
         together.scatter(1_000 * seed + tick)
         if tick % 9 == 5:
@@ -124,6 +126,10 @@ async def test_many_at_once_end_as_one_by_one_whatever_comes(seed: int) -> None:
             at = chance.randrange(len(came))
             came = [*came[:at], *again, *came[at:]]
         now_s, wall_ns = together.clock.monotonic_s(), together.clock.wall_ns()
+        if tick % 5 == 4:
+            for feed in (together, alone):
+                feed.monitor.ingest.heard_since_s = now_s - 0.5
+                feed.monitor.ingest.links_since_s = chance_of_links[tick % len(chance_of_links)]
         together.monitor.ingest.apply(came, now_s, wall_ns)
         for message in came:
             alone.monitor.ingest.apply([message], now_s, wall_ns)
@@ -135,6 +141,7 @@ async def test_many_at_once_end_as_one_by_one_whatever_comes(seed: int) -> None:
             await feed.clock.advance(seconds)
     assert entered(alone) == 0
     assert most > 20
+    assert together.monitor.counts.unheard > 0
     assert together.monitor.counts.unaccounted(together.monitor.ingest.pending) == 0
 
 
@@ -213,6 +220,23 @@ def test_with_a_new_layout_frames_go_to_their_new_rows() -> None:
     assert entered(feed) == len(INSTANCES)
     for name, column in feed.columns.items():
         assert np.array_equal(store.columns[name][-len(column) :], column), name
+
+
+def test_what_is_lost_takes_no_topic_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a tick that never came all are applied together again, and what is missing is counted for its publisher."""
+    feed = Feed(INSTANCES)
+    feed.scatter()
+    feed.describe()
+    for _ in range(3):
+        feed.tick()
+    feed.telemetry()
+    frames = feed.telemetry()
+    monkeypatch.setattr(TopicState, "leave_frame_rows", lambda _topic: 1 / 0)
+    feed.monitor.ingest.apply(frames, 9.0, 0)
+    counts = feed.monitor.counts
+    assert entered(feed) == len(INSTANCES)
+    assert (counts.lost, counts.gaps, counts.messages) == (40, 40, 4 * 40)
+    assert feed.monitor.ingest.publishers.traffic.column("lost").sum() == 40
 
 
 def test_few_messages_are_not_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
