@@ -4,7 +4,7 @@ Every host publishes a frame a second, with a name and a boot of its own, and it
 process that has encoded all before, so that it takes little of the machine; the values are a simulated fleet's, those of two ticks in turn.
 The app joins when all of it is going on, through Mosquitto on its default configuration, in a real pseudo-terminal: CPU of each
 process, memory, what is lost, what fires, and how long keys take. `--one` has one publisher for all hosts, as a simulator is.
-Figures are printed, never asserted.
+Figures are printed, never asserted. `--record` has `trnfleet record` in the app's place.
 """
 
 # ruff: noqa: T201  a benchmark's figures go to the terminal
@@ -12,10 +12,12 @@ Figures are printed, never asserted.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import itertools
 import os
 import platform
+import signal
 import statistics
 import subprocess
 import sys
@@ -60,7 +62,7 @@ from trnfleet.wire.ports import CONTENT_TYPE_CBOR, Envelope
 from trnfleet.wire.topics import TopicClass, build_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 FLEET = "rainier-1m"
 VARIANTS = 2
@@ -157,8 +159,11 @@ def _parts(items: Sequence[Any], size: int) -> list[Any]:
     return [items[n : n + size] for n in range(0, len(items), size)]
 
 
-def measure(hosts: int, options: argparse.Namespace, past: str) -> None:
-    """Print the figures of one run."""
+@contextlib.contextmanager
+def publishing(
+    hosts: int, options: argparse.Namespace
+) -> Iterator[tuple[MosquittoProcess, psutil.Process, Path]]:
+    """Run broker and hosts, and give them with a folder for what is written."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_STATE_HOME"] = os.environ["XDG_CACHE_HOME"] = folder
         broker = MosquittoProcess(Path(folder), *options.broker_line)
@@ -171,11 +176,46 @@ def measure(hosts: int, options: argparse.Namespace, past: str) -> None:
             assert publisher.stdout is not None
             assert publisher.stdout.readline() == "ready\n"
             time.sleep(3)
-            look(hosts, options, past, broker, psutil.Process(publisher.pid))
+            yield broker, psutil.Process(publisher.pid), Path(folder)
         finally:
             publisher.kill()
             publisher.wait()
             broker.stop()
+
+
+def measure(hosts: int, options: argparse.Namespace, past: str) -> None:
+    """Print the figures of one run."""
+    with publishing(hosts, options) as (broker, publisher, _):
+        look(hosts, options, past, broker, publisher)
+
+
+def record(hosts: int, options: argparse.Namespace) -> None:
+    """Print what `trnfleet record` takes of the same messages, what it writes, and what is lost."""
+    with publishing(hosts, options) as (broker, _, folder):
+        file = folder / "hosts.mcap"
+        recorder = subprocess.Popen(
+            [sys.executable, "-m", "trnfleet", "record", str(file), "--broker", str(broker.url)],
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip  # one call
+        try:
+            processes = {"record": psutil.Process(recorder.pid), "broker": psutil.Process(broker.pid)}
+            time.sleep(options.settle)
+            before, begun_s = {name: cpu_s(each) for name, each in processes.items()}, time.monotonic()
+            size_bytes = file.stat().st_size
+            time.sleep(options.seconds)
+            elapsed_s = time.monotonic() - begun_s
+            used = {name: cpu_s(each) - before[name] for name, each in processes.items()}
+            size_bytes = file.stat().st_size - size_bytes
+            memory = processes["record"].memory_info().rss / 2**20
+        finally:
+            recorder.send_signal(signal.SIGINT)
+            said = recorder.communicate()[1].splitlines()
+    print(f"{hosts:,} hosts, record, {elapsed_s:.0f} s after {options.settle:.0f} s")
+    print("  CPU, % of a core: " + ", ".join(f"{name} {value / elapsed_s * 100:.1f}" for name, value in used.items())
+          + f"; us a message: record {used['record'] / elapsed_s / hosts * 1e6:.2f}; memory {memory:.0f} MiB; "
+          f"{size_bytes / elapsed_s / 1e6:.1f} MB/s in the file")  # fmt: skip  # one line
+    # Every 10 s, and at the end.
+    print("  " + "\n  ".join(said[1:]), flush=True)
 
 
 def look(
@@ -306,6 +346,7 @@ def main() -> None:
     parser.add_argument(
         "--parts", action="store_true", help="only the CPU of a monitor's parts, without broker and app"
     )
+    parser.add_argument("--record", action="store_true", help="only `trnfleet record`, instead of the app")
     options = parser.parse_args()
     if options.publish:
         publish(options.publish, options.hosts[0], is_one=options.one)
@@ -316,6 +357,9 @@ def main() -> None:
     for hosts in options.hosts:
         if options.parts:
             parts(hosts)
+            continue
+        if options.record:
+            record(hosts, options)
             continue
         for past in options.past:
             measure(hosts, options, past)
