@@ -157,9 +157,10 @@ class Rebranding:
         if data is None:
             return payload
         data["replay"] = True
-        boot = data.get("boot")
-        if isinstance(boot, str):
-            data["boot"] = self._boot(boot.encode(errors="replace")).decode()
+        # A descriptor that was forwarded under a lease names the boot of its relay, too.
+        for part in (data, data.get("forwarded")):
+            if isinstance(part, dict) and isinstance(boot := part.get("boot"), str):
+                part["boot"] = self._boot(boot.encode(errors="replace")).decode()
         period_s, clock = data.get("period_s"), data.get("clock")
         if isinstance(period_s, (int, float)):
             data["period_s"] = min(max(period_s / self._speed, SHORTEST_PERIOD_S), LONGEST_PERIOD_S)

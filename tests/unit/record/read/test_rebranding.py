@@ -52,6 +52,14 @@ def test_a_frame_gets_its_boot_whatever_its_path(path: str, content_type: str | 
     assert (decoded.path, decoded.head.boot, decoded.revision) == (path, online(), 3)
 
 
+def test_a_descriptor_under_a_lease_gets_the_boot_of_its_relay() -> None:
+    """Its relay's roll-ups have another one in the replay; with the recorded one it would be void."""
+    forwarded = {"cell": "cell-a", "relay": "relay-1", "boot": "44556677"}
+    payload = json.dumps({"boot": BOOT, "forwarded": forwarded}).encode()
+    made = json.loads(marked("node", "uc1/us-0001/trn2u-0001-0", payload))
+    assert (made["boot"], made["forwarded"]) == (online(), forwarded | {"boot": online("44556677")})
+
+
 def test_a_frame_of_another_encoder_gets_its_boot() -> None:
     """Wherever in the map it stands."""
     frame = {"chip": {"x": cbor2.CBORTag(64, b"\x64boot\x61x")}, "seq": 5, "path": "uc1/a/b", "boot": BOOT}
