@@ -53,6 +53,8 @@ LEAST_BYTES = 4 * 2**20
 MOST_FLEETS = 32
 """Fleets in one app of all that there are; as many as are named can be shown. Measured with 192 chips each: 13 MB a fleet, 0.09 s for
 one that comes, and 25 ms for a tick with news of 32."""
+KEPT_GONE = 32
+"""Fleets beyond these, of which no publisher is online any more: they are shown as gone, and take no place of others."""
 log = logs.get_logger(__name__)
 
 
@@ -197,12 +199,12 @@ class FleetViewings:
 
         Args:
             session: The broker, or the brokers, on which they come.
-            most: Fleets that are shown; what comes beyond them is named.
+            most: Fleets that are shown, but for `KEPT_GONE` that have gone; what comes beyond them is named.
         """
         announcements = session.source([(build_filter("+", TopicClass.PUBLISHER, session.root), 0)])
         async with background(fleets=announcements.run()), asyncio.TaskGroup() as group:
             async for name in appearing_fleets(announcements, session.root, tuple(self.shown)):
-                if len(self.shown) >= most:
+                if max(len(self.shown) - self._gone(), len(self.shown) - KEPT_GONE) >= most:
                     log.warning("fleet_not_shown", fleet=name, shown=len(self.shown))
                     self._arrivals.put_nowait(NotShown(name))
                     continue
@@ -212,6 +214,12 @@ class FleetViewings:
                 for each, work in viewing.running.items():
                     group.create_task(work, name=f"{each}_{len(self.shown) - 1}")
                 self._arrivals.put_nowait(viewing)
+
+    def _gone(self) -> int:
+        """Return how many of the shown fleets have gone: they had publishers, and none of those is online."""
+        monitors = ((each.playback and each.playback.live) or each.state for each in self.shown.values())
+        pipelines = (monitor.pipeline() for monitor in monitors)
+        return sum(bool(len(each.publishers)) and not each.publishers_online for each in pipelines)
 
     async def arrivals(self) -> AsyncIterator[Viewing | NotShown]:
         """Yield what comes: one that is shown from then on, or one that is not."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from trnfleet.monitor.monitor import Monitor
     from trnfleet.services.brokers.session import FleetSession
     from trnfleet.transport.memory import MemorySource
 
@@ -71,6 +72,38 @@ async def test_fleets_that_come_are_shown_up_to_a_number_and_named_beyond_it() -
             session.announce("gamma")
             assert await anext(arrivals) == NotShown("gamma")
         assert list(shown.shown) == ["alpha", "beta"]
+
+
+async def test_a_fleet_that_has_gone_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stays on the screen, and another one comes for it, as often as gone ones are kept."""
+    monkeypatch.setattr("trnfleet.services.viewing.KEPT_GONE", 1)
+    session = MemorySession()
+    there = cast("FleetSession", session)
+    with contextlib.ExitStack() as stack:
+        shown = viewings(stack)
+        shown.add([FoundFleet("alpha", there)])
+
+        async def end(name: str) -> None:
+            """Let the only publisher of a fleet go, and wait until its monitor knows."""
+            session.announce(name)
+            session.announce(name, "offline")
+            monitor = cast("Monitor", shown.shown[name].state)
+            while (
+                not len(monitor.pipeline(at_once=True).publishers)
+                or monitor.pipeline(at_once=True).publishers_online
+            ):
+                await session.clock.sleep(0.01)
+
+        async with background(**shown.running, follow=shown.follow(there, most=1)):
+            arrivals = shown.arrivals()
+            await end("alpha")
+            session.announce("beta")
+            beta = await anext(arrivals)
+            assert isinstance(beta, Viewing)
+            assert list(shown.shown) == ["alpha", "beta"]
+            await end("beta")
+            session.announce("gamma")
+            assert await anext(arrivals) == NotShown("gamma")
 
 
 async def test_the_past_is_shared_out_again(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
