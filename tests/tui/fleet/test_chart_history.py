@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import numpy as np
+from support.monitor.feed import Feed, ultraservers
 from support.processes.programs import environment
 from support.tui.past_app import burning, fed, made
 from support.tui.pilot import running
@@ -85,6 +86,29 @@ async def test_a_time_that_only_history_has_widens_the_charts() -> None:
         await pilot.press("escape", "at", *typed(now_ns - 30 * HOUR_NS), "enter")
         assert CHARTS_ALONE in pilot.text()
         assert app.context.window.span_s(0) == 7 * 86_400
+        assert playback.wishes == []
+
+
+async def test_history_is_asked_by_the_fleets_own_time() -> None:
+    """Of a fleet at 20 times the clock and on another date than the recorder's; seconds of charts are the wall clock's."""
+    feed = Feed(ultraservers(1))
+    feed.speed, feed.epoch = 20.0, "2026-03-01T00:00:00Z"
+    feed.describe()
+    feed.tick()
+    moment = feed.monitor.moment()
+    assert moment.speed == 20.0
+    files = Files(moment.time_ns)
+    files.answers = True
+    app, playback = made(feed, history=files)
+    wall_ns = feed.clock.wall_ns()
+    playback.start_ns, playback.end_ns, playback.position_ns = wall_ns - HOUR_NS // 6, wall_ns, wall_ns
+    async with running(app, size=(160, 50)) as pilot:
+        await pilot.press("at", *typed(moment.time_ns - 60 * HOUR_NS), "enter")
+        assert CHARTS_ALONE not in pilot.text()
+        await pilot.press("escape", "at", *typed(moment.time_ns - 30 * HOUR_NS), "enter")
+        assert CHARTS_ALONE in pilot.text()
+        # 30 hours of its time are an hour and a half.
+        assert app.context.window.span_s(0) == 6 * 3_600
         assert playback.wishes == []
 
 

@@ -260,16 +260,20 @@ class TimeKeys(App[None]):
             self._left()
 
     def _show_in_charts(self, text: str) -> bool:
-        """Let charts reach back to a time before all that can be gone back to; return whether history has it."""
-        playback, context = self.playback, self.seek_bar.shown
-        if playback is None or context is None or not context.kept_s or is_move(text):
+        """Let charts reach back to a time that cannot be gone back to; return whether history has it.
+
+        Files have the fleet's own time, whatever its speed; the recorder's is the wall clock's.
+        """
+        context = self.seek_bar.shown
+        reach = None if context is None or context.history is None else context.history.reach
+        if context is None or reach is None or is_move(text):
             return False
-        first_ns = playback.position_ns - context.kept_s * NS_PER_S
+        now_ns = context.monitor.moment().time_ns
         try:
-            time_ns = find_moment(text, first_ns, playback.end_ns, here_ns=playback.position_ns)
+            time_ns = find_moment(text, reach.first_ns, now_ns, here_ns=now_ns)
         except ValueError:
             return False
-        if not first_ns <= time_ns < playback.start_ns or not self.widen_charts(time_ns):
+        if not self.widen_charts(time_ns):
             return False
         self._say(f"{text}: {CHARTS_ALONE}")
         return True
