@@ -100,6 +100,7 @@ class Link:
         self._tried = asyncio.Event()
         self._connection: AnyConnection | None = None
         self._away_until_s = -math.inf
+        self._hurried = asyncio.Event()
 
     async def run(self) -> None:
         """Connect, and connect again whenever the connection ends, until cancelled; then say goodbye."""
@@ -118,7 +119,7 @@ class Link:
                 self._is_switching = False
                 continue
             outage_s = self._clock.monotonic_s() - outage_since_s
-            await self._clock.sleep(backoff_s(attempt, outage_s, self._rng, is_unreached=is_unreached))
+            await self._pause(backoff_s(attempt, outage_s, self._rng, is_unreached=is_unreached))
             while (away_s := self._away_until_s - self._clock.monotonic_s()) > 0.0:
                 self.status.attempts += 1
                 await self._clock.sleep(min(away_s, LONGEST_WAIT_S))
@@ -129,6 +130,23 @@ class Link:
         self._away_until_s = max(self._away_until_s, self._clock.monotonic_s() + seconds)
         if self._connection is not None:
             self._connection.cut()
+
+    def hurry(self) -> None:
+        """End the wait for the next attempt: another connection shows that the broker is back."""
+        self._hurried.set()
+
+    async def _pause(self, seconds: float) -> None:
+        self._hurried.clear()
+        waits = [
+            asyncio.create_task(work, name=f"mqtt-wait-{self._login.client_id}")
+            for work in (self._clock.sleep(seconds), self._hurried.wait())
+        ]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
 
     async def wait_connected(self, timeout_s: float) -> None:
         """Wait for the first attempt to succeed; for commands that rather fail at their start than wait for a broker.

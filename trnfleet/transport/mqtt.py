@@ -122,6 +122,10 @@ class MqttPublisher:
         """Lose the connection without a goodbye, and connect again after `seconds`: an outage on purpose."""
         self._link.interrupt(seconds)
 
+    def hurry(self) -> None:
+        """Try to connect at once where it waits for that: another connection shows that the broker is back."""
+        self._link.hurry()
+
     async def wait_connected(self, timeout_s: float) -> None:
         """Wait until connected and announced.
 
@@ -294,6 +298,10 @@ class MqttSource:
         """Keep the connection and its subscriptions up until cancelled."""
         async with background(retained_requests=self._requests.run()):
             await self._link.run()
+
+    def hurry(self) -> None:
+        """Try to connect at once where it waits for that: another connection shows that the broker is back."""
+        self._link.hurry()
 
     async def wait_connected(self, timeout_s: float) -> None:
         """Wait until connected and subscribed.

@@ -37,6 +37,28 @@ async def test_it_connects_again_and_again(network: Network) -> None:
     assert (link.status.connected, link.status.last_error) == (False, "stopped")
 
 
+async def test_a_wait_ends_when_it_is_known_that_the_broker_is_back(network: Network) -> None:
+    """At once, and for that attempt alone; where nothing waits, nothing happens."""
+    network.answers = [REFUSED] * 4
+    clock = ManualClock()
+    link = make(clock)
+    async with running(link):
+        await clock.advance(0)
+        await clock.advance(1)
+        await clock.advance(2)
+        assert len(network.tried) == 3
+        link.hurry()
+        await clock.advance(0)
+        assert len(network.tried) == 4
+        await clock.advance(3.9)
+        assert len(network.tried) == 4
+        await clock.advance(4.1)
+        assert link.status.connected
+        link.hurry()
+        await clock.advance(1)
+        assert (len(network.tried), link.status.connects) == (5, 1)
+
+
 async def test_stable_connection_resets_the_wait(network: Network) -> None:
     """After a connection that held 10 s the next wait is the first one again; after a short one it grows on."""
     clock = ManualClock()

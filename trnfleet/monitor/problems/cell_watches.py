@@ -34,7 +34,7 @@ class CellWatch(NamedTuple):
 def cells_of(state: FleetState) -> tuple[CellWatch, ...]:
     """Return the cells that are described, or of which there are alerts, with who watches each."""
     ingest, now_s = state.ingest, state.clock.monotonic_s()
-    observed = state.store.rolled.cells_observed()
+    observed = ingest.cells.seen(state.store.rolled.cells_observed(), now_s)
     messages = ingest.retained[CellAlertMessage].by_key.values()
     firing = Counter(each.cell for each in messages if each.state == "firing")
     return tuple(

@@ -24,6 +24,8 @@ from trnfleet.wire.topics import TopicClass, build_topic, presence_path
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trnfleet.services.relay.links import LinksState
+
 log = logs.get_logger(__name__)
 
 CHECK_EVERY_S = 0.1
@@ -145,33 +147,29 @@ class RelayRole:
             clear_s = now_s if message.state == "offline" else now_s + FORGOTTEN_AFTER_S
             self._gone[client] = min(clear_s, self._gone.get(client, math.inf))
 
-    def step(
-        self, now_s: float, wall_ns: int, *, is_up: bool, connects: int, waiting: int, hears: bool
-    ) -> list[Envelope]:
+    def step(self, now_s: float, wall_ns: int, links: LinksState, *, hears: bool) -> list[Envelope]:
         """Choose the role; return a heartbeat where one is due.
 
         Args:
             now_s: Monotonic seconds.
             wall_ns: Wall clock.
-            is_up: Whether the connections to the top broker are up.
-            connects: Number of their connects.
-            waiting: Messages that have come from there and wait to be taken.
+            links: The connections to the top broker.
             hears: Whether it hears its cell.
 
         Raises:
             BrokerError: its own heartbeat does not come back, so that it would hear no other relay.
         """
         attendance, election = self._attendance, self._election
-        if attendance.was_away(now_s, is_up=is_up, connects=connects):
+        if attendance.was_away(now_s, is_up=links.is_up, connects=links.connects):
             self._stop(attendance.paused_s)
-            if not is_up:
+            if not links.is_up:
                 return []
         if attendance.begins(now_s):
             election.listen(now_s)
             self._hears_itself, self._beat_s = False, -math.inf
         if not self._hears_itself:
             self._complain(now_s)
-        elif attendance.has_listened(now_s) and not waiting:
+        elif attendance.has_listened(now_s) and not links.waiting:
             self._choose(now_s, hears=hears)
         return self._beats(now_s, wall_ns, hears=hears)
 

@@ -26,6 +26,7 @@ from trnfleet.services.relay.alerts import PassedAlerts
 from trnfleet.services.relay.blocks import Rows
 from trnfleet.services.relay.forwarding import Forwarding
 from trnfleet.services.relay.leases import Leases, command_server, serve_leases
+from trnfleet.services.relay.links import TopLinks
 from trnfleet.services.relay.role import CHECK_EVERY_S, RelayIdentity, RelayRole
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.systemd import ServiceManager, link_works
@@ -44,7 +45,7 @@ from trnfleet.wire.telemetry import Head
 from trnfleet.wire.topics import RETAINED, TopicClass, build_filter, parse_topic, presence_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.services.session import BrokerSession
@@ -123,7 +124,7 @@ class RelayService:
         """Return what is published after each connect: it listens first."""
         return [self.role.presence("online", self._monitor.clock.wall_ns())]
 
-    async def elect(self, top: Sequence[Source | Publisher]) -> None:
+    async def elect(self, top: TopLinks) -> None:
         """Choose the role, and publish a heartbeat where one is due, and all that is retained where the role is new.
 
         Args:
@@ -132,13 +133,11 @@ class RelayService:
         Raises:
             BrokerError: the top broker does not let it hear itself.
         """
-        clock, links, was_active = self._monitor.clock, [each.status for each in top], self.role.is_active
+        clock, was_active = self._monitor.clock, self.role.is_active
         outgoing = self.role.step(
             clock.monotonic_s(),
             clock.wall_ns(),
-            is_up=all(each.connected for each in links),
-            connects=sum(each.connects for each in links),
-            waiting=sum(each.waiting for each in links),
+            top.look(),
             hears=self.sees_cell and bool(self._monitor.store.layout.instances),
         )
         if self.role.is_active and not was_active:
@@ -403,7 +402,8 @@ async def relay_cell(
                 leases=serve_leases(server, commands, publisher, clock, report),
                 forwarding=forwarding.run(),
             ):
-                await run_until(ending, _publish(service, leases, live.monitor, (publisher, others), report))
+                links = TopLinks(publisher, others, commands)
+                await run_until(ending, _publish(service, leases, live.monitor, links, report))
             await publisher.publish([*forwarding.end(), *service.farewell()])
 
 
@@ -418,7 +418,7 @@ async def _publish(
     service: RelayService,
     leases: Leases,
     monitor: Monitor,
-    top: Sequence[Source | Publisher],
+    top: TopLinks,
     report: Callable[[str], None],
 ) -> None:
     """Take part in elections, as active relay publish once a second, and say when the cell is not heard any more, or again."""

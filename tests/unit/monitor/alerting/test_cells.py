@@ -18,6 +18,7 @@ from trnfleet.domain.alerts.templates import summary
 from trnfleet.monitor.alerting.cells import LEFT_TO_CELLS_NS, alert_of, unknown_rule
 from trnfleet.monitor.alerting.unpublished import notifying
 from trnfleet.monitor.problems import texts
+from trnfleet.monitor.problems.cell_watches import cells_of
 from trnfleet.services.alerts_client import published_problems
 from trnfleet.services.watch.carried import to_publish
 from trnfleet.tui.format.alerts import status_text
@@ -82,6 +83,21 @@ def test_a_resolved_one_is_over() -> None:
     take(top, firing())
     take(top, firing(state="resolved", resolved="2026-01-05T09:00:00Z"))
     assert top.monitor.alerts.active() == []
+
+
+def test_a_relay_that_does_not_hear_its_cell_says_so_at_once() -> None:
+    """Before roll-ups have been missing for three periods."""
+    top = Top()
+    top.frame(POWER)
+    take(top, firing())
+    relay = WatchMessage(
+        client="relay-1", state="online", boot=BOOT, role="relay", leads=True, cell="cell-a", hears=False
+    )
+    for hears in (True, False):
+        top.take(TopicClass.PUBLISHER, "cell-a/relay-1", relay.model_copy(update={"hears": hears}))
+        top.look()
+        assert [each.is_unobserved for each in top.monitor.alerts.active()] == [not hears]
+    assert [(each.cell, each.is_observed) for each in cells_of(top.monitor)] == [("cell-a", False)]
 
 
 async def test_without_its_relay_it_is_not_observed_and_not_resolved() -> None:

@@ -14,6 +14,7 @@ from trnfleet.domain.alerts.relays import GONE_S
 from trnfleet.errors import BrokerError
 from trnfleet.export.election import LISTEN_S
 from trnfleet.services.relay.alerts import SETTLED_S
+from trnfleet.services.relay.links import TopLinks
 from trnfleet.services.relay.role import CHECK_EVERY_S, FORGOTTEN_AFTER_S, UNHEARD_S, RelayIdentity, Role
 from trnfleet.services.relay.run import PERIOD_S, RelayService
 from trnfleet.wire.alerts import AckMessage, CellAlertMessage
@@ -88,6 +89,7 @@ class Relay:
             )
         self.feed.describe()
         self.status = LinkStatus(connected=True, connects=1)
+        self.links, self.hurries = TopLinks(self), 0
         identity = RelayIdentity("demo", DEFAULT_ROOT, "cell-a", name, f"boot-{name}")
         self.service = RelayService(identity, self.feed.monitor, self, self.said.append)
         self.due_s = 0.0
@@ -99,6 +101,9 @@ class Relay:
     def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
         """Never connects again."""
 
+    def hurry(self) -> None:
+        self.hurries += 1
+
     async def hear(self, envelopes: list[Envelope]) -> None:
         own = [
             each
@@ -109,7 +114,7 @@ class Relay:
         await self.service.read_top(QueueSource(own, []))
 
     async def step(self) -> None:
-        await self.service.elect([self])
+        await self.service.elect(self.links)
         if self.feed.clock.monotonic_s() >= self.due_s:
             await self.service.tick()
             self.due_s = self.feed.clock.monotonic_s() + PERIOD_S
@@ -344,3 +349,17 @@ async def test_a_storm_of_alerts_goes_out_in_parts(monkeypatch: pytest.MonkeyPat
         await top.run(PERIOD_S)
         counts.append(len(passed(top)))
     assert counts == [2, 4, 5]
+
+
+async def test_one_connection_that_is_back_brings_the_others() -> None:
+    """Each has its own wait for the next attempt; they try once for each that is made, not again and again."""
+    top, first, second = await two()
+    links, before = TopLinks(first, second), second.hurries
+    links.look()
+    first.status.connected = False
+    assert not links.look().is_up
+    first.status.connected, first.status.connects = True, first.status.connects + 1
+    for _ in range(3):
+        assert links.look().is_up
+    assert second.hurries == before + 2
+    await top.run(PERIOD_S)
