@@ -52,15 +52,15 @@ class Top:
         self.seq = 0
         self.describe()
 
-    def describe(self, boot: str = BOOT) -> None:
-        """Take the descriptor of the relay's rows, of a boot that its frames have from then on."""
+    def describe(self, boot: str = BOOT, relay: str = "relay-1") -> None:
+        """Take the descriptor of a relay's rows, of a boot that its frames have from then on."""
         self.boot, self.seq = boot, 0
         rows = tuple(
             RollupRow(path=path, type="trn2u.48xlarge" if count > 1 else "trn2.48xlarge", instances=count)
             for path, count in zip(ROWS, INSTANCES, strict=True)
         )
         self.take(TopicClass.NODE, PATH, RollupDescriptor(
-            path=PATH, publisher="relay-1", boot=boot, period_s=1.0, cell="cell-a", rows=rows,
+            path=PATH, publisher=relay, boot=boot, period_s=1.0, cell="cell-a", rows=rows,
             clock=ClockSpec(epoch="2026-01-05T00:00:00Z"), origin="neuron",
         ))  # fmt: skip
 

@@ -237,6 +237,21 @@ def test_a_newcomer_ranks_behind_one_that_ranks_behind_a_leader() -> None:
     assert election.leader(4) == "watch-m"
 
 
+def test_only_those_of_the_same_role_and_cell_take_part() -> None:
+    """A watch that a relay passed on is none of the top's, and relays of another cell are no rivals."""
+    message = WatchMessage.model_validate_json(presence("a", SECOND, leads=True))
+    of_cell = encode_message(message.model_copy(update={"cell": "cell-a"}))
+    relay = encode_message(message.model_copy(update={"cell": "cell-a", "role": "relay"}))
+    for election, taken in (
+        (Election("m", NOW_NS), presence("a", SECOND)),
+        (Election("m", NOW_NS, role="relay", cell="cell-a"), relay),
+        (Election("m", NOW_NS, role="relay", cell="cell-b"), None),
+    ):
+        for payload in (of_cell, relay, presence("a", SECOND)):
+            take(election, "a", payload, 0)
+            assert election.others(0) == (["a"] if payload == taken else [])
+
+
 @pytest.mark.parametrize(("leads", "leader"), [(False, "watch-m"), (True, "watch-a")])
 def test_one_that_was_gone_and_does_not_lead_ranks_as_a_newcomer(leads: bool, leader: str) -> None:
     """Such as one that was stopped; one that leads all the time, and only was not heard, is the leader still."""

@@ -191,16 +191,36 @@ async def test_the_top_s_own_rules_do_not_fire_what_a_cell_publishes() -> None:
     assert (own.target, own.fired_ns is not None, alerts.active()) == (PLACE, True, [])
     assert to_publish(alerts, Log()) == []  # type: ignore[arg-type]
     take(top, firing())
-    await second()
+    for _ in range(LEFT_TO_CELLS_NS // 1_000_000_000):
+        await second()
     assert [each.cell for each in alerts.active()] == ["cell-a"]
     assert (notifying(alerts), to_publish(alerts, Log())) == ([], [])  # type: ignore[arg-type]
     assert to_publish(alerts, Log(own.fingerprint)) == [own]  # type: ignore[arg-type]
     take(top, firing(), clears=True)
-    watched(top)
-    for _ in range(LEFT_TO_CELLS_NS // 1_000_000_000):
-        await second()
+    await second()
     assert alerts.active() == [own]
     assert (notifying(alerts), to_publish(alerts, Log())) == ([own], [own])  # type: ignore[arg-type]
+
+
+async def test_a_relay_that_has_gone_is_no_publisher_any_more() -> None:
+    """Once its successor has described its rows and cleared its presence: it is neither offline nor silent."""
+    top = Top()
+    top.frame(POWER)
+    relay = WatchMessage(client="relay-1", state="online", boot=BOOT, role="relay", leads=True, cell="cell-a")
+    top.take(TopicClass.PUBLISHER, "cell-a/relay-1", relay)
+    top.take(TopicClass.PUBLISHER, "cell-a/relay-1", relay.model_copy(update={"state": "offline"}))
+    top.look()
+    assert [each.name for each in top.monitor.pipeline(at_once=True).problems] == ["publisher-offline"]
+    top.describe("b00t-2", "relay-2")
+    top.frame(POWER)
+    top.monitor.apply(
+        [Envelope(build_topic("demo", TopicClass.PUBLISHER, "cell-a/relay-1"), b"", retain=True)]
+    )
+    await top.clock.advance(10.0)
+    top.frame(POWER)
+    top.look()
+    pipeline = top.monitor.pipeline(at_once=True)
+    assert (pipeline.publishers.names, pipeline.problems) == (("relay-2",), ())
 
 
 def test_an_alert_on_another_cell_s_topic_is_refused() -> None:

@@ -151,8 +151,9 @@ async def test_the_standby_takes_over_at_the_last_will() -> None:
     top, first, second = await two()
     event = Envelope(build_topic("demo", TopicClass.EVENT, "fleet"), b"{}", qos=1)
     job = Envelope(build_topic("demo", TopicClass.JOB, "pretrain"), b"{}", qos=1, retain=True)
-    await second.service.pass_on(QueueSource([job, event], []))
     since = len(top.sent)
+    await second.service.pass_on(QueueSource([job, event], []))
+    assert len(top.sent) == since
     await top.kill(first)
     assert top.presence() == {"relay-a", "relay-b"}
     await top.run(2 * CHECK_EVERY_S)
@@ -336,6 +337,23 @@ async def test_one_that_takes_over_publishes_the_alerts_and_clears_what_is_over(
     assert {name for name, each in top.sent[since:] if "/alert/" in each.topic} == {"relay-a"}
     await top.run(4.0)
     assert set(passed(top)) == {f"cell-a/{fingerprint(1)}"}
+
+
+async def test_a_top_broker_that_has_lost_all_gets_it_again() -> None:
+    """Descriptors, alerts and what was passed on, once the relay has listened again."""
+    top, first, _ = await two()
+    alert(first, 1)
+    await top.run(PERIOD_S + 0.1)
+    before = set(top.retained)
+    top.relays = [first]
+    first.status.connected = False
+    await top.run(1.0)
+    top.retained.clear()
+    first.status.connected, first.status.connects = True, 2
+    await top.run(LISTEN_S - 0.5)
+    assert not passed(top)
+    await top.run(PERIOD_S + 1.0)
+    assert set(top.retained) == {each for each in before if not each.endswith("/relay-a")}
 
 
 async def test_a_storm_of_alerts_goes_out_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
