@@ -304,7 +304,6 @@ class RollupPublisher:
                     path=path,
                     publisher=names[cell],
                     boot=BOOT,
-                    since=now,
                     revision=1,
                     period_s=1.0,
                     clock=ClockSpec(epoch=now, speed=1.0),
