@@ -125,12 +125,13 @@ def sample(
     """Return the figures of the jobs to keep, by name: `JOB_KEYS` x 1."""
     if not names:
         return {}
-    instances = np.bincount(store.placement.members(len(names)).jobs, minlength=len(names))
+    instances = store.placement.instances(len(names))
     running = [number for number in np.flatnonzero(instances).tolist() if names[number] in jobs]
     running.sort(key=lambda number: (-int(instances[number]), names[number]))
     members = reporting(store, rollups, POWER, len(names))
     watts = members.sums(rollups.parts(POWER, Level.INSTANCE)[0][members.rows], len(names))
-    heard = np.bincount(members.jobs, minlength=len(names))
+    is_whole = members is store.placement.members(len(names))
+    heard = instances if is_whole else np.bincount(members.jobs, minlength=len(names))
     found: dict[str, NDArray[np.float64]] = {}
     for number in running[:MOST_JOBS]:
         message, is_live = jobs[names[number]], heard[number] > 0

@@ -147,6 +147,16 @@ class Placement:
         found[: len(known)] = known
         return found
 
+    def instances(self, jobs: int) -> NDArray[np.int64]:
+        """Return on how many instances each of the first jobs runs; not to be changed."""
+        if self._last + 1 != jobs:
+            return np.bincount(self.members(jobs).jobs, minlength=jobs)
+        return self._instances
+
+    @cached_property
+    def _instances(self) -> NDArray[np.int64]:
+        return np.bincount(self._placed.jobs)
+
     @cached_property
     def _placed(self) -> Members:
         rows = np.flatnonzero(self._job_of >= 0)

@@ -256,21 +256,29 @@ class Samples:
 class UsualValue:
     """What is usual for one target: the median of its own past, of which times in which it is out of order are left out."""
 
-    __slots__ = ("_every_ns", "_kept")
+    __slots__ = ("_every_ns", "_kept", "_median")
 
     def __init__(self, past_s: float) -> None:
         self._every_ns = round(past_s * 1e9 / PAST_SAMPLES)
         self._kept: deque[tuple[int, float]] = deque(maxlen=PAST_SAMPLES)
+        self._median: float | None = None
+        """Of what is kept; None until it is asked for."""
 
     def usual(self) -> float | None:
         """Return the median; None while too little is known."""
-        return median(value for _, value in self._kept) if len(self._kept) >= PAST_LEAST else None
+        if len(self._kept) < PAST_LEAST:
+            return None
+        if self._median is None:
+            self._median = median(value for _, value in self._kept)
+        return self._median
 
     def add(self, now_ns: int, value: float) -> None:
         """Take a value that is in order."""
         if self._kept and now_ns < self._kept[-1][0]:
             self._kept.clear()
+            self._median = None
         # The first samples come closer together, so that what is usual is known soon.
         every_ns = self._every_ns if len(self._kept) >= PAST_LEAST else min(self._every_ns, FIRST_EVERY_NS)
         if not self._kept or now_ns - self._kept[-1][0] >= every_ns:
             self._kept.append((now_ns, value))
+            self._median = None
