@@ -352,12 +352,12 @@ def _hot(store: Store, rollups: Rollups) -> _Found:
     )
 
 
-def _full(store: Store, _rollups: Rollups) -> _Found:
+def _full(store: Store, rollups: Rollups) -> _Found:
     layout, metric = store.layout, BY_NAME["hbm_used_bytes"]
     codes, owner = store.columns[metric.name], layout.instance_of_chip
     sizes = np.array([kind.chip.hbm_bytes.value for kind in layout.types])
     limits = HBM_FULL * sizes / metric.scale
-    most = int(codes.max(initial=0))
+    most = rollups.highest_code(metric.name, store)
     if most != metric.top and most < limits.min():
         return _NONE
     limit = limits[layout.instance_type]

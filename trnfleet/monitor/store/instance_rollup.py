@@ -6,7 +6,7 @@ looked at once more, value by value.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -78,6 +78,26 @@ class Included:
         }
 
 
+class Reduced(NamedTuple):
+    """What the chips of each of some instances make."""
+
+    total: NDArray[np.float64] | float
+    """The aggregates; a number where all instances have the same."""
+    chips: NDArray[np.float64] | None
+    """How many chips went into each; None for all of them."""
+    highest: int
+    """The largest code, be it of a chip that counts or not."""
+
+
+class Gathered(NamedTuple):
+    """What passes keep of the codes of all chips, by metric."""
+
+    highest: dict[str, int]
+    """The largest code of each column."""
+    spreads: dict[str, Spread | WordSpread]
+    """Of the metrics of `COMPARED`."""
+
+
 def reduce_chips(
     store: Store,
     metric: Metric,
@@ -85,11 +105,8 @@ def reduce_chips(
     sizes: NDArray[np.float64],
     included: Included,
     lanes: Lanes | None = None,
-) -> Slices[tuple[NDArray[np.float64] | float, NDArray[np.float64] | None]]:
-    """Return (aggregate, count of chips) for a slice of instances, which have `sizes` chips; None for a count of all of them.
-
-    One number stands for an aggregate that all instances have. What was read lane by lane is not read again.
-    """
+) -> Slices[Reduced]:
+    """Return what a slice of instances, which have `sizes` chips, makes; what was read lane by lane is not read again."""
     layout, generation = store.layout, store.generation
     starts = layout.chip_start[part.start : part.stop + 1]
     rows = slice(int(starts[0]), int(starts[-1]))
@@ -97,27 +114,28 @@ def reduce_chips(
     highest = int(codes.max(initial=0)) if lanes is None else lanes.highest
     summed = None if lanes is None else lanes.total
     if highest != metric.top and included.all_chips:
-        return _reduce_codes(metric, codes, starts, layout.chips_per_instance, highest, summed), None
+        total = _reduce_codes(metric, codes, starts, layout.chips_per_instance, highest, summed)
+        return Reduced(total, None, highest)
     count, careful = sizes.copy(), included.partly[part]
     if highest == metric.top:
         if int(codes.min(initial=metric.top)) == metric.top:
-            return np.zeros(len(sizes)), np.zeros(len(sizes))
+            return Reduced(np.zeros(len(sizes)), np.zeros(len(sizes)), highest)
         missing = count_flags(codes == metric.top, starts, layout.chips_per_instance)
         nothing = missing == sizes * metric.width
         careful = (careful | (missing > 0)) & ~nothing
         count[nothing] = 0.0
     some = np.flatnonzero(careful)
-    total = np.zeros(len(sizes))
+    total = made = np.zeros(len(sizes))
     if len(some) < len(careful):
-        total[:] = _reduce_codes(metric, codes, starts, layout.chips_per_instance, highest)
-        total[count == 0] = 0.0
+        made[:] = _reduce_codes(metric, codes, starts, layout.chips_per_instance, highest)
+        made[count == 0] = 0.0
     step = max(1, _CAREFUL_LANES // max(1, layout.most_chips * metric.width))
     for first in range(0, len(some), step):
         if first:
             yield from checkpoint(store, generation)
         few = some[first : first + step]
-        total[few], count[few] = _reduce_values(store, metric, few + part.start, included)
-    return total, count
+        made[few], count[few] = _reduce_values(store, metric, few + part.start, included)
+    return Reduced(total, count, highest)
 
 
 def _reduce_codes(
@@ -246,13 +264,14 @@ def gather_instances(
     metric: Metric,
     chips: NDArray[np.float64],
     included: Included,
-    spreads: dict[str, Spread | WordSpread],
+    gathered: Gathered,
 ) -> Slices[tuple[NDArray[np.float64] | float, NDArray[np.float64]]]:
     """Return a metric's (aggregate, count of chips) for all instances; a number where all have it, and `chips` itself for all of them.
 
-    The spread of one of `COMPARED` is put into `spreads`.
+    Its largest code, and the spread of one of `COMPARED`, are put into `gathered`.
     """
     layout, generation, count = store.layout, store.generation, chips
+    highest = 0
     words: list[WordSpread] = []
     others: list[Spread] = []
     found: list[NDArray[np.float64] | float] = []
@@ -267,16 +286,18 @@ def gather_instances(
                 words.append(lanes.spread)
             else:
                 others.append(spread(codes, starts, layout.chips_per_instance))
-        total, known = yield from reduce_chips(store, metric, part, chips[part], included, lanes)
+        total, known, most = yield from reduce_chips(store, metric, part, chips[part], included, lanes)
         found.append(total)
+        highest = max(highest, most)
         if known is not None:
             count = count.copy() if count is chips else count
             count[part] = known
         yield from checkpoint(store, generation)
+    gathered.highest[metric.name] = highest
     if words:
-        spreads[metric.name] = WordSpread.joined(words)
+        gathered.spreads[metric.name] = WordSpread.joined(words)
     elif others:
-        spreads[metric.name] = Spread.joined(others)
+        gathered.spreads[metric.name] = Spread.joined(others)
     if len(found) == 1 or (found and all(isinstance(each, float) and each == found[0] for each in found)):
         return found[0], count
     made = np.zeros(len(chips))

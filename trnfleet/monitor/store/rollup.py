@@ -22,7 +22,14 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.layout import EMPTY_LAYOUT, Layout
 from trnfleet.domain.metrics import BY_NAME, METRICS, Aggregate, Metric, Scope
 from trnfleet.monitor.slices import checkpoint
-from trnfleet.monitor.store.instance_rollup import BITWISE, COMPARED, Included, count_states, gather_instances
+from trnfleet.monitor.store.instance_rollup import (
+    BITWISE,
+    COMPARED,
+    Gathered,
+    Included,
+    count_states,
+    gather_instances,
+)
 from trnfleet.monitor.store.per_instance import (
     NONE_UNEVEN,
     Spread,
@@ -93,7 +100,7 @@ class Rollups:
         self._live: dict[Level, NDArray[np.bool_]] = {}
         """Made of `_states` when they are first asked for."""
         self._takes: dict[Level, NDArray[np.bool_]] = {}
-        self._spreads: dict[str, Spread | WordSpread] = {}
+        self._gathered = Gathered({}, {})
         self._uneven: dict[str, Uneven] = {}
         self._of_live: tuple[int, _Basis] | None = None
         """The layout generation of the last pass in which all chips lived, and what all metrics had in common then."""
@@ -141,9 +148,16 @@ class Rollups:
             flags = self._live[level] = self._states[level][:, Freshness.LIVE] > 0
         return flags
 
+    def highest_code(self, name: str, store: Store) -> int:
+        """Return the largest code of a column of chips: as the last pass found it, or another look where values have come since."""
+        known = self._gathered.highest.get(name)
+        if known is None or (store.generation, store.revision) != (self.generation, self._of):
+            known = int(store.columns[name].max(initial=0))
+        return known
+
     def spread(self, name: str, instances: Rows = ALL) -> Spread | None:
         """Return the least and the largest codes of the chips of some instances, silent ones among them, for `COMPARED` metrics."""
-        known = self._spreads.get(name)
+        known = self._gathered.spreads.get(name)
         return None if known is None else known.of(instances)
 
     def uneven(self, name: str) -> Uneven | None:
@@ -172,7 +186,7 @@ class Rollups:
             return
         totals: dict[tuple[str, Level], NDArray[np.float64]] = {}
         counts: dict[tuple[str, Level], NDArray[np.float64]] = {}
-        spreads: dict[str, Spread | WordSpread] = {}
+        gathered = Gathered({}, {})
         basis = yield from self._basis_of(store)
         states, included, takes, chips, steps, of_all, of_instances = basis[:-1]
         is_all_fresh = bool(store.instance_fresh.all())
@@ -184,7 +198,7 @@ class Rollups:
                 total, count = rolled.parts(metric.name)
                 total, covered = total.copy(), coverage.of(count)
             elif metric.scope is Scope.CHIP:
-                found, count = yield from gather_instances(store, metric, chips, included, spreads)
+                found, count = yield from gather_instances(store, metric, chips, included, gathered)
                 if isinstance(found, float) and count is chips and rolled is None:
                     _roll_up_constant(basis, metric, found, totals, counts)
                     continue
@@ -211,11 +225,11 @@ class Rollups:
                 yield from checkpoint(store, generation)
             _roll_up(steps, metric, total, covered, totals, counts)
         yield from checkpoint(store, generation)
-        differing = yield from _differing(store, spreads)
+        differing = yield from _differing(store, gathered.spreads)
         if states is not self._states:
             self._states, self._live = states, {}
         self._total, self._count = totals, counts
-        self._takes, self._spreads, self._uneven = takes, spreads, differing
+        self._takes, self._gathered, self._uneven = takes, gathered, differing
         self.layout, self.generation, self._of = layout, generation, revision
         self.revision += 1
 

@@ -5,7 +5,7 @@ import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.layout import Node
+from trnfleet.domain.layout import Layout, Node
 from trnfleet.domain.metrics import CHIP_METRICS, Aggregate, Kind
 from trnfleet.monitor.slices import LayoutChanged, finish
 from trnfleet.monitor.store import fields, instance_rollup
@@ -225,6 +225,24 @@ def test_values_of_one_revision_are_rolled_up_once() -> None:
     store.columns["temperature_c"][0] += 500
     feed.monitor.compute()
     assert warmest() == after
+
+
+def test_the_largest_code_of_a_column_is_the_present_one() -> None:
+    """It is that of the last pass, of silent chips, too, until a value comes or the layout is new; codes of missing values are the largest."""
+    feed = ready()
+    store, rollups = feed.monitor.store, feed.monitor.rollups
+    for name in ("exec_errors", "link_tx_bytes_per_s", "links_up"):
+        assert rollups.highest_code(name, store) == int(store.columns[name].max())
+        store.columns[name][3] = store.columns[name].max() + 1
+        store.revision += 1
+        assert rollups.highest_code(name, store) == int(store.columns[name].max())
+        feed.monitor.compute()
+        assert rollups.highest_code(name, store) == int(store.columns[name].max())
+    store.replace_layout(Layout.of(ultraservers(1, "uc9")))
+    assert rollups.highest_code("exec_errors", store) == 2**32 - 1
+    finish(rollups.passes(store))
+    store.columns["exec_errors"][:] = 5
+    assert rollups.highest_code("exec_errors", store) == 5
 
 
 @pytest.mark.parametrize("field", fields.FIELDS, ids=lambda field: field.key)

@@ -91,7 +91,10 @@ class RowCondition(abc.ABC):
         condition, codes = self.condition, readings.store.columns[metric.name]
         if condition.above is None and condition.below is None:
             return False
-        end = codes.max() if condition.above is not None else codes.min()
+        if condition.above is not None:
+            end = codes.dtype.type(readings.rollups.highest_code(metric.name, readings.store))
+        else:
+            end = codes.min()
         # Where the largest code means not available, others may fulfil it.
         return (
             int(end) != metric.top

@@ -54,13 +54,17 @@ class CounterFeed:
         self._is_zero = False
         """Whether all of them were 0 at the last call, as counters of errors mostly are."""
 
-    def take(self, codes: NDArray[Any]) -> Increase:
+    def take(self, codes: NDArray[Any], highest: int | None = None) -> Increase:
         """Return what changed since the last call; a counter that is smaller than before started again at 0.
 
         A chip whose counter shows for the first time has not increased: since when it counts is not known.
+
+        Args:
+            codes: The counters of all chips.
+            highest: The largest of them, where that is known.
         """
         before, was_zero = self._before, self._is_zero
-        self._is_zero = not codes.max(initial=0)
+        self._is_zero = not (codes.max(initial=0) if highest is None else highest)
         if before is None or len(before) != len(codes):
             self._before = codes.copy()
             return NO_INCREASE
@@ -191,7 +195,8 @@ class Counters:
         for figure, window_s in sorted(self._wanted):
             if figure not in increases:
                 feed = self._feeds.setdefault(figure, CounterFeed(BY_NAME[figure].top))
-                increases[figure] = feed.take(readings.store.columns[figure])
+                highest = readings.rollups.highest_code(figure, readings.store)
+                increases[figure] = feed.take(readings.store.columns[figure], highest)
             window = self._windows.get((figure, window_s))
             if window is None:
                 window = self._windows[figure, window_s] = CounterWindow(window_s, readings.layout.chips)
