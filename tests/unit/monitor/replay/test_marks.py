@@ -112,6 +112,18 @@ def test_a_fleet_that_does_not_fit_into_memory_has_no_snapshots(monkeypatch: pyt
     assert timeline.snapshots == []
 
 
+def test_a_fleet_of_too_many_publishers_has_none_and_nothing_is_packed_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of which not even two would fit none is made at all: that would hold up everything else for what is thrown away."""
+    packed: list[Monitor] = []
+    monkeypatch.setattr(timeline_module.PackedSnapshot, "of", packed.append)
+    monkeypatch.setattr(timeline_module, "PUBLISHER_BYTES", timeline_module.SNAPSHOT_BYTES)
+    timeline = make()
+    timeline.take(fed(), BEGIN_NS)
+    assert (timeline.snapshots, packed) == ([], [])
+
+
 def test_a_snapshot_does_not_change_with_the_monitor() -> None:
     feed = make_feed()
     snapshot = feed.monitor.snapshot()
