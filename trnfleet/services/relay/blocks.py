@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -67,6 +67,8 @@ class Rows:
         self._chip_start = layout.chip_start[np.array(first, np.int64)].astype(np.intp)
         self._index = {row.path: number for number, row in enumerate(rows)}
         self._paths = [row.path for row in rows]
+        self._hottest_chip = np.full(len(rows), -1, np.int64)
+        self._hottest_text = [""] * len(rows)
         self.blocks = tuple(_blocks(rows, cell))
 
     def row_of(self, address: str) -> str:
@@ -105,9 +107,12 @@ class Rows:
             for block in self.blocks
         }
 
-    def _picked(self, ultraservers: NDArray[np.int64], instances: NDArray[np.int64]) -> NDArray[np.int64]:
-        made = np.empty((len(self._numbers), *ultraservers.shape[1:]), ultraservers.dtype)
+    def _picked(self, ultraservers: NDArray[Any], instances: NDArray[Any]) -> NDArray[Any]:
+        """Return what rows have, of what UltraServers and instances have."""
         whole = self._is_ultraserver
+        if whole.all():
+            return ultraservers[self._numbers]
+        made = np.empty((len(self._numbers), *ultraservers.shape[1:]), ultraservers.dtype)
         made[whole], made[~whole] = ultraservers[self._numbers[whole]], instances[self._numbers[~whole]]
         return made
 
@@ -115,34 +120,44 @@ class Rows:
         self, rollups: Rollups, names: tuple[str, ...]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return totals and coverage of some metrics, a line each."""
-        whole, shape = self._is_ultraserver, (len(names), len(self._numbers))
-        totals, covered = np.zeros(shape), np.zeros(shape)
+        totals, covered = np.empty((2, len(names), len(self._numbers)))
         for line, name in enumerate(names):
-            for level, mask in ((Level.ULTRASERVER, whole), (Level.INSTANCE, ~whole)):
-                total, count = rollups.parts(name, level)
-                totals[line, mask], covered[line, mask] = (
-                    total[self._numbers[mask]],
-                    count[self._numbers[mask]],
-                )
+            of_ultraservers, of_instances = (
+                rollups.parts(name, level) for level in (Level.ULTRASERVER, Level.INSTANCE)
+            )
+            totals[line], covered[line] = (
+                self._picked(*each) for each in zip(of_ultraservers, of_instances, strict=True)
+            )
         return np.where(covered > 0, totals, 0.0), covered
 
     def _hottest(self, store: Store) -> list[str]:
         """Return the address of each row's hottest live chip, below the row's; empty where none is known."""
         if not len(self._numbers):
             return []
-        layout, starts = self.layout, self._chip_start
-        codes = store.columns[_TEMPERATURE.name].astype(np.int64)
-        codes[(codes == _TEMPERATURE.top) | (store.chip_state != Freshness.LIVE)] = -1
-        most = np.maximum.reduceat(codes, starts)
-        of_chips = np.repeat(most, np.diff(np.append(starts, len(codes))))
-        found = np.flatnonzero((codes == of_chips) & (codes >= 0))
-        # The first chip of each row that has the row's highest temperature.
-        owners = np.searchsorted(starts, found, side="right") - 1
-        rows, place = np.unique(owners, return_index=True)
-        worst = [""] * len(starts)
-        for row, chip in zip(rows.tolist(), found[place].tolist(), strict=True):
-            worst[row] = layout.path(Node(Level.CHIP, chip)).removeprefix(self._paths[row] + "/")
-        return worst
+        codes = store.columns[_TEMPERATURE.name]
+        if store.chip_state.any() or int(codes.max()) == _TEMPERATURE.top:
+            unknown = (codes == _TEMPERATURE.top) | (store.chip_state != Freshness.LIVE)
+            codes = np.where(unknown, -1, codes.astype(np.int32))
+        chips = self._first_highest(codes)
+        # Chips are hot for longer than a second: most rows have the one that they had.
+        for row in np.flatnonzero(chips != self._hottest_chip).tolist():
+            chip = int(chips[row])
+            path = "" if chip < 0 else self.layout.path(Node(Level.CHIP, chip))
+            self._hottest_text[row] = path.removeprefix(self._paths[row] + "/")
+        self._hottest_chip = chips
+        return self._hottest_text.copy()
+
+    def _first_highest(self, codes: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the first chip of each row that has the row's highest code; -1 where all codes are below 0."""
+        starts = self._chip_start
+        sizes = np.diff(starts, append=len(codes))
+        if starts[0] == 0 and (sizes == sizes[0]).all():
+            most = starts + codes.reshape(len(starts), -1).argmax(axis=1)
+        else:
+            highest = np.maximum.reduceat(codes, starts)
+            found = np.flatnonzero(codes == np.repeat(highest, sizes))
+            most = found[np.searchsorted(found, starts)]
+        return np.where(codes[most] < 0, -1, most)
 
     def _count_alerts(self, alerts: Iterable[AlertMessage], worst: list[str]) -> NDArray[np.int64]:
         """Count firing alerts by row and severity; the chip of the most severe takes the place of the hottest in `worst`."""
