@@ -40,6 +40,7 @@ from trnfleet.tui.playback.seek_bar_format import SIGNS
 from trnfleet.tui.reservations.table import ReservationTable
 from trnfleet.tui.reservations.view import ReservationsView
 from trnfleet.tui.screen_bars import Note, ScreenBars
+from trnfleet.tui.state.chart_history import FROM_S
 from trnfleet.tui.state.context import WatchedFleet
 from trnfleet.tui.state.highlight import holders
 from trnfleet.tui.state.leases import look_at_chips, open_chips
@@ -630,7 +631,8 @@ class FleetApp(CommandKeys, TerminalApp):
             or not history.reach.first_ns <= fleet_ns < moment.time_ns
         ):
             return False
-        self.context.window.reach_back((moment.time_ns - fleet_ns) / NS_PER_S / (moment.speed or 1.0))
+        back_s = (moment.time_ns - fleet_ns) / NS_PER_S / (moment.speed or 1.0)
+        self.context.window.reach_back(max(FROM_S, back_s))
         return True
 
     def _tell_history(self) -> None:

@@ -108,6 +108,18 @@ async def test_jobs_have_their_colours_and_a_legend() -> None:
         assert f"Power {watts.strip()} " in text
 
 
+async def test_the_only_job_is_named_where_its_name_fits() -> None:
+    """One that is only counted is no legend: what the value is compared with goes first."""
+    feed = await busy(slow_from=25)
+    async with running(fleet_app(feed), size=(240, 70)) as pilot:
+        await pilot.tick(feed)
+        power = fleet_trends(pilot.app.context)[0]  # type: ignore[attr-defined]
+        (first, *_) = power.chart.series
+        alone = power._replace(chart=power.chart._replace(series=[first]), figures=("319 W",))
+        for width in (46, 36):
+            assert first.name.partition("-")[0] in "".join(text for text, _ in alone.title(str, width))
+
+
 async def test_thresholds_and_alerts_are_on_the_charts_of_what_they_watch() -> None:
     """The rule of chips is a line in the chart of the hottest one; what fired is marked below every chart."""
     feed = await busy()

@@ -80,7 +80,7 @@ class Trend(NamedTuple):
                 *title,
                 *legend(series, written, width - note - sum(len(text) for text, _ in title), self.jobs),
             ]
-            if len(found) == len(title) + len(series):
+            if len(found) == len(title) + len(series) and not found[-1][0].startswith(" +"):
                 break
         return found
 
