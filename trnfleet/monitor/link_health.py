@@ -245,7 +245,12 @@ class LinkHealth:
                 self.resume(now_s, now_s - self._cut_off_since_s)
             elif quiet_s >= self._proof_s:
                 self.is_cut_off, self._is_in_doubt, self._proven_s = False, False, heard_s
-        elif quiet_s > QUIET_FROM_S and heard_s != self._proven_s:
+        elif (
+            heard_s != self._proven_s
+            and len(store.period_s)
+            and quiet_s > max(QUIET_FROM_S, QUIET_FROM_PERIODS * float(store.period_s.min()))
+        ):
+            # Of what is live the shortest period may be longer.
             live = store.chip_state == Freshness.LIVE
             if not live.any():
                 return

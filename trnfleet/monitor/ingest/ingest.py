@@ -186,10 +186,13 @@ class Ingest:
             wall_ns: Wall clock, for the lag of sources that go by it.
         """
         self.layout_work.finish()
+        self._apply(batch, now_s, wall_ns)
+
+    def _apply(self, batch: list[Envelope], now_s: float, wall_ns: int) -> None:
         telemetry = TelemetryBatch(
             self.store, self.counts, self.limits, now_s, self.contests, self.heard_since_s, self.links_since_s
         )
-        topics, counts = self.topics.states, self.counts
+        topics, counts, traffic = self.topics.states, self.counts, self.publishers.traffic
         counts.read += len(batch)
         columns = BatchColumns.of(batch)
         if set(columns.content_types) != _ONLY_CBOR:
@@ -200,7 +203,6 @@ class Ingest:
         begin = 0
         for end in self._ends(batch, found):
             self._apply_part(batch, columns, range(begin, end), found, telemetry, taken, now_s)
-            traffic = self.publishers.traffic
             taken.date(batch, self.timebase.columns, counts, traffic, now_s, root=self._root)
             begin = end
         lags_s = taken.lags_s
@@ -441,8 +443,8 @@ class Ingest:
         self.timebase.keep({each.clock for each in descriptors})
         self.rollup_frames.keep()
         yield from self.topics.follow(self.store.layout)
-        self.layout_work.end()
-        if pending := self._pending.release():
+        while pending := self._pending.take():
             # They have been read once already.
             self.counts.read -= len(pending)
-            self.apply(pending, now_s, wall_ns)
+            self._apply(pending, now_s, wall_ns)
+            yield

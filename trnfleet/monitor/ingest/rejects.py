@@ -19,6 +19,8 @@ log = logs.get_logger(__name__)
 MOST_PENDING = 10_000
 MOST_PENDING_BYTES = 64 * 2**20
 """Messages, and bytes of their payloads, that wait for a descriptor."""
+SLICE = 192
+"""Messages of them that are applied in one slice: 4 ms of first frames."""
 _TOPIC_CHARS = 200
 """Characters of a topic that are logged."""
 
@@ -116,7 +118,9 @@ class PendingTelemetry:
         self._bytes += size
         return True
 
-    def release(self) -> list[Envelope]:
-        """Return all messages, and empty the buffer."""
-        messages, self._messages, self._bytes = self._messages, [], 0
+    def take(self) -> list[Envelope]:
+        """Return the oldest messages, as many as are applied in one slice, and give their room back."""
+        messages = self._messages[:SLICE]
+        del self._messages[:SLICE]
+        self._bytes -= sum(len(each.payload) for each in messages)
         return messages

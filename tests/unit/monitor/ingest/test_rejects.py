@@ -69,17 +69,17 @@ def test_what_was_held_is_released_once_and_in_order() -> None:
     held = PendingTelemetry()
     messages = [Envelope(f"t/{number}", b"x") for number in range(5)]
     assert all(held.hold(each) for each in messages)
-    assert held.release() == messages
-    assert held.release() == []
+    assert held.take() == messages
+    assert held.take() == []
 
 
 def test_room_is_bounded_by_number_and_by_bytes() -> None:
     """Beyond either bound nothing is held, and what was released makes room."""
     held = PendingTelemetry(most_messages=3, most_bytes=10)
     assert [held.hold(Envelope("t", b"x")) for _ in range(4)] == [True, True, True, False]
-    held.release()
+    held.take()
     assert [held.hold(Envelope("t", b"x" * size)) for size in (6, 5, 4, 1)] == [True, False, True, False]
-    assert [len(each.payload) for each in held.release()] == [6, 4]
+    assert [len(each.payload) for each in held.take()] == [6, 4]
     assert held.hold(Envelope("t", b"x" * 10))
 
 
@@ -88,7 +88,7 @@ def test_a_half_of_the_room_is_for_what_is_described() -> None:
     held = PendingTelemetry(most_messages=4, most_bytes=100)
     assert [held.hold(Envelope("t", b"x"), is_described=False) for _ in range(3)] == [True, True, False]
     assert [held.hold(Envelope("t", b"x")) for _ in range(3)] == [True, True, False]
-    held.release()
+    held.take()
     assert not held.hold(Envelope("t", b"x" * 51), is_described=False)
     assert held.hold(Envelope("t", b"x" * 51))
 
