@@ -21,6 +21,7 @@ _NUMBER, _BYTES, _TEXT, _ARRAY, _MAP, _TAG = 0, 2, 3, 4, 5, 6
 """CBOR's major types."""
 _SIZES = {24: 1, 25: 2, 26: 4, 27: 8}
 """Bytes of the number that follows an item's first byte, by the first byte's low bits."""
+_NUMBER_OF_8_BYTES = b"\x1b"
 _MOST_KEYS = 64
 """Keys of a frame that are read at most; ours has 8."""
 _MOST_ITEMS = 1_024
@@ -67,6 +68,22 @@ def frame_head(payload: bytes) -> tuple[str, int]:
         if boot is not None and seq is not None:
             return boot, seq
     raise WireError("a frame without boot or seq")
+
+
+def seq_at(payload: bytes) -> int | None:
+    """Return where the 8 bytes of a frame's sequence number begin, if all that `frame_head` looks at before them is in front of them.
+
+    Frames that begin with the same bytes up to there have the same boot, and their numbers in the same place.
+
+    Raises:
+        WireError: it is no frame, or has no sequence number.
+    """
+    has_boot = False
+    for key, at in _places(payload):
+        if key == b"seq":
+            return at + 1 if has_boot and payload[at : at + 1] == _NUMBER_OF_8_BYTES else None
+        has_boot |= key == b"boot"
+    raise WireError("a frame without seq")
 
 
 def frame_time_ns(payload: bytes) -> int:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from trnfleet.errors import WireError
 from trnfleet.monitor.ingest.sequence import SequenceTracker
 from trnfleet.monitor.pipeline.counts import PipelineCounts
-from trnfleet.wire.frame_head import frame_head, is_cbor
+from trnfleet.wire.frame_head import frame_head, is_cbor, seq_at
 from trnfleet.wire.messages import parse_json_object
+from trnfleet.wire.ports import CONTENT_TYPE_JSON
 from trnfleet.wire.topics import TopicClass, parse_topic
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class SequenceGaps:
         """By fleet."""
         self._trackers: dict[tuple[str, str, str], SequenceTracker] = {}
         """By fleet, path and boot id."""
+        self._heads: dict[str, tuple[bytes, SequenceTracker, PipelineCounts]] = {}
+        """By topic what its last frame had before the sequence number, and what follows those numbers."""
         # What is no topic of ours raises, and is not kept: it may be of any length.
         self.parse = functools.lru_cache(MOST_TOPICS)(functools.partial(parse_topic, root=root))
 
@@ -56,7 +59,20 @@ class SequenceGaps:
 
     def take(self, batch: Iterable[Envelope]) -> None:
         """Count messages of any kind; what is not telemetry, or not readable, counts as nothing."""
+        heads = self._heads
         for envelope in batch:
+            known = heads.get(envelope.topic)
+            if known is not None:
+                head, tracker, counts = known
+                payload, at = envelope.payload, len(head)
+                if (
+                    payload.startswith(head)
+                    and len(payload) >= at + 8
+                    and envelope.content_type != CONTENT_TYPE_JSON
+                ):
+                    # As its topic's frames before it up to the number, which a host's all are.
+                    tracker.accept(int.from_bytes(payload[at : at + 8], "big"), counts)
+                    continue
             with contextlib.suppress(WireError):
                 self.add(self.parse(envelope.topic), envelope)
 
@@ -68,13 +84,19 @@ class SequenceGaps:
         """
         if topic.topic_class is not TopicClass.TELEMETRY or not envelope.payload:
             return
-        boot, seq = frame_head(envelope.payload) if is_cbor(envelope) else json_head(envelope.payload)
+        is_frame = is_cbor(envelope)
+        boot, seq = frame_head(envelope.payload) if is_frame else json_head(envelope.payload)
         tracker = self._trackers.get((topic.fleet, topic.path, boot))
         if tracker is None:
             if len(self._trackers) >= MOST_BOOTS:
                 return
             tracker = self._trackers[topic.fleet, topic.path, boot] = SequenceTracker()
-        tracker.accept(seq, self._counts.setdefault(topic.fleet, PipelineCounts()))
+        counts = self._counts.setdefault(topic.fleet, PipelineCounts())
+        tracker.accept(seq, counts)
+        if is_frame and (at := seq_at(envelope.payload)) is not None:
+            if len(self._heads) >= MOST_TOPICS:
+                self._heads.clear()
+            self._heads[envelope.topic] = envelope.payload[:at], tracker, counts
 
 
 def json_head(payload: bytes) -> tuple[str, int]:
