@@ -108,7 +108,9 @@ class Layout:
         paths = [path for path, _ in rows]
         before = ""
         for number, path in enumerate(paths):
-            ultraserver = path if path in rolled and path.count("/") == 1 else path.rpartition("/")[0]
+            ultraserver = path.rpartition("/")[0]
+            if path in rolled and "/" not in ultraserver:
+                ultraserver = path
             if ultraserver == before:
                 continue
             before = ultraserver
@@ -127,8 +129,9 @@ class Layout:
         members = np.ones(len(rows), np.int64)
         is_rolled = np.zeros(len(rows), np.bool_)
         if rolled:
-            is_rolled = np.fromiter((path in rolled for path in paths), np.bool_, len(rows))
-            members[is_rolled] = [rolled[path] for path in paths if path in rolled]
+            of_rolled = np.fromiter(map(rolled.get, paths, itertools.repeat(0)), np.int64, len(rows))
+            is_rolled = of_rolled > 0
+            members[is_rolled] = of_rolled[is_rolled]
             chips[is_rolled] = 1
         return Layout(
             clusters=tuple(clusters),

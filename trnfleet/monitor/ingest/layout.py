@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from trnfleet.monitor.store.store import Store
 
 log = logs.get_logger(__name__)
+
+_SLASHES = operator.methodcaller("count", "/")
 
 
 SLICE = 1_024
@@ -135,7 +138,16 @@ def _add_rolled(types: dict[str, str], blocks: Sequence[CompactDescriptor]) -> d
     for path in types:
         below.setdefault(path.rpartition("/")[0], []).append(path)
     rolled: dict[str, int] = {}
+    rest: list[CompactDescriptor] = []
     for block in blocks:
+        # The usual block, in one piece: UltraServers that nothing else describes.
+        rows = block.instances
+        is_of_ultraservers = sum(map(_SLASHES, rows)) == len(rows)
+        if is_of_ultraservers and below.keys().isdisjoint(rows) and rolled.keys().isdisjoint(rows):
+            types.update(zip(rows, block.types, strict=True))
+            rolled.update(zip(rows, block.members, strict=True))
+            continue
+        rest.append(block)
         for row, kind, members in zip(block.instances, block.types, block.members, strict=True):
             if row.count("/") != 1:
                 continue
@@ -144,7 +156,7 @@ def _add_rolled(types: dict[str, str], blocks: Sequence[CompactDescriptor]) -> d
                 for path in described:
                     types.pop(path, None)
                 types[row], rolled[row] = kind, members
-    for block in blocks:
+    for block in rest:
         for row, kind, members in zip(block.instances, block.types, block.members, strict=True):
             # Another block may have the UltraServer that it is in: that has it already.
             if row.count("/") == 2 and row not in types and row.rpartition("/")[0] not in rolled:

@@ -10,6 +10,7 @@ Where the chips of a row are described as well, such as under a lease, the layou
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -189,10 +190,15 @@ class Rolled:
         beside: list[tuple[int, int]] = []
         names: list[str] = []
         for path, block in blocks.items():
+            found = list(map(index.get, block.rows, itertools.repeat(-1)))
+            if min(found) >= 0 and is_rolled[found].all() and taken.isdisjoint(found):
+                # The usual block: the layout has all of its rows, and no other block has one.
+                taken.update(found)
+                places.append((path, found, list(range(len(found)))))
+                continue
             pick: list[int] = []
             numbers: list[int] = []
-            for number, row in enumerate(block.rows):
-                at = index.get(row, -1)
+            for number, (row, at) in enumerate(zip(block.rows, found, strict=True)):
                 if at >= 0 and is_rolled[at]:
                     # Two blocks that have the same row: the first has it.
                     if at not in taken:
