@@ -198,7 +198,9 @@ class TreeFoot(LineView, can_focus=False):
         if store.layout.is_rolled_up(node):
             return ["from roll-ups", why_no_chips(self._ui, path)]
         is_forwarded = bool(store.is_forwarded[store.layout.instance_range(node).start])
-        return [f"from chips under a lease of cell {store.rolled.cell_of(path)}"] if is_forwarded else []
+        return (
+            [f"from chips under a lease of cell {plain(store.rolled.cell_of(path))}"] if is_forwarded else []
+        )
 
     def _fleet_words(self, fleet: UiContext) -> list[str]:
         """Return the words about a fleet: its name, what it has, where it is heard."""

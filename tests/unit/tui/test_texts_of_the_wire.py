@@ -1,0 +1,114 @@
+"""What can be said of the source: which texts of messages go to the screen without `plain`.
+
+A field of a message is looked for where it is written into a text, or is a text with a style, by its name alone. What a variable or a
+function carries is not followed: that nothing raw arrives on the screen is tested with hostile messages, in `tests/tui/`.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
+from support.paths import ROOT
+
+import trnfleet.wire
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+TUI = ROOT / "trnfleet" / "tui"
+OWN = {"self", "field", "section", "tab", "entry", "plan", "limit", "color", "HEALTH", "binding", "active"}
+"""Names of what the program itself has made, whose titles, names and states are its own."""
+MARKUP = {"Static", "Label", "DataTable", "Markdown", "RichLog", "Pretty", "from_markup", "notify"}
+"""What Textual and Rich draw by themselves, markup and escapes included: views draw texts with styles."""
+PLAIN_ALREADY = {
+    "actions/palette_source.py: alert.rule.name": "the palette makes candidates plain, and searches them as they are",
+    "alerts/chart.py: past.place": "an address of the layout, whose segments are checked",
+    "alerts/chart.py: past.title": "a field's title",
+    "alerts/details.py: each.kind": "one of two kinds by which errors are chosen",
+    "alerts/rows.py: item.alert.name": "a key of a group, never shown",
+    "chip/panels.py: mark.note": "made plain where it is made",
+    "chip/view.py: facts.job": "`Descriptions` has plain names",
+    "format/alerts.py: each.alert.name": "a part of a line that is made plain as a whole",
+    "fleet/trend_charts.py: source.inputs.note": "a span in words",
+    "state/alerts.py: alert.name": "a part of a line that is made plain as a whole",
+    "state/alerts.py: alert.target": "a part of a line that is made plain as a whole",
+    "state/leases.py: lease.reason": "made plain where the answer is taken",
+}
+"""Texts that need no `plain` there, each with the reason."""
+
+
+def wire_fields() -> set[str]:
+    """Return the names of the texts of all messages."""
+    modules = [
+        importlib.import_module(each.name)
+        for each in pkgutil.walk_packages(trnfleet.wire.__path__, "trnfleet.wire.")
+    ]
+    models = [
+        each
+        for module in modules
+        for each in vars(module).values()
+        if inspect.isclass(each) and issubclass(each, BaseModel) and each.__module__ == module.__name__
+    ]
+    return {
+        name
+        for model in models
+        for name, field in model.model_fields.items()
+        if "str" in str(field.annotation)
+    }
+
+
+def raw_texts(path: Path, fields: set[str]) -> Iterator[str]:
+    """Yield attributes of a module that are named as texts of messages and go into a text, or to a style, as they are."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        found: list[ast.expr] = []
+        if isinstance(node, ast.JoinedStr):
+            found = [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
+        elif (
+            isinstance(node, ast.Tuple)
+            and len(node.elts) == 2
+            and ast.unparse(node.elts[1]).startswith("theme.")
+        ):
+            found = node.elts[:1]
+        for each in found:
+            if isinstance(each, ast.Attribute) and each.attr in fields:
+                text = ast.unparse(each)
+                if text.partition(".")[0] not in OWN:
+                    yield text
+
+
+def test_texts_of_messages_are_made_plain_where_they_are_written() -> None:
+    """Or there is a reason; and no reason is left of what is gone."""
+    fields = wire_fields()
+    assert {"job", "text", "owner", "ec2_id", "reason", "zone"} <= fields
+    found = {
+        f"{path.relative_to(TUI).as_posix()}: {text}"
+        for path in sorted(TUI.rglob("*.py"))
+        for text in raw_texts(path, fields)
+    }
+    assert found == PLAIN_ALREADY.keys()
+
+
+def test_nothing_is_drawn_with_markup() -> None:
+    """A bracket in a job's name would be a style, and a link could run an action."""
+    used = {
+        f"{path.relative_to(TUI).as_posix()}: {name}"
+        for path in sorted(TUI.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and (name := ast.unparse(node.func).rpartition(".")[2]) in MARKUP
+    }
+    assert used == set()
+
+
+def test_a_raw_text_is_found(tmp_path: Path) -> None:
+    module = tmp_path / "view.py"
+    module.write_text(
+        'parts = [(event.text, theme.BASE), (plain(event.text), theme.BASE)]\ntitle = f"{job.state} {plain(job.job)}"\n',
+        encoding="utf-8",
+    )
+    assert sorted(raw_texts(module, wire_fields())) == ["event.text", "job.state"]
