@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import ValidationError
 
@@ -35,6 +35,19 @@ OWN_SCOPES = frozenset({Scope.PIPELINE, Scope.PUBLISHER})
 """Scopes that a cell's watch sees other things of: what is between it and its own publishers."""
 
 
+OLD_NEWS_NS = 60 * NS_PER_S
+"""Age from which on a transition is none of now: a relay was away, or this monitor has begun after it."""
+MOST_NEWS = 10_000
+
+
+class CellTransition(NamedTuple):
+    """An alert of a cell that has begun to fire, or has resolved."""
+
+    kind: str
+    alert: Alert
+    at_ns: int
+
+
 class CellAlerts:
     """The alerts of all cells, by the path of their topic."""
 
@@ -51,14 +64,20 @@ class CellAlerts:
         self._unobserved: frozenset[str] = frozenset()
         self._is_watched = False
         self._firing: dict[str, Alert] | None = None
+        self._news: list[CellTransition] = []
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CellAlerts:
         """Return a copy; its alerts are replaced and never change."""
-        return copied(self, _by_path=self._by_path.copy())
+        return copied(self, _by_path=self._by_path.copy(), _news=self._news.copy())
 
     def put(self, message: CellAlertMessage) -> None:
         """Add or replace an alert; one that has resolved is none any more."""
         if message.state != "firing":
+            known = self._by_path.get(message.path)
+            if known is not None and message.resolved is not None:
+                at_ns = parse_rfc3339(message.resolved)
+                over = dataclasses.replace(known, state=AlertState.RESOLVED, resolved_ns=at_ns)
+                self._news.append(CellTransition("resolved", over, at_ns))
             self.remove(message.path)
             return
         rule = self._rules.get(message.rule)
@@ -68,6 +87,8 @@ class CellAlerts:
         )
         alert = alert_of(message, rule if is_same else None)
         alert.is_unobserved = message.cell in self._unobserved
+        if message.path not in self._by_path:
+            self._news.append(CellTransition("firing", alert, alert.fired_ns or 0))
         self._by_path[message.path] = alert
         self._changed()
 
@@ -75,6 +96,11 @@ class CellAlerts:
         """Forget an alert whose message was cleared."""
         if self._by_path.pop(path, None) is not None:
             self._changed()
+
+    def take_news(self, now_ns: int) -> list[CellTransition]:
+        """Return what has happened since the last call, without what had happened long before it came: what a broker had retained."""
+        news, self._news = self._news, []
+        return [each for each in news if now_ns - each.at_ns < OLD_NEWS_NS]
 
     def observe(self, cells: Mapping[str, bool], *, is_watched: bool) -> None:
         """Note which cells are seen; alerts of the others go on as last known.
@@ -119,6 +145,8 @@ class CellAlerts:
     def _changed(self) -> None:
         self._firing = None
         self.revision += 1
+        # Where no rules are evaluated nobody takes them.
+        del self._news[:-MOST_NEWS]
 
 
 def _joined(alerts: list[Alert]) -> Alert:

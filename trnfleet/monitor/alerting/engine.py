@@ -180,6 +180,8 @@ class Alerts:
 
     def status(self, alert: Alert) -> AlertStatus:
         """Return an alert's status now."""
+        if alert.cell and alert.fingerprint not in self.cells.firing:
+            return AlertStatus.RESOLVED
         return self.silences.status(alert, self.instant.now_ns)
 
     def counts(self) -> AlertCounts:
@@ -269,6 +271,8 @@ class Alerts:
         yield from guarded(
             counts, "inhibition", inhibit(self._rule_states, self._inhibitors, readings, published, held)
         )
+        for kind, alert, at_ns in self.cells.take_news(readings.instant.now_ns):
+            self._store.record(kind, alert, min(at_ns, readings.instant.now_ns))
         self.evaluations += 1
         self.revision += 1
         news, self._store.news = self._store.news, []

@@ -223,6 +223,28 @@ async def test_a_relay_that_has_gone_is_no_publisher_any_more() -> None:
     assert (pipeline.publishers.names, pipeline.problems) == (("relay-2",), ())
 
 
+async def test_what_happens_to_them_is_in_the_history() -> None:
+    """Also as events; not what the broker had retained for longer than a minute."""
+    top = Top((rule_of(),))
+    await top.clock.advance(BEGIN_NS / 1e9)
+    for number, fired_s in ((1, -3_600.0), (2, 0.0)):
+        fired = format_rfc3339(BEGIN_NS + round(fired_s * 1e9))
+        take(top, firing(target=f"uc1/us-000{number}", fired=fired, since=fired))
+    resolved = format_rfc3339(BEGIN_NS + 1_000_000_000)
+    for change in ({}, {"state": "resolved", "resolved": resolved}):
+        if change:
+            take(top, firing(target="uc1/us-0002", **change))
+        await top.clock.advance(1.0)
+        top.frame(POWER)
+        top.look()
+    happened = [(each.kind, each.alert.target) for each in top.monitor.alerts.history]
+    assert happened == [("firing", "uc1/us-0002"), ("resolved", "uc1/us-0002")]
+    begun, over = top.monitor.alerts.history
+    assert [top.monitor.alerts.status(each.alert) for each in (begun, over)] == [AlertStatus.RESOLVED] * 2
+    assert over.alert.resolved_ns == BEGIN_NS + 1_000_000_000
+    assert [each.name for each in top.monitor.ingest.alert_events.newest_first()]
+
+
 def test_an_alert_on_another_cell_s_topic_is_refused() -> None:
     """And counted; what is there stays."""
     top = Top()
