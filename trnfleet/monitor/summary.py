@@ -116,6 +116,8 @@ class Summary:
     """Chips that publish at present without a descriptor, which are on no screen."""
     undescribed_paths: int = 0
     """Other paths that do, such as instances that publish frames."""
+    joining_instances: int = 0
+    """Instances that are described and will be shown with the next layout."""
     clock_skew_s: float = 0.0
     """By how much a source's clock is ahead of ours (behind: negative), 0 where none is off by more than 5 s."""
     monitor_time: str = ""
@@ -286,6 +288,7 @@ def summarize(
         undescribed=counts.undescribed,
         undescribed_chips=pipeline.undescribed_chips,
         undescribed_paths=pipeline.undescribed_paths,
+        joining_instances=joining_instances(ingest),
         undecodable=counts.undecodable,
         misplaced=counts.misplaced,
         rejected=counts.rejected,
@@ -423,6 +426,13 @@ def reserved(table: Sequence[Reservation]) -> dict[str, Any]:
 
 def _or_none(value: float) -> float | None:
     return None if math.isnan(value) else float(value)
+
+
+def joining_instances(ingest: Ingest) -> int:
+    """Return how many instances are described and are not in the layout yet."""
+    if not (ingest.layout_due or ingest.layout_work.is_going_on):
+        return 0
+    return max(0, ingest.descriptors.instances - len(ingest.store.layout.instances))
 
 
 def undescribed_text(summary: Summary) -> str:

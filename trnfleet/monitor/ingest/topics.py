@@ -17,7 +17,6 @@ counts for the publisher of its descriptor.
 from __future__ import annotations
 
 import itertools
-import math
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -27,10 +26,10 @@ import numpy as np
 from trnfleet.domain import address
 from trnfleet.domain.address import Level
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Scope
-from trnfleet.monitor.copies import copied
 from trnfleet.monitor.ingest.frame_rows import FrameTables
 from trnfleet.monitor.ingest.rejects import RejectedError
 from trnfleet.monitor.ingest.sequence import SequenceTracker, Verdict
+from trnfleet.monitor.ingest.undescribed import Undescribed
 from trnfleet.monitor.room import Room
 from trnfleet.wire.frames import FrameDecoder, is_known
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
@@ -153,44 +152,6 @@ class TopicState:
                 counts.undescribed += 1
             return False
         return self.tracker.accept(head.seq, counts, shed, ts_ns=head.ts_ns) is Verdict.NEWEST
-
-
-class Undescribed:
-    """What publishes telemetry that no descriptor covers."""
-
-    HEARD_WITHIN_S = 30.0
-    """Silence after which it is no longer counted: several periods of any usual publisher."""
-
-    def __init__(self, most: int = DEFAULT_LIMITS.undescribed_paths) -> None:
-        """Begin empty; of more paths than `most` no further ones are told apart."""
-        self._most = most
-        self.chips: set[str] = set()
-        """Paths of chips."""
-        self.others: set[str] = set()
-        """Paths of what publishes frames or host metrics."""
-        self._heard_s = -math.inf
-
-    def copy(self) -> Undescribed:
-        """Return a copy."""
-        return copied(self, chips=self.chips.copy(), others=self.others.copy())
-
-    def hear(self, path: str, now_s: float) -> None:
-        """Add what has just published."""
-        if now_s - self._heard_s > self.HEARD_WITHIN_S:
-            self.chips.clear()
-            self.others.clear()
-        is_new = path not in self.others and path not in self.chips
-        if is_new and len(self.chips) + len(self.others) < self._most:
-            (self.chips if address.level_of(path) is Level.CHIP else self.others).add(path)
-        self._heard_s = now_s
-
-    def counts(self, now_s: float) -> tuple[int, int]:
-        """Return the numbers of chips, and of other paths that are not the instances of these chips, as far as they are told apart."""
-        if now_s - self._heard_s > self.HEARD_WITHIN_S:
-            return 0, 0
-        if not self.chips:
-            return 0, len(self.others)
-        return len(self.chips), len(self.others - {address.parent(path) for path in self.chips})
 
 
 class Topics:
@@ -322,6 +283,9 @@ class Topics:
         descriptor = self._descriptors.get(covering)
         return descriptor is not None and not descriptor.members
 
+    def _is_missing(self, path: str) -> bool:
+        return self._descriptors.get(covering_path(path)) is None
+
     def bind(self, layout: Layout, below: str) -> None:
         """Find the descriptors and rows of the topics that a descriptor covers."""
         for state in self._covered_by.get(below, ()):
@@ -332,7 +296,7 @@ class Topics:
 
         It is in slices in which nothing may be applied. What is undescribed is heard again.
         """
-        self.undescribed = Undescribed(self._limits.undescribed_paths)
+        yield from self.undescribed.renew(self._is_missing)
         self._shared = set()
         if self._descriptors.instances > len(layout.instances):
             times = Counter(itertools.chain.from_iterable(each.instances for each in self._descriptors))

@@ -168,7 +168,7 @@ def _inventory(
         (" chip  " if summary.chips == 1 else " chips  ", theme.HEAD),
     ]
     undescribed = undescribed_text(summary)
-    if summary.live_chips == summary.chips and not undescribed:
+    if summary.live_chips == summary.chips and not undescribed and not summary.joining_instances:
         parts.append(("all live", theme.HEAD))
     else:
         by_state = (
@@ -183,6 +183,8 @@ def _inventory(
             parts.append((f"{count(chips)} {state}", theme.HEAD if state == "live" else theme.HEAD_STRONG))
     if undescribed:
         parts.append((f", {undescribed} not described", theme.HEAD_STRONG))
+    if summary.joining_instances:
+        parts.append((f", {counted(summary.joining_instances, 'instance')} to come", theme.HEAD_STRONG))
     if summary.rolled_chips:
         of = "" if summary.rolled_chips == summary.chips else f"{count(summary.rolled_chips)} "
         parts.append((f"  {of}from roll-ups", theme.HEAD))

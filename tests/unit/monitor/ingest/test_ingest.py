@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.monitor.feed import DEMO, Feed, ready
+from support.monitor.feed import DEMO, Feed, ready, standalone
 
 from trnfleet.domain.metrics import BY_NAME
-from trnfleet.monitor.ingest.topics import Undescribed
+from trnfleet.monitor.ingest.undescribed import AGAIN_WITHIN_S, Undescribed
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.monitor.summary import undescribed_text
 from trnfleet.wire.limits import Limits
@@ -194,3 +194,23 @@ def test_state_is_bounded_in_bytes() -> None:
     feed.jobs = {"a": ("uc1/us-0001",) * 3, "b": ("uc1/us-0001",) * 3}
     feed.describe()
     assert list(feed.monitor.ingest.jobs) == ["a"]
+
+
+async def test_hosts_that_are_missing_count_on_over_a_new_layout() -> None:
+    """What is described waits for the layout by number; what is not counts until it is heard again, or has had time to be."""
+    feed = Feed(standalone(9))
+    ingest = feed.monitor.ingest
+    names = list(feed.layout.instances)
+    feed.monitor.apply(feed.announcements(names[:3]))
+    feed.monitor.lay_out()
+    feed.monitor.apply(feed.telemetry())
+    ingest.apply(feed.announcements(names[3:5]), feed.clock.monotonic_s(), 0)
+    summary = feed.monitor.summary()
+    assert (summary.joining_instances, summary.undescribed_paths) == (2, 6)
+    feed.monitor.lay_out()
+    await feed.clock.advance(1.5)
+    summary = feed.monitor.summary()
+    assert (summary.joining_instances, summary.undescribed_paths) == (0, 4)
+    feed.monitor.apply(feed.telemetry(names[:6]))
+    await feed.clock.advance(AGAIN_WITHIN_S)
+    assert feed.monitor.summary().undescribed_paths == 1

@@ -48,6 +48,13 @@ def test_what_is_not_described_is_named(summary: Summary) -> None:
     assert "all live" not in text
 
 
+def test_instances_that_the_layout_has_yet_to_show_are_named(summary: Summary) -> None:
+    """While hosts are joined, those that are described and not shown are missing, and the rest is not all."""
+    text = said(replace(summary, joining_instances=1))
+    assert "128 chips  128 live, 1 instance to come" in text
+    assert "all live" not in text
+
+
 def test_what_is_not_known_is_not_zero(summary: Summary) -> None:
     """A figure that nobody measures is n/a."""
     unknown = replace(summary.mean, hbm_traffic_bytes_per_s=None)
