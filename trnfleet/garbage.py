@@ -63,8 +63,7 @@ async def collect_garbage(clock: Clock, empty_caches: Callable[[], object] | Non
         if empty_caches is not None:
             empty_caches()
         many.spare()
-        gc.collect()
-        trim_memory()
+        give_back_memory()
         pause_s = max(EVERY_S, (clock.monotonic_s() - begun_s) / SHARE)
 
 
@@ -92,6 +91,12 @@ class _ManyObjects:
         # Nothing is walked for this.
         gc.freeze()
         self._spared_blocks = blocks
+
+
+def give_back_memory() -> None:
+    """Collect all cyclic garbage now, and give back what is free: after work that leaves much, so that what comes next lies in its place."""
+    gc.collect()
+    trim_memory()
 
 
 def trim_memory() -> None:

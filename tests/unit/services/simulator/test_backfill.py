@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from trnfleet.config import validate
 from trnfleet.domain.fleet import FleetFile
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.replay.controls import Mode
-from trnfleet.monitor.replay.past_monitor import SLICE_S
+from trnfleet.monitor.replay.past_monitor import SLICE_S, PastMonitor
 from trnfleet.monitor.replay.playback import RecordingPlayback
 from trnfleet.monitor.slices import finish
 from trnfleet.monitor.store.store import Freshness
@@ -184,6 +185,32 @@ async def test_charts_and_the_past_begin_before_the_start(demo: Demo, tmp_path: 
         assert past.monitor.ingest.publishers.clients().keys() == {"sim-1"}
         assert past.monitor.store.count(Freshness.LIVE) == 64
         assert await playback.save(tmp_path / "saved.mcap") > LEAD_IN
+
+
+async def test_it_leaves_nothing_behind_that_waits_for_the_collector(tmp_path: Path) -> None:
+    """The monitors that read the recording are gone with it, the first one before the second is made."""
+
+    def count() -> int:
+        return sum(isinstance(each, PastMonitor) for each in gc.get_objects())
+
+    class Counting(Demo):
+        most = 0
+
+        def _past(self, source: Source, clock: Any, history: Any) -> Monitor:
+            self.most = max(self.most, count())
+            return super()._past(source, clock, history)
+
+    demo = Counting(tmp_path, ManualClock(WALL_NS, 100.0))
+    gc.collect()
+    before = count()
+    gc.disable()
+    try:
+        async with demo.running(Backfill(demo.live, demo.clock, buffer=demo.buffer, playback=demo.playback)):
+            await demo.go(4)
+            assert demo.live.history.samples >= LEAD_IN + 2
+            assert (demo.most, count()) == (before, before)
+    finally:
+        gc.enable()
 
 
 async def test_without_a_past_charts_are_filled_all_the_same(demo: Demo) -> None:
