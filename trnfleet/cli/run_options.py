@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
+    from trnfleet.services.simulator.head import FleetHead
     from trnfleet.services.simulator.run import Run
 
 
@@ -52,6 +53,20 @@ class RunOptions(NamedTuple):
             start=self.start,
             random_faults=self.random_faults,
         )
+
+    def head(self) -> FleetHead:
+        """Return name and PUE of the run's fleet, after all else of it was validated that is not shipped.
+
+        Raises:
+            ConfigError: a file is not there or invalid.
+        """
+        from trnfleet.services.simulator.head import FleetHead, shipped_head  # noqa: PLC0415  as above
+
+        head = shipped_head(self.fleet) if self.scenario is None else None
+        if head is None:
+            fleet = self.load().fleet
+            head = FleetHead(fleet.name, fleet.pue)
+        return head
 
     def arguments(self) -> list[str]:
         """Return the same options as arguments of another process; a scenario decides there about the same ones."""

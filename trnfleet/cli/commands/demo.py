@@ -192,7 +192,7 @@ async def _run(
         from trnfleet.tui.run import run_app
 
         session = session or BrokerSession(url, root, protocol=protocol)
-        fleet = run.load().fleet
+        fleet = run.head()
         viewing = stack.enter_context(
             view_fleet(
                 session,

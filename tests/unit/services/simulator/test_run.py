@@ -9,7 +9,9 @@ from click.testing import CliRunner
 
 from trnfleet.cli.commands import simulate
 from trnfleet.cli.run_options import RunOptions
+from trnfleet.config import shipped_names
 from trnfleet.domain.fleet import Rates
+from trnfleet.errors import ConfigError
 from trnfleet.services.simulator.run import Run, load_run
 
 if TYPE_CHECKING:
@@ -106,3 +108,28 @@ def test_random_faults_begin_with_the_option(tmp_path: Path) -> None:
     )
     assert "instance-reboot" in on
     assert off == ""
+
+
+def options(fleet: str, scenario: str | None = None) -> RunOptions:
+    return RunOptions(fleet, scenario, 1, 1.0, 1.0, None, random_faults=None, given=frozenset({"fleet"}))
+
+
+@pytest.mark.parametrize("fleet", shipped_names("fleets"))
+def test_the_head_of_a_shipped_fleet_is_that_of_its_file(fleet: str) -> None:
+    """The app of the demo reads no more of it, and shows the same."""
+    whole = options(fleet).load().fleet
+    assert options(fleet).head() == (whole.name, whole.pue)
+
+
+def test_a_fleet_of_ones_own_is_validated_for_its_head(tmp_path: Path) -> None:
+    """What is wrong in it is told before the app begins, as is a scenario's."""
+    file = tmp_path / "own.toml"
+    file.write_text(FLEET.format("pue = 1.5"))
+    assert options(str(file)).head() == ("f", 1.5)
+    file.write_text(FLEET.format("pue = 1.5\nperiod = 1"))
+    with pytest.raises(ConfigError, match="period"):
+        options(str(file)).head()
+    with pytest.raises(ConfigError, match="no file in scenarios"):
+        options("demo", "gameday").head()
+    with pytest.raises(ConfigError, match="no file in fleets"):
+        options("dmo").head()
