@@ -51,6 +51,10 @@ FLEET_NODE = Node(Level.FLEET, 0)
 NO_ROLLUPS: Mapping[str, int] = MappingProxyType({})
 
 
+_MOST_REMEMBERED = 20_000
+"""Addresses of which a layout remembers the chips: more alerts are rarely active at once."""
+
+
 @dataclass(frozen=True)
 class Layout:
     """Paths and ranges of a fleet; build it with `Layout.of`."""
@@ -395,6 +399,20 @@ class Layout:
             return range(node.number, node.number + 1)
         covered = self.instance_range(node)
         return range(int(self.chip_start[covered.start]), int(self.chip_start[covered.stop]))
+
+    def chips_at(self, path: str) -> range:
+        """Return the chip rows below an address, which is asked for again and again; none for an unknown one."""
+        known = self._chips_at.get(path)
+        if known is None:
+            node = self.find(path)
+            known = range(0) if node is None else self.chip_range(node)
+            if len(self._chips_at) < _MOST_REMEMBERED:
+                self._chips_at[path] = known
+        return known
+
+    @cached_property
+    def _chips_at(self) -> dict[str, range]:
+        return {}
 
     def numbers_in(self, other: Layout, level: Level) -> NDArray[np.int64]:
         """Return for each node of a level its number in another layout; -1 where that has none at the same address."""

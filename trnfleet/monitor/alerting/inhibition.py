@@ -121,8 +121,7 @@ def _chips_of_held(alert: Alert, layout: Layout) -> range:
 
 def _chips_of(target: str, layout: Layout) -> range:
     """Return the chips of an alert's target, which may be a link or a core of one; none where it is not described."""
-    node = layout.find(target.partition(":")[0])
-    return range(0) if node is None else layout.chip_range(node)
+    return layout.chips_at(target.partition(":")[0])
 
 
 def _set(

@@ -357,11 +357,14 @@ def _full(store: Store, rollups: Rollups) -> _Found:
     codes, owner = store.columns[metric.name], layout.instance_of_chip
     sizes = np.array([kind.chip.hbm_bytes.value for kind in layout.types])
     limits = HBM_FULL * sizes / metric.scale
-    most = rollups.highest_code(metric.name, store)
-    if most != metric.top and most < limits.min():
+    most, known = rollups.highest_code(metric.name, store), codes
+    if most == metric.top:
+        # The code after that of a missing value is 0.
+        known = np.maximum(codes + codes.dtype.type(1), 1) - codes.dtype.type(1)
+        most = int(known.max())
+    if most < limits.min():
         return _NONE
     limit = limits[layout.instance_type]
-    known = codes if most != metric.top else np.where(codes == metric.top, 0, codes)
     highest = combine(np.maximum, known, layout.chip_start, layout.chips_per_instance)
     return _report(
         store,

@@ -42,8 +42,9 @@ COMPARED = ("link_tx_bytes_per_s",)
 """Metrics of which findings and rules compare the chips of an instance with each other."""
 _SLICE_LANES = 2_000_000
 """Lanes (chips x width) that one slice of work takes: half a millisecond, and three times that where some are missing."""
+_FLAGS_A_WORD = 8
 _CAREFUL_LANES = 50_000
-"""The same where each value is looked at, because some are not available or do not count."""
+"""Lanes of a slice where each value is looked at, because some are not available or do not count."""
 
 
 class Included:
@@ -116,18 +117,21 @@ def reduce_chips(
     if highest != metric.top and included.all_chips:
         total = _reduce_codes(metric, codes, starts, layout.chips_per_instance, highest, summed)
         return Reduced(total, None, highest)
-    count, careful = sizes.copy(), included.partly[part]
+    count, careful, known = sizes.copy(), included.partly[part], highest
     if highest == metric.top:
-        if int(codes.min(initial=metric.top)) == metric.top:
+        # The next code after the top one is 0, so that the largest of them is that of the largest value.
+        following = codes + codes.dtype.type(1)
+        known = int(following.max()) - 1
+        if known < 0:
             return Reduced(np.zeros(len(sizes)), np.zeros(len(sizes)), highest)
-        missing = count_flags(codes == metric.top, starts, layout.chips_per_instance)
-        nothing = missing == sizes * metric.width
-        careful = (careful | (missing > 0)) & ~nothing
+        lacking, nothing = _lacking(following == 0, starts, layout.chips_per_instance)
+        careful = (careful | lacking) & ~nothing
         count[nothing] = 0.0
     some = np.flatnonzero(careful)
     total = made = np.zeros(len(sizes))
     if len(some) < len(careful):
-        made[:] = _reduce_codes(metric, codes, starts, layout.chips_per_instance, highest)
+        # What missing codes make of their instances is not looked at.
+        made[:] = _reduce_codes(metric, codes, starts, layout.chips_per_instance, known)
         made[count == 0] = 0.0
     step = max(1, _CAREFUL_LANES // max(1, layout.most_chips * metric.width))
     for first in range(0, len(some), step):
@@ -153,7 +157,7 @@ def _reduce_codes(
         codes: The codes of the chips.
         starts: The first chip of each instance and the end of the last, from the first of `codes` on.
         chips_per_instance: Of every instance, or 0 where they differ.
-        highest: The largest of the codes.
+        highest: The largest of the codes of instances that matter.
         summed: Their sums, where they are known.
     """
     if not highest:
@@ -198,6 +202,24 @@ def _reduce_values(
         most = np.maximum.reduceat(np.where(usable, values, -np.inf), offsets)
         return np.where(count > 0, most, 0.0), count
     return np.add.reduceat(np.where(usable, values, 0.0), offsets), count
+
+
+def _lacking(
+    missing: NDArray[np.bool_], starts: NDArray[np.int64], chips_per_instance: int
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return of which instances any code is missing, and of which all are."""
+    lanes = chips_per_instance * (missing.shape[1] if missing.ndim > 1 else 1)
+    if not lanes or lanes % _FLAGS_A_WORD:
+        width = missing.shape[1] if missing.ndim > 1 else 1
+        counted = count_flags(missing, starts, chips_per_instance)
+        return counted > 0, counted == np.diff(starts) * width
+    table = missing.reshape(-1, lanes)
+    lacking, nothing = (np.zeros(len(table), np.bool_) for _ in range(2))
+    # Few are missing as a rule: eight flags are looked at at once.
+    lacking[np.flatnonzero(table.view(np.uint64).reshape(-1) != 0) // (lanes // _FLAGS_A_WORD)] = True
+    some = np.flatnonzero(lacking)
+    nothing[some] = sums(table[some].view(np.uint8), lanes, 1) == lanes
+    return lacking, nothing
 
 
 def count_flags(

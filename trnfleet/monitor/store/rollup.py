@@ -102,8 +102,8 @@ class Rollups:
         self._takes: dict[Level, NDArray[np.bool_]] = {}
         self._gathered = Gathered({}, {})
         self._uneven: dict[str, Uneven] = {}
-        self._of_live: tuple[int, _Basis] | None = None
-        """The layout generation of the last pass in which all chips lived, and what all metrics had in common then."""
+        self._kept: tuple[int, NDArray[np.uint8], _Basis] | None = None
+        """The layout generation of the last pass, each chip's freshness, and what all metrics had in common."""
 
     def value(self, name: str, level: Level, pick: Pick = ALL) -> NDArray[np.float64]:
         """Return a metric's aggregate (sum, mean, maximum or bits, as its row says) for nodes of a level.
@@ -234,12 +234,11 @@ class Rollups:
         self.revision += 1
 
     def _basis_of(self, store: Store) -> Slices[_Basis]:
-        """Return what all metrics have in common; of a fleet that lives as a whole it is kept until the layout changes."""
-        generation = store.generation
-        is_live = not store.layout.has_rolled and not store.chip_state.any()
-        if is_live and self._of_live is not None and self._of_live[0] == generation:
-            return self._of_live[1]
-        layout = store.layout
+        """Return what all metrics have in common; it is kept until the layout changes or a chip comes or falls silent."""
+        layout, generation, kept = store.layout, store.generation, self._kept
+        if kept is not None and kept[0] == generation and np.array_equal(kept[1], store.chip_state):
+            return kept[2]
+        state = store.chip_state.copy()
         states = count_states(store)
         yield from checkpoint(store, generation)
         included = Included(store, states[Level.INSTANCE])
@@ -247,8 +246,8 @@ class Rollups:
         chips = np.diff(layout.chip_start).astype(np.float64)
         of_all, of_instances = (_covered(steps, each, takes) for each in (chips, np.ones(len(chips))))
         made = _Basis(states, included, takes, chips, steps, of_all, of_instances, {})
-        if is_live:
-            self._of_live = generation, made
+        # What relays count changes within a row's one state.
+        self._kept = None if layout.has_rolled else (generation, state, made)
         return made
 
 

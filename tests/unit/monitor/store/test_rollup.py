@@ -6,7 +6,7 @@ from support.monitor.feed import Feed, standalone, ultraservers
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.layout import Layout, Node
-from trnfleet.domain.metrics import CHIP_METRICS, Aggregate, Kind
+from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, Aggregate, Kind
 from trnfleet.monitor.slices import LayoutChanged, finish
 from trnfleet.monitor.store import fields, instance_rollup
 from trnfleet.monitor.store.rollup import LEVELS
@@ -243,6 +243,57 @@ def test_the_largest_code_of_a_column_is_the_present_one() -> None:
     finish(rollups.passes(store))
     store.columns["exec_errors"][:] = 5
     assert rollups.highest_code("exec_errors", store) == 5
+
+
+@pytest.mark.parametrize("lanes", [2_000_000, 64])
+@pytest.mark.parametrize("instances", [[*ultraservers(6)], MIXED])
+def test_missing_codes_count_for_nothing_however_they_lie(
+    lanes: int, instances: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A chip, a lane, an instance, an UltraServer or all without a value, beside the largest codes and beside nothing but zeros."""
+    monkeypatch.setattr(instance_rollup, "_SLICE_LANES", lanes)
+    feed = Feed(instances)
+    feed.scatter(4)
+    feed.describe()
+    feed.tick()
+    store, rollups = feed.monitor.store, feed.monitor.rollups
+    names = (
+        "nc_util_pct",
+        "tflops",
+        "temperature_c",
+        "link_tx_bytes_per_s",
+        "link_rx_bytes_per_s",
+        "links_up",
+        "exec_errors",
+    )
+    for largest in (False, True):
+        for name in names:
+            metric, column = BY_NAME[name], store.columns[name]
+            if largest and metric.wire != "u32":
+                column[16:48] = metric.top - 1
+            elif largest:
+                column[:] = 0
+            column[3] = column[16:32] = metric.top
+            if metric.is_vector:
+                column[70:90, 2] = metric.top
+        finish(rollups.passes(store))
+        check(feed)
+    for name in names:
+        store.columns[name][:] = BY_NAME[name].top
+    finish(rollups.passes(store))
+    check(feed)
+
+
+def test_a_chip_that_falls_silent_and_comes_back_changes_what_counts() -> None:
+    """What metrics have in common is kept only for as long as the same chips live."""
+    feed = ready()
+    store, rollups = feed.monitor.store, feed.monitor.rollups
+    for state in (Freshness.STALE, Freshness.STALE, Freshness.LIVE):
+        store.chip_state[5] = state
+        finish(rollups.passes(store))
+        live = store.chip_state == Freshness.LIVE
+        assert rollups.states(Level.FLEET)[0, Freshness.LIVE] == live.sum()
+        check(feed, live)
 
 
 @pytest.mark.parametrize("field", fields.FIELDS, ids=lambda field: field.key)

@@ -197,7 +197,7 @@ class SilentRows(RowCondition):
 
     def values(self, readings: Readings, rows: Rows) -> Values:
         """Return seconds of monitor time since anything has come; NaN where nothing ever has."""
-        newest_ns = _by_level(readings.layout, self.level, readings.store.chip_ts_ns, np.maximum)[rows]
+        newest_ns = _of_nodes(readings.layout, self.level, readings.store.chip_ts_ns, np.maximum, rows)
         age_s = (readings.instant.flow_ns - newest_ns) / 1e9
         return np.where(newest_ns > 0, np.maximum(age_s, 0.0), np.nan)
 
@@ -381,6 +381,22 @@ def _lacking_links(readings: Readings) -> Flags:
     codes, expected = readings.store.columns[LINKS_UP], readings.expected_links
     flags: Flags = ((codes & expected) != expected) & (codes != BY_NAME[LINKS_UP].top)
     return flags
+
+
+def _of_nodes(
+    layout: Layout, level: Level, of_chips: NDArray[np.int64], reduce: np.ufunc, rows: Rows
+) -> NDArray[np.int64]:
+    """Return a column of chips, reduced to some nodes of a level."""
+    if level is Level.CHIP or not len(rows):
+        return of_chips[rows]
+    starts = layout.chip_start
+    if level is Level.ULTRASERVER:
+        starts = starts[layout.ultraserver_start]
+    firsts, sizes = starts[rows], starts[rows + 1] - starts[rows]
+    offsets = np.cumsum(sizes) - sizes
+    chips = np.arange(int(sizes.sum())) + np.repeat(firsts - offsets, sizes)
+    of_nodes: NDArray[np.int64] = reduce.reduceat(of_chips[chips], offsets.astype(np.intp))
+    return of_nodes
 
 
 def _by_level(

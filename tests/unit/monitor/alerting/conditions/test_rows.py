@@ -129,6 +129,27 @@ def test_silence() -> None:
     assert found(bench, rule_of(scope="ultraserver", **absent)) == {0: 7.0}
 
 
+def test_silence_of_what_holds_chips_lasts_since_the_last_of_them_was_heard() -> None:
+    """Each silent instance and UltraServer has the newest of its own chips, whatever is live beside it and however large they are."""
+    bench = AlertBench([*ultraservers(3), ("uc1/standalone/small-1", "trn2.3xlarge"), *standalone(1)], ())
+    layout = bench.store.layout
+    bench.store.chip_ts_ns[:] = bench.now_ns - 5 * 10**9
+    us, small = bench.rows("uc1/us-0002"), bench.rows("uc1/standalone/small-1")
+    for rows in (us, small):
+        bench.silence(rows)
+    bench.store.chip_ts_ns[[us.start + 20, small.start]] = bench.now_ns - np.array([2, 3]) * 10**9
+    bench.now_s = bench.flow_s = 7.0
+    absent = {"figure": None, "above": None, "absent": True}
+    instances = {int(layout.instance_of_chip[row]) for row in np.r_[us, small]}
+    expected = dict.fromkeys(sorted(instances), 12.0)
+    expected[int(layout.instance_of_chip[us.start + 20])] = 9.0
+    expected[int(layout.instance_of_chip[small.start])] = 10.0
+    assert found(bench, rule_of(scope="instance", **absent)) == expected
+    assert found(bench, rule_of(scope="ultraserver", **absent)) == {
+        layout.ultraserver_index["uc1/us-0002"]: 9.0
+    }
+
+
 def test_what_a_link_has_is_looked_at_where_there_is_one() -> None:
     """A standalone instance has no Z links, so they are not down."""
     bench = AlertBench(MIXED, ())
