@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from support.monitor.feed import Feed, ultraservers
 
 from trnfleet.clock import ManualClock
-from trnfleet.monitor.ingest.missing import AGAIN_S, GRACE_S, MissingState
+from trnfleet.monitor.ingest.missing import AGAIN_S, AT_ONCE, GRACE_S, MissingState
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.transport.memory import MemoryBus
 from trnfleet.wire.topics import SUBSCRIPTIONS, TopicClass, build_filter
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trnfleet.transport.memory import MemorySource
     from trnfleet.wire.ports import Envelope
 
-NODE = TopicClass.NODE
+NODE, PUBLISHER = TopicClass.NODE, TopicClass.PUBLISHER
 
 
 def test_what_comes_by_itself_is_not_asked_for() -> None:
@@ -55,6 +55,39 @@ def test_what_was_refused_is_not_asked_for() -> None:
     missing.found(NODE, "a")
     missing.hear(NODE, "a")
     assert [*missing.due(1.0), *missing.due(1.0 + GRACE_S)] == [(NODE, "a")]
+
+
+def test_presences_are_asked_for_after_descriptors() -> None:
+    """Hosts that are heard wait for descriptors; presences come after the last of them, or after a while."""
+    missing = MissingState(10)
+    missing.hear(NODE, "a")
+    for client in ("p", "q"):
+        missing.hear(PUBLISHER, client)
+    missing.hear(NODE, "b")
+    missing.due(100.0)
+    assert missing.due(101.0) == [(NODE, "a"), (NODE, "b")]
+    missing.found(NODE, "a")
+    missing.found(PUBLISHER, "q")
+    assert missing.due(102.0) == []
+    missing.found(NODE, "b")
+    assert missing.due(102.0) == [(PUBLISHER, "p")]
+    missing.hear(NODE, "never")
+    missing.hear(PUBLISHER, "r")
+    asked = [key for tenths in range(200) for key in missing.due(110.0 + tenths / 10)]
+    assert asked == [(NODE, "never"), (PUBLISHER, "r")]
+
+
+def test_what_one_call_asks_for_is_bounded() -> None:
+    """Tens of thousands that are missing are asked for in the order in which they were, some thousand a call."""
+    missing = MissingState(100_000)
+    names = [str(number) for number in range(3 * AT_ONCE)]
+    for name in names:
+        missing.hear(NODE, name)
+    for _ in range(3):
+        assert missing.due(100.0) == []
+    calls = [missing.due(101.0) for _ in range(3)]
+    assert [len(each) for each in calls] == [AT_ONCE] * 3
+    assert [name for each in calls for _, name in each] == names
 
 
 def test_made_up_names_take_a_bounded_room() -> None:
