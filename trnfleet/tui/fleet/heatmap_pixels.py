@@ -95,6 +95,18 @@ def codes_of(image: Image, scale: tuple[float, float], *, counts: bool = False) 
     return codes
 
 
+def chip_values(monitor: FleetState, field: Field, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return a field's value for chip rows; for one that stands for a row of roll-ups that of one of its chips, of counts the total."""
+    store, rollups, layout = monitor.store, monitor.rollups, monitor.store.layout
+    values = field.per_chip(store, rollups, Level.CHIP, rows)
+    if layout.has_rolled and rollups.ready and rollups.generation == store.generation:
+        owner = layout.instance_of_chip[rows]
+        of_row = layout.is_rolled[owner]
+        read = field.values if _joining(field) is Aggregate.SUM else field.per_chip
+        values[of_row] = read(store, rollups, Level.INSTANCE, owner[of_row].astype(np.int64))
+    return values
+
+
 _NOBODY = np.zeros(0, np.int64)
 
 
@@ -152,6 +164,9 @@ class HeatValues:
         if side >= grid.tile:
             values = self._whole(grid, field, side).values
             highest = float(np.max(values, initial=0.0, where=~np.isnan(values)))
+        elif store.layout.has_rolled:
+            values = chip_values(self._monitor, field, np.arange(store.layout.chips))
+            highest = float(np.max(values, initial=0.0, where=~np.isnan(values)))
         else:
             codes = store.columns[field.key]
             highest = float(np.max(codes, initial=0, where=codes != BY_NAME[field.key].top))
@@ -163,7 +178,7 @@ class HeatValues:
         there = chips >= 0
         rows = chips[there]
         values = np.full(chips.shape, np.nan)
-        values[there] = field.per_chip(store, self._monitor.rollups, Level.CHIP, rows)
+        values[there] = chip_values(self._monitor, field, rows)
         trust = np.full(chips.shape, Trust.NOTHING, np.uint8)
         trust[there] = _TRUST_OF_STATE[store.chip_state[rows]]
         return Image(values, trust)

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from trnfleet.domain.address import Level
-from trnfleet.domain.metrics import BY_NAME
 from trnfleet.monitor.reservations.table import IDLE_BELOW_PCT
 from trnfleet.monitor.store.fields import BY_KEY
 from trnfleet.monitor.store.store import Freshness
-from trnfleet.tui.fleet.heatmap_pixels import is_count
+from trnfleet.tui.fleet.heatmap_pixels import chip_values, is_count
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -93,8 +91,8 @@ class Scales:
         # An odd step falls on all places of an instance in turn.
         rows = np.arange(0, store.layout.chips, max(1, -(-store.layout.chips // SAMPLE)) | 1)
         rows = rows[store.chip_state[rows] == Freshness.LIVE]
-        rows = rows[store.chip_values(BY_NAME[UTIL.key], rows) > IDLE_BELOW_PCT]
-        values = field.per_chip(store, self._monitor.rollups, Level.CHIP, rows)
+        rows = rows[chip_values(self._monitor, UTIL, rows) > IDLE_BELOW_PCT]
+        values = chip_values(self._monitor, field, rows)
         values = values[~np.isnan(values)]
         if len(values) < LEAST_BUSY:
             return None

@@ -379,16 +379,17 @@ def count_text(heat: HeatMap) -> str:
     """Return how many chips a cell stands for, and which statistic of them it shows."""
     zoom, field = heat.zoom, heat.field
     chips = zoom.chips**2
+    noun = "chip or row" if heat.monitor.store.layout.has_rolled else "chip"
     is_health = field is HEALTH
     if zoom.height == 1:
         # Two pixels share a cell; of health the worse one has it.
         chips, what = (2 * chips, "1 cell") if is_health else (chips, "half a cell")
     elif zoom.width * zoom.height > 2:
-        return f"1 chip = {zoom.width * zoom.height // 2} cells"
+        return f"1 {noun} = {zoom.width * zoom.height // 2} cells"
     else:
         what = "1 cell"
     if chips == 1:
-        return f"{what} = 1 chip"
+        return f"{what} = 1 {noun}"
     statistic = "worst" if is_health else "total" if is_count(field) else "max" if field.is_max else "mean"
     return f"{what} = {chips:,} chips, {statistic}"
 

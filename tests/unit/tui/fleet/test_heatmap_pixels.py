@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
+from support.monitor.top import Top
 
 from trnfleet.domain.address import Level
 from trnfleet.monitor.store import fields
@@ -198,3 +199,25 @@ def test_a_mask_of_another_layout_dims_nothing(feed: Feed) -> None:
     )
     assert inside.shape == (5, 4)
     assert inside.all()
+
+
+def test_a_row_of_roll_ups_has_the_value_of_one_of_its_chips() -> None:
+    """On a top broker, beside the chips of a row under a lease: 20 kW of 64 chips are 312.5 W, of 16 chips 4 kW are 250 W."""
+    top = Top()
+    top.frame((4_000.0, 20_000.0, 10_000.0))
+    top.look()
+    grid = Grid.of(top.monitor.store.layout)
+    values = HeatValues(top.monitor)
+    across, down = np.arange(grid.columns * grid.group), np.arange(grid.rows * grid.group)
+    shown = values.window(grid, POWER, 1, across, down)
+    assert sorted(shown.values[~np.isnan(shown.values)].tolist()) == [156.25, 250.0, 312.5]
+    hosts = Feed(ultraservers(1))
+    hosts.set("power_w", 400.0)
+    hosts.set("mem_ecc_corrected", 70, [5])
+    top.monitor.apply([*hosts.announcements(), *hosts.telemetry()])
+    top.look()
+    grid = Grid.of(top.monitor.store.layout)
+    across, down = np.arange(grid.columns * grid.group), np.arange(grid.rows * grid.group)
+    shown = values.window(grid, POWER, 1, across, down)
+    assert sorted(shown.values[~np.isnan(shown.values)].tolist()) == [156.25, 250.0, *[400.0] * 64]
+    assert values.scale(grid, ERRORS, 1) == (0.0, 80.0)
