@@ -39,6 +39,9 @@ async def test_publishers_are_listed_the_worst_first_at_every_size(size: tuple[i
         assert rows[:3] == [["offline", "host-5"], ["silent", "host-4"], ["online", "host-2"]]
         text = pilot.text()
         assert re.search(r"publisher +host-5: offline", text)
+        if size[1] > 30:
+            # With room for both it stands right below the list.
+            assert "host-5: offline" in lines[12]
         assert re.search(r"critical +1 of 6 publishers is offline: host-5. Its last will", text)
         assert all(len(line.rstrip()) <= size[0] for line in lines)
 

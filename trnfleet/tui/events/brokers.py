@@ -164,7 +164,7 @@ class BrokerList(RowList[str, "BrokerHealth"]):
 class PipelineFacts(LineView, can_focus=False):
     """The publisher or broker under the cursor at length, and what is wrong with the pipeline, the worst first."""
 
-    DEFAULT_CSS = "PipelineFacts { height: 10; overflow: hidden; padding-left: 1; background: $bg-surface; }"
+    DEFAULT_CSS = "PipelineFacts { height: 10; overflow: hidden; padding-left: 1; background: $bg; }"
 
     def __init__(self, monitor: FleetState, picked: Callable[[PipelineHealth], list[Fact]]) -> None:
         super().__init__()

@@ -99,7 +99,7 @@ def _skew(value: float) -> str:
 
 
 CELLS = (
-    PublisherCell("chips", 7, lambda table, row: count(int(table.chips[row]))),
+    PublisherCell("chips", 9, lambda table, row: count(int(table.chips[row]))),
     PublisherCell("paths", 6, lambda table, row: count(int(table.paths[row])), 118),
     PublisherCell("msg/s", 6, lambda table, row: _rate(float(table.messages_per_s[row]), "events")),
     PublisherCell("B/s", 7, lambda table, row: _rate(float(table.bytes_per_s[row]), "bytes/s"), 100),

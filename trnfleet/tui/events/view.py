@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from textual import on
 from textual.binding import Binding
 from textual.containers import Container
+from textual.css.scalar import Scalar
 
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.filters.language import hint
@@ -69,6 +70,8 @@ _FILTERED = {
     PUBLISHER_TAB: Filtered(PUBLISHER_COLUMNS, "publisher", NO_PUBLISHER),
     BROKER_TAB: Filtered(BROKER_COLUMNS, "broker", NO_BROKER),
 }
+HEADS, LEAST_LISTED = 2, 2
+"""Rows of the tabs and of the list's head, and of a list that says why it is empty."""
 MOST_DETAILS = 90
 """Cells of it, at most: lists need the rest."""
 
@@ -140,7 +143,11 @@ class EventsView(FilteredView):
         self.details.display, self.foot.display, self.facts.display = is_beside, is_events, not is_events
         self.details.styles.width = min(MOST_DETAILS, width * 38 // 100)
         self.foot.styles.height = 1 if is_beside else 3
-        self.facts.styles.height = min(24, max(4, height * 2 // 5))
+        # What is under the cursor stands below the list, and has all rows that it does not need.
+        needed = HEADS + 2 * self.has_class("asking") + max(LEAST_LISTED, self.current.count)
+        rows = max(min(24, max(4, height * 2 // 5)), height - needed)
+        if self.facts.styles.height != Scalar.from_number(rows):
+            self.facts.styles.height = rows
 
     def _show_tab(self) -> None:
         """Show the tab's list, head and foot."""
@@ -244,6 +251,7 @@ class EventsView(FilteredView):
         """Paint the tabs and what is under the cursor."""
         self._tabs.show(lambda width: [self._first_line(width)])
         if self.tab != EVENT_TAB:
+            self._share_space()
             return self.facts.tick()
         return self.foot.tick() + self.details.tick()
 
