@@ -18,7 +18,7 @@ PLACE = "uc1/us-0001"
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 async def test_an_alert_of_a_cell_names_it_and_is_handled_there(size: tuple[int, int]) -> None:
-    """Its cell is not described here: it says that it is not observed; a and z say where to go and open nothing."""
+    """Its cell is not described here: it says that it is not observed; a, z and x say where to go and open nothing."""
     feed = alerts_feed()
     labels = {"alertname": "links-down", "severity": "critical", "target": PLACE, "scope": "ultraserver"}
     published = alert_message(
@@ -47,7 +47,7 @@ async def test_an_alert_of_a_cell_names_it_and_is_handled_there(size: tuple[int,
         # The status is as wide as its column, or has the place of the extent.
         assert "cell-a n" in pilot.screen()[6]
         assert "1 crit" in pilot.screen()[0]
-        for key in ("a", "z"):
+        for key in ("a", "z", "x"):
             await pilot.press(key)
             assert "it is of cell cell-a" in pilot.text()
         assert publisher.sent == []

@@ -23,7 +23,7 @@ from trnfleet.cli.params import Duration
 from trnfleet.cli.streams import report
 from trnfleet.cli.tables import table_lines
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
-from trnfleet.domain.alerts.watches import receiver_error_text, word_text
+from trnfleet.domain.alerts.watches import receiver_error_text
 from trnfleet.domain.quantities import counted, duration
 from trnfleet.domain.severity import Severity
 from trnfleet.text import plain
@@ -235,7 +235,7 @@ def report_word(fleet: FleetAlerts, before: str = "") -> None:
     not_taken = f"receivers do not take {errors.total:,}: {'; '.join(texts)}{more}" if texts else ""
     away = f"{', '.join(fleet.away)} away: what is there is not known" if fleet.away else ""
     of_cells = [
-        f"cell {each.cell}: {word_text(each.word, '')}"
+        f"cell {each.cell}: {each.word.leader.client} leads"
         for each in fleet.cells
         if each.word.leader is not None
     ]

@@ -140,6 +140,8 @@ class AlertActions(Vertical):
         refusal, operator = self._refusal(), self.context.operator
         if refusal or operator is None:
             return refusal
+        if alerts and (cells := cells_text(alerts)):
+            return cells
         silences = self._monitor.alerts.silences
         found = (silences.ack(alert.fingerprint) for alert in alerts)
         acked = [ack for ack in found if ack is not None]
