@@ -5,6 +5,7 @@
 `trnfleet relay`; a top Mosquitto, and the app on it.
 `python tests/bench/bench_cells.py rollups --ultraservers 156250 --cells 5`: the top Mosquitto and the app, which get what that many
 relays would publish.
+`python tests/bench/bench_cells.py parts`: CPU a second of what app, relay and viewer do with it, without brokers, terminals and readers.
 
 A generator sends a frame of 512 chips a block and second, whose values a running simulator of ten thousand chips makes; its CPU is listed
 apart. The app joins in a real pseudo-terminal when all of it is going on, at 120x40 and then at 240x70: CPU and memory of every process and
@@ -33,6 +34,7 @@ import psutil
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from support.bench.app import account, alerts_in, cpu_s, key_ms, quantile, shown_lag_s, waited_s
+from support.bench.cell_parts import measure
 from support.bench.large_fleet import CLUSTER_CHIPS, FLEET, BlockPublisher, RollupPublisher, Sent, publish
 from support.bench.packets import dropped
 from support.processes.mosquitto import MosquittoProcess
@@ -40,9 +42,11 @@ from support.processes.programs import Program
 from support.processes.terminal import Terminal
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trnfleet.transport.url import BrokerUrl
 
-MODES = ("direct", "cells", "rollups")
+MODES = ("direct", "cells", "rollups", "parts")
 SIZES = ((120, 40), (240, 70))
 LOOK_EVERY_S = 0.5
 BROKER_LINE = "sys_interval 1"
@@ -97,8 +101,8 @@ class Sample(NamedTuple):
 class Bench:
     """The processes of one run."""
 
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
-        self._folder, self._stack = folder, stack
+    def __init__(self, folder: Path, stack: ExitStack, lines: Sequence[str]) -> None:
+        self._folder, self._stack, self._lines = folder, stack, lines
         self.processes = {"this program": psutil.Process()}
         self.generators: list[Generator] = []
         self.brokers: dict[str, BrokerUrl] = {}
@@ -106,7 +110,7 @@ class Bench:
 
     def broker(self, name: str) -> BrokerUrl:
         """Start a Mosquitto, and return its address."""
-        broker = MosquittoProcess(self._folder, BROKER_LINE)
+        broker = MosquittoProcess(self._folder, BROKER_LINE, *self._lines)
         broker.start()
         self._stack.callback(broker.stop)
         self.processes[name] = psutil.Process(broker.pid)
@@ -150,7 +154,7 @@ def run(mode: str, chips: int, options: argparse.Namespace) -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         os.environ["XDG_STATE_HOME"] = os.environ["XDG_CACHE_HOME"] = str(folder)
-        bench = Bench(folder, stack)
+        bench = Bench(folder, stack, options.broker_line)
         clusters = max(1, round(chips / CLUSTER_CHIPS))
         cells = min(options.cells, clusters)
         if mode == "direct":
@@ -249,13 +253,34 @@ def report(before: Sample, after: Sample, memory: dict[str, float]) -> None:
     print("  dropped by brokers: " + ", ".join(f"{name} {count:,}" for name, count in lost.items()))
 
 
+def parts(options: argparse.Namespace) -> None:
+    """Print the CPU of each part of an app and of a relay with some chips, and of a viewer of roll-ups."""
+    for chips in options.chips:
+        clusters = range(max(1, round(chips / CLUSTER_CHIPS)))
+        for name in ("app", "relay"):
+            print(f"{name} of {len(clusters) * CLUSTER_CHIPS:,} chips", flush=True)
+            print_parts(measure(BlockPublisher(name, clusters), is_relay=name == "relay"))
+    print(f"viewer of {options.ultraservers:,} UltraServers", flush=True)
+    print_parts(measure(RollupPublisher(options.ultraservers, options.cells), is_relay=False))
+
+
+def print_parts(found: dict[str, float]) -> None:
+    """Print some parts and their sum."""
+    each = ", ".join(f"{name} {value:.1f}" for name, value in found.items())
+    print(f"  ms of CPU a second: {each}; together {sum(found.values()):.0f}", flush=True)
+
+
 def main() -> None:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "modes", nargs="*", metavar="MODE", default=MODES, help="direct, cells, rollups; all by default"
+        "modes",
+        nargs="*",
+        metavar="MODE",
+        default=MODES,
+        help="direct, cells, rollups, parts; all by default",
     )
     parser.add_argument(
         "--chips", type=int, nargs="+", default=[4 * CLUSTER_CHIPS], help=f"in steps of {CLUSTER_CHIPS:,}"
@@ -269,6 +294,9 @@ def main() -> None:
     parser.add_argument("--within", type=float, default=90, help="longest wait until all chips are live")
     parser.add_argument("--past", default="0")
     parser.add_argument("--screens", action="store_true", help="show the screens, too")
+    parser.add_argument(
+        "--broker-line", action="append", default=[], help="a line of every Mosquitto's configuration"
+    )
     parser.add_argument("--generate", help=argparse.SUPPRESS)
     parser.add_argument("--what", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -284,6 +312,9 @@ def main() -> None:
         f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}; load {load:.1f}"
     )
     for mode in options.modes:
+        if mode == "parts":
+            parts(options)
+            continue
         for chips in options.chips if mode != "rollups" else options.chips[:1]:
             run(mode, chips, options)
 
