@@ -50,7 +50,7 @@ from support.processes.terminal import Terminal
 from trnfleet.clock import SystemClock
 from trnfleet.domain.fleet import Publishing
 from trnfleet.monitor.monitor import Monitor
-from trnfleet.monitor.slices import batch_slices
+from trnfleet.monitor.slices import BatchSlicing
 from trnfleet.services.files.rules import load_rules
 from trnfleet.services.simulator.engine import make_engine
 from trnfleet.services.simulator.run import load_run
@@ -285,9 +285,15 @@ def parts(count: int) -> None:
         work()
         return time.process_time() - begun_s
 
+    slicing = BatchSlicing()
+
     def apply(batch: list[Envelope]) -> None:
-        for part in batch_slices(batch):
-            monitor.ingest.apply(part, clock.monotonic_s(), clock.wall_ns())
+        end = 0
+        while end < len(batch):
+            begin, end = end, slicing.end(batch, end)
+            begun_s = clock.monotonic_s()
+            monitor.ingest.apply(batch[begin:end], begun_s, clock.wall_ns())
+            slicing.note(end - begin, clock.monotonic_s() - begun_s)
 
     names: dict[str, str] = {}
 
