@@ -33,6 +33,8 @@ AGAIN_S = 15.0
 """Time after which is asked again what was refused, as long as it is looked at."""
 SOON_S = 5.0
 """The same of what was not answered: another relay of the cell may take over meanwhile."""
+GONE_S = 1.0
+"""Least time between two commands where the chips were there and are gone."""
 EXPIRY_S = 10
 """Seconds after which a command is not carried out any more."""
 LONGEST_REASON = 300
@@ -62,6 +64,8 @@ class Lease:
     asked_s: float = -float("inf")
     command_id: str = ""
     """Id of the last command about it."""
+    had_chips: bool = False
+    """Whether its chips have been described since that command."""
 
 
 class Leases:
@@ -157,11 +161,14 @@ class Leases:
         self._left.clear()
         if self.can_ask:
             for lease in self._held.values():
-                if now_s - lease.asked_s >= _wait_s(lease, has_chips):
-                    if lease.state is LeaseState.GRANTED and not has_chips(lease.row):
+                is_there = lease.state is LeaseState.GRANTED and has_chips(lease.row)
+                if now_s - lease.asked_s >= _wait_s(lease, is_there=is_there):
+                    if lease.state is LeaseState.GRANTED and not is_there:
                         self._turn(lease, LeaseState.ASKED, "")
                     lease.asked_s, lease.command_id = now_s, os.urandom(8).hex()
+                    lease.had_chips = False
                     commands.append(self._command(lease, LEASE_S, wall_ns))
+                lease.had_chips = lease.had_chips or is_there
         return commands
 
     def leave_all(self, wall_ns: int) -> list[Envelope]:
@@ -233,13 +240,18 @@ class Leases:
         return Envelope(topic, payload, qos=1, content_type=CONTENT_TYPE_JSON, properties=properties)
 
 
-def _wait_s(lease: Lease, has_chips: Callable[[str], bool]) -> float:
-    """Return the time from the last command about a lease to the next."""
+def _wait_s(lease: Lease, *, is_there: bool) -> float:
+    """Return the time from the last command about a lease to the next.
+
+    Args:
+        lease: The lease.
+        is_there: Whether it was granted, and its chips are described.
+    """
     if lease.state is LeaseState.REFUSED:
         return AGAIN_S
     if lease.state is LeaseState.UNANSWERED:
         return SOON_S
-    if lease.state is LeaseState.GRANTED and not has_chips(lease.row):
-        # Another relay has taken over, and knows nothing of it.
-        return ANSWER_S
+    if lease.state is LeaseState.GRANTED and not is_there:
+        # Chips that have gone: another relay has taken over, and knows nothing of the lease.
+        return GONE_S if lease.had_chips else ANSWER_S
     return RENEW_S

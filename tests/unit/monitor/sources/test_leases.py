@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from trnfleet.clock import NS_PER_S
-from trnfleet.monitor.sources.leases import AGAIN_S, ANSWER_S, HOLD_S, MOST_HELD, SOON_S, Leases, LeaseState
+from trnfleet.monitor.sources.leases import (
+    AGAIN_S,
+    ANSWER_S,
+    GONE_S,
+    HOLD_S,
+    MOST_HELD,
+    SOON_S,
+    Leases,
+    LeaseState,
+)
 from trnfleet.wire.commands.leases import RENEW_S
 from trnfleet.wire.messages import ReplyMessage, message_envelope
 from trnfleet.wire.ports import Envelope
@@ -117,9 +126,13 @@ def test_a_reply_to_something_else_changes_nothing(changed: dict[str, str]) -> N
 def test_chips_that_are_gone_are_asked_for_again_soon() -> None:
     """The relay that has taken over knows nothing of the lease."""
     viewer = Viewer()
-    viewer.answer(viewer.open())
     viewer.has_chips = False
-    (again,) = viewer.sent(ANSWER_S, looks_at=CHIP)
+    viewer.answer(viewer.open())
+    assert viewer.sent(GONE_S, looks_at=CHIP) == []
+    viewer.has_chips = True
+    assert viewer.sent(GONE_S, looks_at=CHIP) == []
+    viewer.has_chips = False
+    (again,) = viewer.sent(looks_at=CHIP)
     assert again["args"]["lease_s"] == 60.0
     viewer.sent(ANSWER_S, looks_at=CHIP)
     assert viewer.state == (LeaseState.UNANSWERED, "no relay of cell cell-a has answered within 3 s")

@@ -45,8 +45,10 @@ class Kept:
 class Relay:
     """A relay of a cell of several UltraServers."""
 
-    def __init__(self, most_hosts: int = 512, *, count: int = 2, grouped: bool = False) -> None:
-        self.feed = Feed(ultraservers(count), grouped=grouped)
+    def __init__(
+        self, most_hosts: int = 512, *, count: int = 2, grouped: bool = False, json: bool = False
+    ) -> None:
+        self.feed = Feed(ultraservers(count), grouped=grouped, json=json)
         self.feed.describe()
         self.top = Kept()
         monitor, clock = self.feed.monitor, self.feed.clock
@@ -108,9 +110,9 @@ class Relay:
         return decode_message(replies[0].payload, ReplyMessage) if replies else None
 
 
-async def relay(most_hosts: int = 512, *, count: int = 2, grouped: bool = False) -> Relay:
+async def relay(most_hosts: int = 512, *, count: int = 2, grouped: bool = False, json: bool = False) -> Relay:
     """Return a relay that knows its cell."""
-    made = Relay(most_hosts, count=count, grouped=grouped)
+    made = Relay(most_hosts, count=count, grouped=grouped, json=json)
     await made.tick()
     return made
 
@@ -179,6 +181,17 @@ async def test_a_frame_of_an_ultraserver_is_forwarded_as_one() -> None:
     assert reply.result["hosts"] == 4
     sent = await cell.tick()
     assert paths(sent, TopicClass.NODE) == paths(sent, TopicClass.TELEMETRY) == [ROW]
+
+
+async def test_messages_of_single_chips_are_forwarded_as_well() -> None:
+    """A cell that publishes JSON has a topic for each chip, and one for the instance's own metrics."""
+    cell = await relay(json=True)
+    cell.ask()
+    sent = await cell.tick()
+    assert paths(sent, TopicClass.NODE) == HOSTS
+    assert paths(sent, TopicClass.TELEMETRY) == sorted(
+        [*HOSTS, *(f"{host}/chip{chip:02}" for host in HOSTS for chip in range(16))]
+    )
 
 
 async def test_a_silent_host_keeps_the_others_waiting_for_a_moment_alone() -> None:
