@@ -25,8 +25,9 @@ def median(values: NDArray[np.float64]) -> float:
     middle = size // 2
     if size % 2:
         return float(np.partition(values, middle)[middle])
-    pair = np.partition(values, (middle - 1, middle))[middle - 1 : middle + 1]
-    return float(pair[0] + pair[1]) / 2
+    # The one before it is the largest of those below, which is found faster than by another partition.
+    parted = np.partition(values, middle)
+    return float(parted[:middle].max() + parted[middle]) / 2
 
 
 def sort_columns(table: NDArray[Any]) -> NDArray[Any]:

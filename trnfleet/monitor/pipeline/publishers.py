@@ -77,8 +77,10 @@ class PublisherTable:
     """Boots that it has announced since the first."""
     lag_max_s: NDArray[np.float64]
     """Largest lag of the last seconds in which it was heard; NaN where that is not known."""
-    lag_means_s: NDArray[np.float32]
-    """Mean lag in each of these seconds: (seconds, publishers), NaN for none."""
+    lag_sums_s: NDArray[np.float32]
+    """Sum of the lags in each of these seconds: (seconds, publishers)."""
+    lag_counts: NDArray[np.float32]
+    """How many lags that are."""
     skew_s: NDArray[np.float64]
     """By how much its clock is ahead of ours (behind: negative) beyond the usual way; NaN where it does not go by the wall clock."""
     skew_to_median_s: NDArray[np.float64]
@@ -96,7 +98,9 @@ class PublisherTable:
 
     def lag_median_s(self, rows: NDArray[np.int64] | slice = slice(None)) -> NDArray[np.float64]:
         """Return the median of the mean lags of the last seconds, for some publishers; NaN where that is not known."""
-        means = np.sort(self.lag_means_s[:, rows], axis=0)
+        counts = self.lag_counts[:, rows]
+        means_s = np.where(counts > 0, self.lag_sums_s[:, rows] / np.maximum(counts, 1), np.float32(np.nan))
+        means = np.sort(means_s, axis=0)
         known = (~np.isnan(means)).sum(axis=0)
         middle = np.maximum(known - 1, 0)
         places = np.arange(means.shape[1])
@@ -138,9 +142,6 @@ def publisher_table(
     is_silent = has_fallen_silent & ~np.asarray(is_cut_off)
     state = np.where(presence == OFFLINE, State.OFFLINE, np.where(is_silent, State.SILENT, State.ONLINE))
     for_s = np.where(is_silent & (presence != OFFLINE), quiet_s, now_s - changed_s)
-    counts = get["lag_count"]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        means_s = np.where(counts > 0, get["lag_sum_s"] / counts, np.float32(np.nan))
     lag_max_s = get["lag_max_s"].max(axis=0).astype(np.float64)
     least_s = get["behind_least_s"].min(axis=0).astype(np.float64)
     # While messages wait for long on their way, they say nothing of clocks.
@@ -166,7 +167,8 @@ def publisher_table(
         refused=get["refused"][1:],
         restarts=get["restarts"][1:],
         lag_max_s=lag_max_s[1:],
-        lag_means_s=means_s[:, 1:],
+        lag_sums_s=get["lag_sum_s"][:, 1:],
+        lag_counts=get["lag_count"][:, 1:],
         skew_s=skew_s,
         skew_to_median_s=to_median_s,
         own_skew_s=own_s,

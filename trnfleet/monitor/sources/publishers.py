@@ -74,6 +74,8 @@ class Publishers:
         self._presence: NDArray[np.bool_] | None = None
         self._clients: dict[str, bool] | None = None
         self._rows: NDArray[np.int64] | None = None
+        self._names: dict[int, str] | None = None
+        self._boots_online: set[str] | None = None
         self.traffic = PublisherTraffic()
         """What comes of each client; it has a row for each that is known."""
 
@@ -125,7 +127,7 @@ class Publishers:
                 number = self._displace() if self._is_full_of_names else len(self._boots)
                 state = PublisherState(number, client)
                 self.traffic.add(client)
-                self._rows = None
+                self._rows = self._names = None
                 self._room.change(client, 1)
                 self._undescribed.change(client, 1)
             self._boots[client, boot] = state
@@ -226,12 +228,16 @@ class Publishers:
         return self._rows
 
     def boots_online(self) -> set[str]:
-        """Return the ids of the boots that are online."""
-        return {boot for (_, boot), state in self._boots.items() if self.is_online(state)}
+        """Return the ids of the boots that are online; not to be changed."""
+        if self._boots_online is None:
+            self._boots_online = {boot for (_, boot), state in self._boots.items() if self.is_online(state)}
+        return self._boots_online
 
     def names(self) -> dict[int, str]:
-        """Return the client of each numbered boot."""
-        return {state.number: client for (client, _), state in self._boots.items()}
+        """Return the client of each numbered boot; not to be changed."""
+        if self._names is None:
+            self._names = {state.number: client for (client, _), state in self._boots.items()}
+        return self._names
 
     def clients(self) -> dict[str, bool]:
         """Return for each client whether it is online in any of its boots; not to be changed."""
@@ -243,7 +249,7 @@ class Publishers:
         return self._clients
 
     def _forget_figures(self) -> None:
-        self._presence = self._clients = None
+        self._presence = self._clients = self._boots_online = None
 
     def copy(self) -> Publishers:
         """Return a copy."""
@@ -268,6 +274,8 @@ class Publishers:
             _presence=None,
             _clients=None,
             _rows=None,
+            _names=None,
+            _boots_online=None,
             traffic=self.traffic.copy(),
         )
 
@@ -315,5 +323,5 @@ class Publishers:
                 if client in clients
             }
             self.traffic.keep(clients)
-        self._rows = None
+        self._rows = self._names = None
         self._forget_figures()

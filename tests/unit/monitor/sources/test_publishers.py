@@ -142,3 +142,22 @@ def test_a_forgotten_publisher_gets_a_new_number() -> None:
     publishers.announce(kept, online=False)
     assert publishers.online().tolist() == [False, True, True]
     assert publishers.clients() == {"b": False, "c": True}
+
+
+def test_names_and_boots_are_those_of_now() -> None:
+    """What was read before does not hide a boot that came, went offline, or was forgotten since, nor is it changed itself."""
+    publishers = Publishers()
+    first = publishers.number("a", "1", described=True)
+    names, online = publishers.names(), publishers.boots_online()
+    second = publishers.number("b", "2")
+    assert (names, online) == ({0: "a"}, {"1"})
+    assert publishers.names() == {first.number: "a", second.number: "b"}
+    assert publishers.boots_online() == {"1", "2"}
+    publishers.announce(second, online=False)
+    assert publishers.boots_online() == {"1"}
+    publishers.clear("b")
+    assert publishers.boots_online() == {"1", "2"}
+    assert publishers.copy().names() == publishers.names()
+    publishers.announce(second, online=False)
+    publishers.keep({("a", "1")})
+    assert publishers.names() == {0: "a"}
