@@ -64,6 +64,8 @@ class CellAlerts:
         self._unobserved: frozenset[str] = frozenset()
         self._is_watched = False
         self._firing: dict[str, Alert] | None = None
+        self._cells: set[str] | None = None
+        """Cells that have alerts; None where that has changed."""
         self._news: list[CellTransition] = []
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CellAlerts:
@@ -112,8 +114,9 @@ class CellAlerts:
         self._is_watched = is_watched
         if not self._by_path:
             return
-        known = {path.partition("/")[0] for path in self._by_path}
-        unobserved = frozenset(cell for cell in known if not cells.get(cell))
+        if self._cells is None:
+            self._cells = {path.partition("/")[0] for path in self._by_path}
+        unobserved = frozenset(cell for cell in self._cells if not cells.get(cell))
         if unobserved == self._unobserved:
             return
         self._unobserved = unobserved
@@ -143,7 +146,7 @@ class CellAlerts:
         return self._is_watched and is_new and alert.rule.scope not in OWN_SCOPES
 
     def _changed(self) -> None:
-        self._firing = None
+        self._firing = self._cells = None
         self.revision += 1
         # Where no rules are evaluated nobody takes them.
         del self._news[:-MOST_NEWS]
