@@ -308,7 +308,7 @@ class Publishers:
         """Forget all other boots, and give those that are kept their new numbers."""
         self._room, self._undescribed = kept.room, kept.undescribed
         self._announced, self._nameless = kept.announced, kept.nameless
-        is_less = len(kept.boots) < len(self._boots)
+        is_less = len(kept.boots) < len(self._boots) or len(self.traffic) > len(kept.boots) + 1
         self._boots = kept.boots
         for number, state in enumerate(kept.boots.values()):
             state.number, state.described = number, True

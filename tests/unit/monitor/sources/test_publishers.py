@@ -103,7 +103,9 @@ def test_what_is_described_takes_the_place_of_the_oldest_presence() -> None:
     assert twin.refusal("h", "1", described=True) == "more than 4 publishers"
     assert sorted(twin.names().items()) == [(0, "a"), (1, "e"), (2, "f"), (3, "g")]
     assert publishers.names() == {0: "a", 1: "e", 2: "c", 3: "d"}
+    assert "b" in publishers.traffic.names
     publishers.keep({("a", "1"), ("e", "1")})
+    assert "b" not in publishers.traffic.names
     assert publishers.number("x", "1", described=True).number == 1
     assert publishers.names() == {0: "a", 1: "x", 2: "d", 3: "e"}
 
