@@ -220,6 +220,11 @@ class Inbox:
         return self._size_bytes
 
     @property
+    def kept(self) -> int:
+        """Messages that wait and have no newer one to come in their place: all where none has."""
+        return len(self._kept) if self._limits.newest_of else len(self)
+
+    @property
     def is_full(self) -> bool:
         """Whether what comes next may push out what no newer message replaces."""
         if not self.is_behind:

@@ -33,7 +33,8 @@ ANSWER_S = 1.0
 LONGEST_PAUSE_S = 8.0
 """After batches that nothing at all answers, the pause doubles up to this: made-up names cost a broker little."""
 MOST_WAITING = 16_384
-"""Messages in the inbox above which the next batch waits, for a second at most: descriptors must not push out what came before."""
+"""Messages in the inbox, but for telemetry that newer telemetry replaces, above which the next batch waits, for a second at most: descriptors must not
+push out what came before. Telemetry of hosts that nothing describes yet must not hold up their descriptors."""
 LOOK_S = 0.05
 
 
@@ -46,7 +47,7 @@ class RetainedRequests:
         Args:
             clock: Paces the batches.
             status: Counts what is answered.
-            waiting: Returns the number of messages in the inbox.
+            waiting: Returns the number of messages in the inbox that no newer one replaces.
         """
         self._clock = clock
         self._status = status

@@ -307,6 +307,18 @@ async def test_a_reader_that_was_behind_leaves_nothing_with_the_broker_for_a_whi
     assert (status.shed, inbox.is_full, inbox.is_behind) == (13, True, False)
 
 
+async def test_telemetry_that_is_replaced_does_not_count_as_kept() -> None:
+    """Of a reader that is behind only events and state are kept; where nothing is replaced, all that waits is."""
+    inbox, _ = behind()
+    fill(inbox, *(frame(str(number), 0, 10.0) for number in range(20)))
+    assert inbox.kept == 0
+    fill(inbox, transition(1, 10)._replace(received_s=11.5), frame("a", 1, 11.6))
+    assert (inbox.kept, len(inbox)) == (1, 22)
+    whole, _ = make(messages=8)
+    fill(whole, telemetry(0), telemetry(1))
+    assert whole.kept == 2
+
+
 async def test_who_must_get_every_message_is_never_behind() -> None:
     """Without topics of which the newest counts, what finds no room is dropped, and a full inbox says so."""
     inbox, status = make(messages=8)

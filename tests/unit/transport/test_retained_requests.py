@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from trnfleet.clock import ManualClock
 from trnfleet.transport.connection import SUBSCRIBED_AT_ONCE
 from trnfleet.transport.reasons import LinkDown
-from trnfleet.transport.retained_requests import ANSWER_S, MOST_AT_ONCE, RetainedRequests
+from trnfleet.transport.retained_requests import ANSWER_S, MOST_AT_ONCE, MOST_WAITING, RetainedRequests
 from trnfleet.wire.ports import Envelope, LinkStatus
 
 if TYPE_CHECKING:
@@ -143,3 +143,22 @@ async def test_a_request_whose_answer_is_lost_is_made_again() -> None:
         await clock.advance(2.0)
     assert status.retained_exactly == 100
     assert broker.subscribed == set()
+
+
+async def test_a_full_inbox_holds_up_the_next_batch() -> None:
+    """While more waits than newer messages replace, a batch is asked for each second, so that nothing is pushed out; then all of them."""
+    clock, broker, waiting = ManualClock(), Broker(), MOST_WAITING
+    requests = RetainedRequests(clock, LinkStatus(), lambda: waiting)
+    broker.requests = requests
+    requests.use(broker)  # type: ignore[arg-type]  # as above
+    task = asyncio.create_task(requests.run())
+    requests.add(TOPICS)
+    await clock.advance(2.5)
+    assert broker.batches == [SUBSCRIBED_AT_ONCE, 2 * SUBSCRIBED_AT_ONCE]
+    waiting = MOST_WAITING - 1
+    await clock.advance(2.0)
+    assert sum(broker.batches) == len(TOPICS)
+    assert broker.subscribed == set()
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
