@@ -27,6 +27,8 @@ HOLD_S = 10.0
 """Time for which a row is held that is not looked at any more: going back to it shows its chips at once."""
 MOST_HELD = 4
 """Rows that are held at once; the one that was looked at longest ago is given back for a further one."""
+DWELL_S = 1.0
+"""Time for which a row is looked at that somebody else holds, until it is held here, too: the cursor may only pass by."""
 ANSWER_S = 3.0
 """Time in which a relay answers."""
 AGAIN_S = 15.0
@@ -98,6 +100,8 @@ class Leases:
         self.why_not = why_not
         """Why it cannot ask for any, as plain text; empty where it can."""
         self._held: dict[str, Lease] = {}
+        self._passing = "", 0.0
+        """The row of somebody else's that is looked at, and the monotonic seconds since when."""
         self._left: list[Lease] = []
         """Those that are to be given back."""
 
@@ -132,6 +136,12 @@ class Leases:
                 self._held[row].state, self._held[row].reason = LeaseState.REFUSED, self.why_not
         self.revision += 1
         self.wanted.set()
+
+    def dwells(self, row: str, now_s: float) -> bool:
+        """Return whether a row that is not held here has been looked at for long enough to hold it."""
+        if row != self._passing[0]:
+            self._passing = row, now_s
+        return now_s - self._passing[1] >= DWELL_S
 
     def look(self, address: str, now_s: float) -> None:
         """Note what is looked at: a row that an address is, or is in, is held on."""

@@ -27,21 +27,25 @@ def open_chips(context: UiContext, address: str) -> None:
 
 def look_at_chips(context: UiContext, address: str) -> None:
     """Hold what was asked for as long as an address in it is looked at; so is what is there because somebody else holds it."""
-    leases, store = context.leases, context.live.store
+    leases, store, now_s = context.leases, context.live.store, context.clock.monotonic_s()
     if leases is None or context.shows_past or not store.rolled.blocks:
         return
-    if leases.can_ask and leases.of(address) is None and _is_below_forwarded(store, address):
-        open_chips(context, address)
-    leases.look(address, context.clock.monotonic_s())
+    if leases.can_ask and leases.of(address) is None:
+        row, cell = _row_above(store, address)
+        if leases.dwells(row, now_s) and row:
+            leases.open(row, cell, now_s)
+    leases.look(address, now_s)
 
 
-def _is_below_forwarded(store: Store, address: str) -> bool:
-    """Return whether an address is that of something in a row whose hosts are forwarded, and not of the row itself."""
+def _row_above(store: Store, address: str) -> tuple[str, str]:
+    """Return the row whose hosts are forwarded that an address is in, and its cell; both empty where it is in none, or the row itself."""
     node = store.layout.find(address)
     if node is None or node.level < Level.INSTANCE:
-        return False
-    is_forwarded = bool(store.is_forwarded[store.layout.instance_range(node).start])
-    return is_forwarded and store.rolled.row_of(address)[0] != address
+        return "", ""
+    if not store.is_forwarded[store.layout.instance_range(node).start]:
+        return "", ""
+    row, cell = store.rolled.row_of(address)
+    return ("", "") if row == address else (row, cell)
 
 
 def why_no_chips(context: UiContext, address: str) -> str:
