@@ -117,7 +117,7 @@ def test_a_fleet_of_too_many_publishers_has_none_and_nothing_is_packed_for_it(
 ) -> None:
     """Of which not even two would fit none is made at all: that would hold up everything else for what is thrown away."""
     packed: list[Monitor] = []
-    monkeypatch.setattr(timeline_module.PackedSnapshot, "of", packed.append)
+    monkeypatch.setattr(PackedSnapshot, "of", packed.append)
     monkeypatch.setattr(timeline_module, "PUBLISHER_BYTES", timeline_module.SNAPSHOT_BYTES)
     timeline = make()
     timeline.take(fed(), BEGIN_NS)
