@@ -1,8 +1,9 @@
-"""What a pass costs: `python tests/bench/bench_passes.py [--fleet rainier-1m] [--passes 20] [--against CHECKOUT] [--missing]`.
+"""What a pass costs: `python tests/bench/bench_passes.py [--fleet rainier-1m] [--passes 20] [--against CHECKOUT] [--missing] [--hosts]`.
 
 Freshness, roll-ups, findings, all shipped rules and samples over a simulated fleet whose values change between passes: CPU of each,
 the longest slice, and all together. With `--against` another checkout's passes are measured in turn with these, ten at a time, on the
 same values. With `--missing` some chips lack some values, some instances are stale, and what real hosts do not publish is not available.
+With `--hosts` each instance has a publisher of its own, from which a message came between two passes.
 Figures are printed, never asserted.
 """
 
@@ -52,7 +53,7 @@ PASSES_A_TURN = 10
 class Bench:
     """One fleet and its passes."""
 
-    def __init__(self, fleet: str, *, has_missing: bool) -> None:
+    def __init__(self, fleet: str, *, has_missing: bool, has_hosts: bool) -> None:
         self._run = AlertRun(fleet=fleet, publishing=Publishing(format="cbor", granularity="block"))
         self._ticks: list[dict[str, NDArray[Any]]] = []
         self._run.on_tick = self._keep
@@ -64,6 +65,7 @@ class Bench:
         self.longest_s = 0.0
         monitor: Any = self._run.monitor
         monitor._stage = self._stage
+        self._hosts = self._announce_hosts() if has_hosts else np.zeros(0, np.int64)
         if has_missing:
             for columns in self._ticks:
                 for name in UNAVAILABLE:
@@ -71,6 +73,16 @@ class Bench:
                 for name in PARTLY:
                     rows = self._random.integers(0, len(columns[name]), max(1, len(columns[name]) // 5_000))
                     columns[name][rows] = BY_NAME[name].top
+
+    def _announce_hosts(self) -> NDArray[np.int64]:
+        """Give each instance a publisher of its own, and return their rows in the traffic."""
+        ingest, store = self._run.monitor.ingest, self._run.monitor.store
+        publishers = ingest.publishers
+        for instance in range(len(store.layout.instances)):
+            state = publishers.number(f"host-{instance}", f"{instance:016x}", described=True)
+            publishers.announce(state, online=True)
+            store.publisher_of[instance] = state.number
+        return publishers.rows()[store.publisher_of]
 
     def _keep(self) -> None:
         """Keep the gauges of a tick, to come again and again."""
@@ -107,6 +119,12 @@ class Bench:
         if self._has_missing:
             store.chip_seen_s[: store.layout.chips // 100] = store.instance_seen_s[:10] = 0.0
         store.chip_ts_ns[:] = clock.wall_ns()
+        traffic, hosts = self._run.monitor.ingest.publishers.traffic, len(self._hosts)
+        if hosts:
+            sizes, lags_s, behind_s = (np.full(hosts, each) for each in (2_055, 0.02, 0.01))
+            traffic.take(self._hosts, sizes, lags_s, behind_s, clock.monotonic_s())
+            # Waiting messages are written with the first look, which is no part of a pass.
+            traffic.column("messages")
         store.revision += 1
         self._run.monitor.counts.messages += 1
 
@@ -153,16 +171,17 @@ def main() -> None:
     parser.add_argument("--fleet", default="rainier-1m")
     parser.add_argument("--passes", type=int, default=20)
     parser.add_argument("--missing", action="store_true")
+    parser.add_argument("--hosts", action="store_true", help="a publisher for each instance")
     parser.add_argument("--against", type=Path, action="append", default=[], help="another checkout")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        Bench(options.fleet, has_missing=options.missing).serve()
+        Bench(options.fleet, has_missing=options.missing, has_hosts=options.hosts).serve()
         return
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
           f"NumPy {np.__version__}; {options.fleet}")  # fmt: skip
     command = [sys.executable, __file__, "--serve", "--fleet", options.fleet]
-    command += ["--missing"] if options.missing else []
+    command += [f"--{name}" for name in ("missing", "hosts") if getattr(options, name)]
     checkouts = [*options.against, Path(__file__).parents[2]]
     children = [
         subprocess.Popen(

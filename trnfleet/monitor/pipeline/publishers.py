@@ -142,8 +142,8 @@ def publisher_table(
     is_silent = has_fallen_silent & ~np.asarray(is_cut_off)
     state = np.where(presence == OFFLINE, State.OFFLINE, np.where(is_silent, State.SILENT, State.ONLINE))
     for_s = np.where(is_silent & (presence != OFFLINE), quiet_s, now_s - changed_s)
-    lag_max_s = get["lag_max_s"].max(axis=0).astype(np.float64)
-    least_s = get["behind_least_s"].min(axis=0).astype(np.float64)
+    lag_max_s = traffic.extreme("lag_max_s", np.maximum)
+    least_s = traffic.extreme("behind_least_s", np.minimum)
     # While messages wait for long on their way, they say nothing of clocks.
     least_s[~np.isfinite(least_s) | is_cut_off] = np.nan
     lag_max_s[~np.isfinite(lag_max_s)] = np.nan
@@ -185,7 +185,7 @@ def publisher_table(
 
 _READ = (
     "heard_s", "changed_s", "presence", "period_s", "messages", "size_bytes", "lost", "late", "duplicates", "old",
-    "refused", "restarts", "paths", "lag_sum_s", "lag_count", "lag_max_s", "behind_least_s",
+    "refused", "restarts", "paths", "lag_sum_s", "lag_count",
 )  # fmt: skip  # a list of names
 
 

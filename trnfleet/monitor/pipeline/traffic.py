@@ -260,6 +260,14 @@ class PublisherTraffic:
             return self._rings[name][:, :rows].copy()
         return self._columns[name][:rows].copy()
 
+    def extreme(self, name: str, operation: np.ufunc) -> NDArray[np.float64]:
+        """Return what the slots of each row of a ring make: `np.minimum` or `np.maximum`."""
+        self._write()
+        found: NDArray[np.float64] = operation.reduce(self._rings[name][:, : len(self.names)], axis=0).astype(
+            np.float64
+        )
+        return found
+
     def rates(self, now_s: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return messages and bytes a second of each row, from arrival to arrival over `RATE_WINDOW_S` or more; to be read each second.
 
