@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,6 +26,7 @@ from trnfleet.services.relay.blocks import Rows
 from trnfleet.services.relay.forwarding import Forwarding
 from trnfleet.services.relay.leases import Leases, command_server, serve_leases
 from trnfleet.services.relay.links import TopLinks
+from trnfleet.services.relay.passed import MOST_AT_ONCE, PASSED_ON, PassedMessages
 from trnfleet.services.relay.role import CHECK_EVERY_S, RelayIdentity, RelayRole
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.systemd import ServiceManager, link_works
@@ -34,15 +34,13 @@ from trnfleet.tasks import Ending, background, run_until
 from trnfleet.wire.messages import (
     ClockSpec,
     ForwardedBy,
-    WatchMessage,
     decode_message,
-    encode_message,
     message_envelope,
 )
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR, Envelope
 from trnfleet.wire.rollups import RollupDescriptor, encode_rollup, is_rollup
 from trnfleet.wire.telemetry import Head
-from trnfleet.wire.topics import RETAINED, TopicClass, build_filter, parse_topic, presence_path
+from trnfleet.wire.topics import TopicClass, build_filter, parse_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -54,21 +52,9 @@ if TYPE_CHECKING:
 
 log = logs.get_logger(__name__)
 
-PASSED_ON = (
-    TopicClass.PUBLISHER,
-    TopicClass.JOB,
-    TopicClass.RESERVATION,
-    TopicClass.EVENT,
-)
-"""Classes whose messages go to the top broker as they are, but for the presence of watches."""
 PERIOD_S = 1.0
 REPEAT_S = 60.0
 """Time after which descriptors are published again: not every broker gives retained messages to every subscriber."""
-MOST_KEPT_BYTES = 256 * 2**20
-"""Memory of the retained messages that are published again after a reconnect."""
-EVENTS_KEPT_S = 10.0
-"""Age of the events that a relay publishes when it takes over: longer than it takes to find out that another is gone."""
-MOST_EVENTS = 1_000
 _EPOCH_STEP_NS = 5 * NS_PER_S
 
 
@@ -100,25 +86,19 @@ class RelayService:
         self._identity, self._monitor, self._publisher = identity, monitor, publisher
         self.role = RelayRole(identity, monitor.clock.wall_ns(), report)
         self._alerts = PassedAlerts(identity)
+        self._passed = PassedMessages(identity)
         self._rows: Rows | None = None
         self._generation = -1
         self._revision = 0
         self._seq: dict[str, int] = {}
         self._clock: tuple[int, float, bool] | None = None
         """Source time less wall time, speed, and whether it is the wall clock's, of the descriptors."""
-        self._kept: dict[str, Envelope] = {}
-        """The newest retained message of each topic that was passed on."""
-        self._kept_bytes = 0
-        self._watches: set[str] = set()
-        """Clients of the cell that have announced themselves as watches."""
         self._described: dict[str, Envelope] = {}
         self._repeat_s = 0.0
         self._left: set[str] = set()
         """Topics of descriptors that an earlier relay has left, until the cell's own are known."""
         self.frames = self.passed_on = 0
         """Frames and messages that were published."""
-        self._events: deque[tuple[float, Envelope]] = deque(maxlen=MOST_EVENTS)
-        """The last events, with the monotonic seconds at which they came: nobody knows whether the relay before passed them on."""
 
     def announce(self) -> Iterable[Envelope]:
         """Return what is published after each connect: it listens first."""
@@ -141,8 +121,7 @@ class RelayService:
             hears=self.sees_cell and bool(self._monitor.store.layout.instances),
         )
         if self.role.is_active and not was_active:
-            since_s = clock.monotonic_s() - EVENTS_KEPT_S
-            outgoing += [*self._kept.values(), *(each for at_s, each in self._events if at_s >= since_s)]
+            outgoing += self._passed.begin(clock.monotonic_s())
             self._repeat_s = -math.inf
             self._alerts.begin()
         if outgoing:
@@ -151,56 +130,17 @@ class RelayService:
     async def pass_on(self, source: Source) -> None:
         """Pass messages of the cell on until cancelled."""
         while batch := await source.take():
-            passed = [self._passed(each) for each in batch]
-            sent = [each for each in passed if each is not None]
-            now_s = self._monitor.clock.monotonic_s()
-            self._events.extend((now_s, each) for each in sent if not each.retain)
-            if sent and self.role.is_active:
-                await self._publisher.publish(sent)
-                self.passed_on += len(sent)
+            sent = self._passed.take(batch, self._monitor.clock.monotonic_s())
+            for first in range(0, len(sent), MOST_AT_ONCE):
+                if self.role.is_active:
+                    part = sent[first : first + MOST_AT_ONCE]
+                    await self._publisher.publish(part)
+                    self.passed_on += len(part)
 
-    def _passed(self, envelope: Envelope) -> Envelope | None:
-        """Return a message as the top broker gets it; None for one that is not passed on."""
-        try:
-            topic = parse_topic(envelope.topic, self._identity.root)
-        except WireError:
-            return None
-        if topic.fleet != self._identity.fleet or topic.topic_class not in PASSED_ON:
-            return None
-        is_state = topic.topic_class in RETAINED
-        passed = Envelope(
-            envelope.topic, envelope.payload, qos=1, retain=is_state, content_type=envelope.content_type
-        )
-        if topic.topic_class is TopicClass.PUBLISHER:
-            try:
-                passed = self._watch_passed(topic.path, passed)
-            except WireError:
-                return None
-        if is_state:
-            before = self._kept.pop(passed.topic, None)
-            self._kept_bytes -= 0 if before is None else len(before.payload)
-            if passed.payload and self._kept_bytes + len(passed.payload) <= MOST_KEPT_BYTES:
-                self._kept[passed.topic] = passed
-                self._kept_bytes += len(passed.payload)
-        return passed
-
-    def _watch_passed(self, client: str, passed: Envelope) -> Envelope:
-        """Return a presence message with its cell where it is a watch's, which would be taken for one of the top broker's."""
-        if "/" in client:
-            return passed
-        if passed.payload:
-            message = decode_message(passed.payload, WatchMessage)
-            self._watches.discard(client)
-            if message.role != "watch":
-                return passed
-            self._watches.add(client)
-            passed = passed._replace(
-                payload=encode_message(message.model_copy(update={"cell": self._identity.cell}))
-            )
-        path = presence_path(client, self._identity.cell if client in self._watches else None)
-        if not passed.payload:
-            self._watches.discard(client)
-        return passed._replace(topic=self._identity.topic(TopicClass.PUBLISHER, path))
+    async def catch_up(self) -> None:
+        """Publish a part of what it owes the top broker since it became active."""
+        if self.role.is_active and (part := self._passed.next_owed()):
+            await self._publisher.publish(part)
 
     async def read_top(self, source: Source) -> None:
         """Read what relays of the cell publish on the top broker until cancelled: their presence, and their descriptors."""
@@ -427,6 +367,7 @@ async def _publish(
     while True:
         was_active = service.role.is_active
         await service.elect(top)
+        await service.catch_up()
         leases.tick(is_active=service.role.is_active)
         now_s = clock.monotonic_s()
         # The first tick of one that takes over is at once.

@@ -115,6 +115,7 @@ class Relay:
 
     async def step(self) -> None:
         await self.service.elect(self.links)
+        await self.service.catch_up()
         if self.feed.clock.monotonic_s() >= self.due_s:
             await self.service.tick()
             self.due_s = self.feed.clock.monotonic_s() + PERIOD_S
@@ -354,6 +355,30 @@ async def test_a_top_broker_that_has_lost_all_gets_it_again() -> None:
     assert not passed(top)
     await top.run(PERIOD_S + 1.0)
     assert set(top.retained) == {each for each in before if not each.endswith("/relay-a")}
+
+
+async def test_what_many_publishers_retain_goes_out_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between heartbeats; what has changed or was cleared meanwhile goes out as it is, not as it was."""
+    monkeypatch.setattr("trnfleet.services.relay.passed.MOST_AT_ONCE", 2)
+    top, first, second = await two()
+    job = Envelope(build_topic("demo", TopicClass.JOB, ""), b"old", qos=1, retain=True)
+    jobs = [job._replace(topic=f"{job.topic}{number}") for number in range(5)]
+    await second.service.pass_on(QueueSource(jobs, []))
+    await top.kill(first)
+
+    def seen() -> dict[str, bytes]:
+        return {topic[-1]: payload for topic, payload in top.retained.items() if "/job/" in topic}
+
+    await top.run(CHECK_EVERY_S)
+    assert sorted(seen()) == ["0", "1"]
+    changes = [
+        jobs[4]._replace(payload=b"new"),
+        jobs[3]._replace(payload=b""),
+        jobs[0]._replace(payload=b"new"),
+    ]
+    await second.service.pass_on(QueueSource(changes, []))
+    await top.run(3 * CHECK_EVERY_S)
+    assert seen() == {"0": b"new", "1": b"old", "2": b"old", "4": b"new"}
 
 
 async def test_a_storm_of_alerts_goes_out_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,113 @@
+"""What a relay passes on of its cell as it is: jobs, reservations, events and the presence of publishers.
+
+Retained messages are kept, also on standby, for a top broker that has not got them from this relay.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from trnfleet.errors import WireError
+from trnfleet.wire.messages import WatchMessage, decode_message, encode_message
+from trnfleet.wire.ports import Envelope
+from trnfleet.wire.topics import RETAINED, TopicClass, parse_topic, presence_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trnfleet.services.relay.role import RelayIdentity
+
+PASSED_ON = (
+    TopicClass.PUBLISHER,
+    TopicClass.JOB,
+    TopicClass.RESERVATION,
+    TopicClass.EVENT,
+)
+"""Classes whose messages go to the top broker as they are, but for the presence of watches."""
+MOST_KEPT_BYTES = 256 * 2**20
+"""Memory of the retained messages that are published again after a reconnect."""
+EVENTS_KEPT_S = 10.0
+"""Age of the events that a relay publishes when it takes over: longer than it takes to find out that another is gone."""
+MOST_EVENTS = 1_000
+MOST_AT_ONCE = 1_000
+"""Messages that go out together at most: a heartbeat that waits for more would be late, and another relay would take over."""
+
+
+class PassedMessages:
+    """The messages of one cell."""
+
+    def __init__(self, identity: RelayIdentity) -> None:
+        self._identity = identity
+        self._kept: dict[str, Envelope] = {}
+        """The newest retained message of each topic that was passed on."""
+        self._kept_bytes = 0
+        self._owed: deque[str] = deque()
+        """Topics of those that it has yet to publish since it became active."""
+        self._watches: set[str] = set()
+        """Clients of the cell that have announced themselves as watches."""
+        self._events: deque[tuple[float, Envelope]] = deque(maxlen=MOST_EVENTS)
+        """The last events, with the monotonic seconds at which they came: nobody knows whether the relay before passed them on."""
+
+    def take(self, batch: Iterable[Envelope], now_s: float) -> list[Envelope]:
+        """Take messages of the cell, and return them as the top broker gets them."""
+        passed = [self._passed(each) for each in batch]
+        sent = [each for each in passed if each is not None]
+        self._events.extend((now_s, each) for each in sent if not each.retain)
+        return sent
+
+    def begin(self, now_s: float) -> list[Envelope]:
+        """Owe the top broker all that is retained; return the last events."""
+        self._owed = deque(self._kept)
+        return [each for at_s, each in self._events if at_s >= now_s - EVENTS_KEPT_S]
+
+    def next_owed(self) -> list[Envelope]:
+        """Return a part of what is owed, each as it is now; what was cleared meanwhile is not owed any more."""
+        part: list[Envelope] = []
+        while self._owed and len(part) < MOST_AT_ONCE:
+            kept = self._kept.get(self._owed.popleft())
+            part += [] if kept is None else [kept]
+        return part
+
+    def _passed(self, envelope: Envelope) -> Envelope | None:
+        """Return a message as the top broker gets it; None for one that is not passed on."""
+        try:
+            topic = parse_topic(envelope.topic, self._identity.root)
+        except WireError:
+            return None
+        if topic.fleet != self._identity.fleet or topic.topic_class not in PASSED_ON:
+            return None
+        is_state = topic.topic_class in RETAINED
+        passed = Envelope(
+            envelope.topic, envelope.payload, qos=1, retain=is_state, content_type=envelope.content_type
+        )
+        if topic.topic_class is TopicClass.PUBLISHER:
+            try:
+                passed = self._watch_passed(topic.path, passed)
+            except WireError:
+                return None
+        if is_state:
+            before = self._kept.pop(passed.topic, None)
+            self._kept_bytes -= 0 if before is None else len(before.payload)
+            if passed.payload and self._kept_bytes + len(passed.payload) <= MOST_KEPT_BYTES:
+                self._kept[passed.topic] = passed
+                self._kept_bytes += len(passed.payload)
+        return passed
+
+    def _watch_passed(self, client: str, passed: Envelope) -> Envelope:
+        """Return a presence message with its cell where it is a watch's, which would be taken for one of the top broker's."""
+        if "/" in client:
+            return passed
+        if passed.payload:
+            message = decode_message(passed.payload, WatchMessage)
+            self._watches.discard(client)
+            if message.role != "watch":
+                return passed
+            self._watches.add(client)
+            passed = passed._replace(
+                payload=encode_message(message.model_copy(update={"cell": self._identity.cell}))
+            )
+        path = presence_path(client, self._identity.cell if client in self._watches else None)
+        if not passed.payload:
+            self._watches.discard(client)
+        return passed._replace(topic=self._identity.topic(TopicClass.PUBLISHER, path))
