@@ -23,7 +23,7 @@ import trnfleet.services.child_process, trnfleet.services.files.rules, trnfleet.
 import trnfleet.services.session, trnfleet.services.viewing, trnfleet.tui.run
 from trnfleet.cli.run_options import RunOptions
 RunOptions("demo", None, 1, 1.0, 1.0, None, random_faults=None, given=frozenset()).head()
-heavy = {"trnfleet.domain.fleet", "trnfleet.domain.jobs", "trnfleet.domain.faults", "_ssl", "_hashlib", "http.client", "_bz2", "_lzma", "numpy.random", "markdown_it", "pygments", "httpx", "duckdb"}
+heavy = {"lz4.frame._frame", "trnfleet.domain.fleet", "trnfleet.domain.jobs", "trnfleet.domain.faults", "_ssl", "_hashlib", "http.client", "_bz2", "_lzma", "numpy.random", "markdown_it", "pygments", "httpx", "duckdb"}
 print(*sorted(heavy & set(sys.modules)), "and", *sorted({"ssl", "hashlib", "zipfile"} & set(sys.modules)))
 """
     assert printed(code) == ["and", "hashlib", "ssl", "zipfile"]

@@ -47,7 +47,7 @@ class ChunkPacker:
     """Gathers messages, whose times never fall, until they are packed into one chunk."""
 
     def __init__(self, level: int = LEVEL) -> None:
-        self._compressor = zstandard.ZstdCompressor(level=level)
+        self._level = level
         self._parts: list[bytes] = []
         self._index: dict[int, array[int]] = {}
         self.size = 0
@@ -78,7 +78,8 @@ class ChunkPacker:
         """Return the gathered messages as a chunk, and start the next one empty."""
         content = b"".join(self._parts)
         self._parts.clear()
-        compressed = self._compressor.compress(content)
+        # One that is kept keeps its tables, 0.2 to 0.7 MiB; another one costs 9 us, beside 50 to 150 us for a chunk.
+        compressed = zstandard.ZstdCompressor(level=self._level).compress(content)
         name = COMPRESSION.encode()
         record = b"".join(
             (
