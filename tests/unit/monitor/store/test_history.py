@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.monitor.feed import Feed, ultraservers
+from support.monitor.feed import Feed, standalone, ultraservers
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.layout import Node
@@ -88,6 +88,19 @@ async def test_a_watched_chip_is_kept_where_its_level_is_not() -> None:
     feed.monitor.history.watch(path)
     await run(feed, 3)
     assert series(feed, path) == pytest.approx([100, 101, 102])
+
+
+async def test_memory_comes_as_the_past_is_kept() -> None:
+    """The 192 chips of the demo take a third of what they take in the end after seven minutes, and two thirds after a quarter of an hour."""
+    feed = Feed(ultraservers(2) + standalone(4))
+    feed.describe()
+    await run(feed, 2)
+    history = feed.monitor.history
+    mib = 2**20
+    assert 17 * mib < history.nbytes < 17.5 * mib
+    for samples, least, most in ((2, 1.5, 2.0), (7 * 60, 4.5, 5.0), (15 * 60 + 30, 11.0, 11.7)):
+        history.skip(samples - history.samples)
+        assert least * mib < history.taken_bytes < most * mib
 
 
 async def test_memory_is_bounded() -> None:
