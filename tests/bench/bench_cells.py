@@ -95,7 +95,7 @@ class Sample(NamedTuple):
     cpu_s: dict[str, float]
     waited_s: dict[str, float]
     sent: list[Sent]
-    dropped: dict[str, int]
+    dropped: dict[str, int | None]
 
 
 class Bench:
@@ -249,8 +249,11 @@ def report(before: Sample, after: Sample, memory: dict[str, float]) -> None:
             f"  a generator sent {now.frames - was.frames:,} frames in {now.seconds - was.seconds} s, "
             f"left {now.left_out - was.left_out} s out, was late by {now.late_s:.2f} s at most"
         )
-    lost = {name: now - before.dropped[name] for name, now in after.dropped.items()}
-    print("  dropped by brokers: " + ", ".join(f"{name} {count:,}" for name, count in lost.items()))
+    lost = []
+    for name, now in after.dropped.items():
+        was = before.dropped[name]
+        lost.append(f"{name} {'unknown' if now is None or was is None else f'{now - was:,}'}")
+    print(f"  dropped by brokers: {', '.join(lost)}")
 
 
 def parts(options: argparse.Namespace) -> None:

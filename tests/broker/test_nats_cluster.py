@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.brokers.nats import NatsCluster, node_start
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 CHIPS = 192
 """Of the demo."""
-LET_IN = {"TRNFLEET_MQTT_PASSWORD": PASSWORD}
+LET_IN: dict[str, Any] = {"TRNFLEET_MQTT_PASSWORD": PASSWORD}
 
 pytestmark = pytest.mark.broker
 
@@ -45,10 +45,8 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[NatsNode]]:
 
 
 @pytest.fixture(scope="module")
-def cells(
-    nodes: list[NatsNode], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[list[MosquittoProcess]]:
-    """Yield the brokers of two cells, each with half of a fleet, whose relays publish at two of the nodes."""
+def cells(nodes: list[NatsNode], tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Have two cells, a Mosquitto with half of a fleet each, whose relays publish at two of the nodes."""
     folder = tmp_path_factory.mktemp("cells")
     with ExitStack() as stack:
         for number, node in enumerate(nodes[1:]):

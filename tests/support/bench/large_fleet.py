@@ -219,12 +219,13 @@ class BlockPublisher:
                 payload = _NODE.sub(named, originals[block])
                 payload = payload.replace(self._small.units[block].path.encode(), path.encode(), 1)
                 identities = iter(range(identity, identity + 4 * BLOCK))
-                payload = _EC2_ID.sub(
-                    lambda _, identities=identities, cluster=cluster: (
-                        f'"ec2_id":"i-{cluster[2:]}{next(identities):014x}"'.encode()
-                    ),
-                    payload,
-                )
+
+                def identified(
+                    _: re.Match[bytes], cluster: str = cluster, identities: Iterator[int] = identities
+                ) -> bytes:
+                    return f'"ec2_id":"i-{cluster[2:]}{next(identities):014x}"'.encode()
+
+                payload = _EC2_ID.sub(identified, payload)
                 identity += 4 * BLOCK
                 yield build_topic(FLEET, TopicClass.NODE, path), payload
 

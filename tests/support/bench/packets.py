@@ -22,6 +22,7 @@ REPEAT_S = 60
 """Time in which every descriptor is published once more."""
 SEQ, TS = b"\x63seq\x1b", b"\x62ts\x1b"
 """What stands before a frame's number and its time, of 8 bytes each."""
+_ANSWERS_WITHIN_S = 10.0
 _MOST_VECTORS = 900
 """Buffers of one call; the system takes 1,024."""
 
@@ -90,20 +91,23 @@ class StateSender:
             self._owed = len(part)
 
 
-def dropped(broker: BrokerUrl) -> int:
-    """Return how many messages Mosquitto says that it has dropped for clients that did not read; it says so once a second or less often."""
+def dropped(broker: BrokerUrl) -> int | None:
+    """Return how many messages Mosquitto says that it has dropped for clients that did not read; None where it says nothing."""
     with connect(broker, "bench-dropped") as connection:
+        connection.settimeout(_ANSWERS_WITHIN_S)
         wanted = mqtt5.TopicFilter("$SYS/broker/publish/messages/dropped")
         connection.sendall(mqtt5.SubscribePacket(1, [wanted]).write())
         taken = b""
         while True:
-            taken += connection.recv(4_096)
-            at = 0
-            while read := _read(taken[at:]):
+            try:
+                taken += connection.recv(4_096)
+            except TimeoutError:
+                return None
+            while read := _read(taken):
                 packet, size = read
                 if isinstance(packet, mqtt5.PublishPacket):
                     return int(packet.payload or b"0")
-                at += size
+                taken = taken[size:]
 
 
 def _read(data: bytes) -> tuple[mqtt5.Packet, int] | None:

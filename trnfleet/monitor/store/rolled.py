@@ -308,8 +308,8 @@ class Rolled:
             self.states[at] = frame.states[pick]
         if before is None or not np.array_equal(frame.alerts, before.alerts):
             self.alerts[at] = frame.alerts[pick]
-        values: NDArray[Any]
-        for (to, source), values in zip(columns, (frame.totals, frame.counters), strict=True):
+        totals: tuple[NDArray[Any], NDArray[Any]] = (frame.totals, frame.counters)
+        for (to, source), values in zip(columns, totals, strict=True):
             self.totals[to, at] = _lines(values, source, pick)
         if before is None or not np.array_equal(frame.covered, before.covered):
             parts = frame.covered[: len(frame.totals)], frame.covered[len(frame.totals) :]
