@@ -117,6 +117,8 @@ class Thinning:
                     left_out.clear()
                 # The first of all topics are not kept in the same tick.
                 left = hash(topic) % one_in
+            # What was left out before it came here counts as well: it is a tick that is not there.
+            left += envelope.shed
             if left + 1 < one_in and not (envelope.retain or envelope.qos):
                 left_out[topic] = left + 1
                 continue
@@ -124,5 +126,5 @@ class Thinning:
                 left_out[topic] = 0
             else:
                 left_out.pop(topic, None)
-            kept.append(envelope._replace(shed=envelope.shed + left) if left else envelope)
+            kept.append(envelope._replace(shed=left) if left != envelope.shed else envelope)
         return kept

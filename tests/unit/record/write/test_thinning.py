@@ -59,6 +59,19 @@ def test_of_more_a_part_of_each_topic_is_kept_and_says_what_is_missing() -> None
         assert {each.shed for each in of_topic} == {2}
 
 
+def test_what_was_left_out_before_it_came_here_is_part_of_it() -> None:
+    """Of a monitor that is behind ticks are missing already: they count as left out, and are in what the next one says."""
+    fed = Fed(most_per_s=10)
+    fed.seconds(RATE_OVER_S + 1)
+    assert fed.thinning.one_in == 4
+    fed.thinning.keep([Envelope("t/x", b"0", shed=3, received_s=fed.now_s)], 0.0, int)
+    kept = []
+    for tick, shed in ((1, 0), (3, 1), (4, 0), (10, 5), (11, 0), (13, 1), (14, 0)):
+        message = Envelope("t/x", b"%d" % tick, shed=shed, received_s=fed.now_s)
+        kept += fed.thinning.keep([message], 0.0, int)
+    assert [(int(each.payload), each.shed) for each in kept] == [(4, 3), (10, 5), (14, 3)]
+
+
 def test_state_and_events_are_always_kept() -> None:
     """What is retained, has QoS 1 or is no telemetry is no part of it, whatever its topic."""
     fed = Fed(most_per_s=1)
