@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from functools import partial
 from typing import TYPE_CHECKING
 
 from support.processes.terminal import Terminal
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
 
 SIZES = ((120, 40), (80, 24), (200, 55))
 RESIZES = 40
+
+
+def stands(name: str, lines: list[str]) -> bool:
+    """Return whether header and tabs are where they belong, one of them with a name."""
+    return " chips " in lines[0] and name in lines[2]
 
 
 def test_views_at_three_sizes_and_forty_resizes(tmp_path: Path) -> None:
@@ -32,7 +38,7 @@ def test_views_at_three_sizes_and_forty_resizes(tmp_path: Path) -> None:
                 terminal.send(tab.key)
                 terminal.wait_for(f"[{name}" if tab.is_built else f"{tab.title} is not built yet")
                 # A key may be answered in the size before: until that of the window is drawn, other lines stand at its top.
-                terminal.wait_until(lambda lines, name=name: " chips " in lines[0] and name in lines[2])
+                terminal.wait_until(partial(stands, name))
                 assert len(terminal.lines) == rows
         for number in range(RESIZES):
             # Sizes from 20x5 to 219x63, in no order.
