@@ -50,7 +50,7 @@ from support.processes.terminal import Terminal
 from trnfleet.clock import SystemClock
 from trnfleet.domain.fleet import Publishing
 from trnfleet.monitor.monitor import Monitor
-from trnfleet.monitor.slices import BatchSlicing
+from trnfleet.monitor.slices import DONE, BatchSlicing
 from trnfleet.services.files.rules import load_rules
 from trnfleet.services.simulator.engine import make_engine
 from trnfleet.services.simulator.run import load_run
@@ -272,6 +272,10 @@ def look(
     sys.stdout.flush()
 
 
+def _of_slices(took_s: list[float]) -> str:
+    return f"ms of the layout {sum(took_s) * 1e3:.0f}, its longest slice {max(took_s) * 1e3:.0f}"
+
+
 def parts(count: int) -> None:
     """Print the CPU of what a monitor does with the messages, in this process and without a broker: what comes first, and ticks after it."""
     hosts, clock = Hosts(count, is_one=False), SystemClock()
@@ -311,17 +315,29 @@ def parts(count: int) -> None:
             )
         return batch
 
+    def layout_slices_s(*, is_new: bool) -> list[float]:
+        if not is_new:
+            monitor.ingest.note_layout_due("hosts", is_change=False)
+        work = monitor.ingest.rebuilding(clock.monotonic_s(), clock.wall_ns(), at_once=True)
+        took_s: list[float] = []
+        is_done = False
+        while not is_done:
+            begun_s = time.process_time()
+            is_done = next(work, DONE) is DONE
+            took_s.append(time.process_time() - begun_s)
+        return took_s
+
     state = [Envelope(topic, payload, 1, retain=True) for topic, payload in hosts.state]
-    # Descriptors first, so that no publisher is one too many that describes nothing.
     described, announced = state[-count:], state[:-count]
     print(f"{count:,} hosts: us a descriptor {spent_s(lambda: apply(described)) / count * 1e6:.1f}, "
           f"a presence {spent_s(lambda: apply(announced)) / count * 1e6:.1f}, "
-          f"ms of the layout {spent_s(monitor.lay_out) * 1e3:.0f}")  # fmt: skip  # one line
+          f"{_of_slices(layout_slices_s(is_new=True))}")  # fmt: skip  # one line
     ticks = []
     for seq in range(6):
         batch = tick(seq)
         ticks.append(spent_s(lambda batch=batch: apply(batch)) / count * 1e6)  # type: ignore[misc]  # at once
     print(f"  us a frame: the first of each {ticks[0]:.1f}, later {statistics.median(ticks[2:]):.1f}")
+    print(f"  with all hosts live, {_of_slices(layout_slices_s(is_new=False))}")
     passes = []
     for seq in range(6, 10):
         apply(tick(seq))
