@@ -250,9 +250,9 @@ def report(before: Sample, after: Sample, memory: dict[str, float]) -> None:
             f"left {now.left_out - was.left_out} s out, was late by {now.late_s:.2f} s at most"
         )
     lost = []
-    for name, now in after.dropped.items():
-        was = before.dropped[name]
-        lost.append(f"{name} {'unknown' if now is None or was is None else f'{now - was:,}'}")
+    for name, count in after.dropped.items():
+        since = before.dropped[name]
+        lost.append(f"{name} {'unknown' if count is None or since is None else f'{count - since:,}'}")
     print(f"  dropped by brokers: {', '.join(lost)}")
 
 
