@@ -33,7 +33,7 @@ class State(enum.IntEnum):
 
     ONLINE = 0
     SILENT = 1
-    """Online, and nothing has come of it for `SILENT_AFTER_PERIODS`."""
+    """Online, and nothing has come for `SILENT_AFTER_PERIODS` of what it describes."""
     OFFLINE = 2
 
     @property
@@ -138,7 +138,9 @@ def publisher_table(
     heard_s, changed_s, presence = get["heard_s"], get["changed_s"], get["presence"]
     quiet_s = now_s - heard_s
     unheard_s = now_s - np.maximum(heard_s, heard_since_s)
-    has_fallen_silent = (get["messages"] > 0) & (unheard_s > silent_after_periods * get["period_s"])
+    # Of one that describes nothing any more, such as after a lease, nothing is expected.
+    is_expected = (get["messages"] > 0) & (get["paths"] > 0)
+    has_fallen_silent = is_expected & (unheard_s > silent_after_periods * get["period_s"])
     is_silent = has_fallen_silent & ~np.asarray(is_cut_off)
     state = np.where(presence == OFFLINE, State.OFFLINE, np.where(is_silent, State.SILENT, State.ONLINE))
     for_s = np.where(is_silent & (presence != OFFLINE), quiet_s, now_s - changed_s)

@@ -101,3 +101,19 @@ def test_leases_that_come_and_go_use_up_no_rebuilds_of_the_hosts_publisher() -> 
     top.look()
     top.monitor.apply([Envelope(each.topic, b"") for each in hosts.announcements() if NODE in each.topic])
     assert top.monitor.ingest.layout_changers == set(hosts.layout.instances)
+
+
+async def test_a_publisher_whose_hosts_are_forwarded_no_more_is_not_silent() -> None:
+    """It goes on in its cell; while its hosts are forwarded and nothing comes, it is."""
+    top = Top()
+    top.frame(POWERS)
+    hosts = leased(top)
+    top.look()
+    for _ in range(5):
+        await top.clock.advance(1.0)
+        top.frame(POWERS)
+        top.look()
+    assert "publisher-silent" in {each.name for each in top.monitor.pipeline(at_once=True).problems}
+    top.monitor.apply([Envelope(each.topic, b"") for each in hosts.announcements() if NODE in each.topic])
+    top.look()
+    assert top.monitor.pipeline(at_once=True).problems == ()
