@@ -13,6 +13,7 @@ from trnfleet.monitor.pipeline.brokers import BrokerHealth
 from trnfleet.monitor.pipeline.health import COUNTED, RECENT_S, PipelineHealth, Recent
 from trnfleet.monitor.pipeline.judgement import judge
 from trnfleet.monitor.pipeline.publishers import publisher_table
+from trnfleet.monitor.store.store import Freshness
 from trnfleet.wire.ports import STOPPED
 
 if TYPE_CHECKING:
@@ -191,10 +192,13 @@ class PipelineReader:
 
 
 def _behind_outages(ingest: Ingest, link_health: LinkHealth, now_s: float) -> NDArray[np.bool_]:
-    """Return which rows of the traffic cannot be heard, because the connection to their broker is lost while others stand."""
+    """Return which rows of the traffic cannot be heard: the connection to their broker, or the relay that forwards them, is lost alone."""
     store, publishers = ingest.store, ingest.publishers
     unheard = link_health.behind_outages(now_s, store)
     count = len(publishers.traffic)
+    if store.is_forwarded.any():
+        hidden = store.is_forwarded & (store.chip_state[store.layout.chip_start[:-1]] == Freshness.UNOBSERVED)
+        unheard = hidden if unheard is None else unheard | hidden
     if unheard is None:
         return np.zeros(count, np.bool_)
     rows = publishers.rows()[store.publisher_of]

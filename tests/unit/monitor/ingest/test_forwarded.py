@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.monitor.feed import Feed, ultraservers
+from support.monitor.feed import Feed, standalone, ultraservers
 from support.monitor.rules import rule_of
 from support.monitor.top import BOOT, Top
 
@@ -117,3 +117,24 @@ async def test_a_publisher_whose_hosts_are_forwarded_no_more_is_not_silent() -> 
     top.monitor.apply([Envelope(each.topic, b"") for each in hosts.announcements() if NODE in each.topic])
     top.look()
     assert top.monitor.pipeline(at_once=True).problems == ()
+    assert top.monitor.pipeline(at_once=True).problems == ()
+
+
+async def test_hosts_of_a_relay_that_is_gone_are_not_silent() -> None:
+    """Others are heard: it is not the connection that is lost, and of all that is silent the relay is."""
+    top = Top()
+    top.frame(POWERS)
+    leased(top)
+    top.look()
+    elsewhere = Feed(standalone(1, cluster="uc2"))
+    elsewhere.publisher, elsewhere.clock = "elsewhere", top.clock
+    top.monitor.apply(elsewhere.announcements())
+    for _ in range(6):
+        await top.clock.advance(1.0)
+        top.monitor.apply(elsewhere.telemetry())
+        top.look()
+    silent = [
+        each.where for each in top.monitor.pipeline(at_once=True).problems if each.name == "publisher-silent"
+    ]
+    assert silent == ["publisher relay-1"]
+    assert top.look().unobserved_chips == 144
