@@ -21,6 +21,8 @@ class Reason(enum.Enum):
     """Nothing was kept yet, or it is not kept any more."""
     SILENT = "no telemetry"
     """Sampled, and nothing live was there."""
+    NO_STEPS = "no steps"
+    """No job took a step: they failed, wait or are none of those that train."""
     NOT_IN_HISTORY = "not in history"
     """The files of months have nothing of it: no writer ran, nothing came, or it is not written yet."""
     BEFORE_HISTORY = "before history"

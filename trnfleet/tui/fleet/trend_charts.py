@@ -15,6 +15,7 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.layout import FLEET_NODE
 from trnfleet.domain.quantities import with_unit
 from trnfleet.monitor.store.fields import BY_KEY
+from trnfleet.monitor.store.gaps import Reason
 from trnfleet.monitor.store.job_history import POWER, STEP_TIME
 from trnfleet.text import plain
 from trnfleet.tui import theme
@@ -210,7 +211,8 @@ def _steps(source: Source) -> Trend | None:
     if rule is not None and rule.limit is not None:
         value = 100.0 * (rule.limit - 1.0)
         limits = [Limit(value, "alert", theme.CHART_THRESHOLD, is_always_shown=True)]
-    chart = source.chart(series, "%", is_of_jobs=True, limits=limits, is_signed=True)
+    lacking = Reason.NO_STEPS
+    chart = source.chart(series, "%", is_of_jobs=True, limits=limits, is_signed=True, lacking=lacking)
     return Trend("Step time, % of base", "", "", chart, figures, _note(source), jobs=source.every_job)
 
 

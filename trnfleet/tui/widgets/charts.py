@@ -109,6 +109,8 @@ class Chart(NamedTuple):
     """Gaps of what was there before the first sample."""
     is_signed: bool = False
     """Whether values are distances, written with a sign."""
+    lacking: Reason = Reason.SILENT
+    """Why there is no value where none of the gaps says it."""
 
 
 class ValueAxis(NamedTuple):
@@ -364,7 +366,7 @@ def _gaps(chart: Chart, grid: plot.Grid, bands: list[plot.Bands]) -> list[tuple[
         missing &= np.isnan(each.mean)
     if not missing.any():
         return []
-    reasons = np.full(grid.columns, _REASONS.index(Reason.SILENT))
+    reasons = np.full(grid.columns, _REASONS.index(chart.lacking))
     begins_s = min(
         ((each.track.total - len(each.track.mean)) * each.track.step_s for each in chart.series),
         default=chart.times.end_s,

@@ -111,6 +111,10 @@ def test_gaps_say_why() -> None:
     assert [words.index(each) for each in ("before start", "link down", "no telemetry")] == sorted(
         words.index(each) for each in ("before start", "link down", "no telemetry")
     )
+    stepless = "".join(drawn(chart_of(samples, span_s=200, gaps=gaps)._replace(lacking=Reason.NO_STEPS), 120))
+    assert "no steps" in stepless
+    assert "link down" in stepless
+    assert "no telemetry" not in stepless
     paused = chart_of(samples, span_s=200, gaps=[Gap(40, 100, Reason.NOT_OBSERVED)])
     assert any("not observed" in line for line in drawn(paused, 100, 7))
 
