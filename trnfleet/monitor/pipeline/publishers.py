@@ -138,8 +138,8 @@ def publisher_table(
     heard_s, changed_s, presence = get["heard_s"], get["changed_s"], get["presence"]
     quiet_s = now_s - heard_s
     unheard_s = now_s - np.maximum(heard_s, heard_since_s)
-    # Of one that describes nothing any more, such as after a lease, nothing is expected.
-    is_expected = (get["messages"] > 0) & (get["paths"] > 0)
+    # Of one that has no chips any more, such as after a lease, nothing is expected.
+    is_expected = (get["messages"] > 0) & (chips > 0)
     has_fallen_silent = is_expected & (unheard_s > silent_after_periods * get["period_s"])
     is_silent = has_fallen_silent & ~np.asarray(is_cut_off)
     state = np.where(presence == OFFLINE, State.OFFLINE, np.where(is_silent, State.SILENT, State.ONLINE))
