@@ -21,6 +21,15 @@ LOW, MEAN, HIGH = range(3)
 _Kind = TypeVar("_Kind", bound=np.generic)
 
 
+class Growth(NamedTuple):
+    """How a ring takes memory."""
+
+    first: int
+    """Rows up to which it does so as it fills."""
+    block: int
+    """Rows of the blocks that are taken at once from there on."""
+
+
 class TierSpec(NamedTuple):
     """A kind of roll-up."""
 
@@ -28,17 +37,17 @@ class TierSpec(NamedTuple):
     """Samples that are rolled up into one."""
     length: int
     """Roll-ups that are kept at most."""
-    gradual: int | None = None
-    """Roll-ups up to which its ring takes memory as it fills; one more, and it takes all. None: it does so to its end."""
+    growth: Growth | None = None
+    """How its ring takes memory; None: as it fills."""
 
 
 CODED_NODES = 16
 """Nodes from which on the roll-ups of a level are codes of two bytes: few nodes take little as they are, and lie far apart."""
-TIERS = (TierSpec(10, 360, gradual=90), TierSpec(60, 1_440))
+TIERS = (TierSpec(10, 360, Growth(90, 360)), TierSpec(60, 1_440, Growth(15, 240)))
 """An hour in steps of 10 s, which is what headlines are means of, and a day in minutes.
 
-The memory of the hour is there after a quarter of it, when the samples have theirs, so that an app does not grow all that hour. That of
-the day comes as it fills: 0.7 MiB an hour for 192 chips.
+After a quarter of an hour, when the samples have their memory, those of the hour take theirs, and those of the day what they need for
+four hours, so that an app grows no more for as long: with 192 chips 7.1 MiB then, and 2 after four hours.
 """
 _FIRST_ROWS = 60
 """Samples that a ring has room for at first; then it is twice as many each time."""
@@ -100,19 +109,19 @@ def trailing_mean(values: NDArray[np.float32], count: int) -> NDArray[np.float32
 class Ring:
     """Samples x fields x nodes; its memory is taken as it fills."""
 
-    def __init__(self, samples: int, fields: int, nodes: int, gradual: int | None = None) -> None:
+    def __init__(self, samples: int, fields: int, nodes: int, growth: Growth | None = None) -> None:
         """Begin to keep.
 
         Args:
             samples: Samples that it holds at most.
             fields: Figures of a node.
             nodes: Nodes.
-            gradual: See `TierSpec.gradual`.
+            growth: See `TierSpec.growth`.
         """
         self.length = samples
-        self._gradual = gradual
+        self._growth = growth
         # What is not filled yet is never read.
-        self.values: NDArray[np.float32] = np.empty((min(samples, _FIRST_ROWS), fields, nodes), np.float32)
+        self.values: NDArray[np.float32] = np.empty((_first_rows(samples, growth), fields, nodes), np.float32)
         self.filled = 0
         self.next = 0
 
@@ -164,8 +173,8 @@ class Ring:
 
     def _make_room(self, rows: int) -> None:
         if rows > len(self.values) < self.length:
-            self.values = _grown(self.values, self.filled, _room(rows, self.length, self._gradual))
-            if len(self.values) == self.length and self._gradual is not None:
+            self.values = _grown(self.values, self.filled, _room(rows, self.length, self._growth))
+            if self._growth is not None:
                 self.values[self.filled :] = np.nan
 
 
@@ -176,11 +185,11 @@ class CodedRing:
     small one's.
     """
 
-    def __init__(self, samples: int, fields: int, nodes: int, gradual: int | None = None) -> None:
+    def __init__(self, samples: int, fields: int, nodes: int, growth: Growth | None = None) -> None:
         """Begin to keep; `Ring` has what the arguments mean."""
         self.length = samples
-        self._gradual = gradual
-        rows = min(samples, _FIRST_ROWS)
+        self._growth = growth
+        rows = _first_rows(samples, growth)
         self.codes: NDArray[np.uint16] = np.empty((rows, fields, nodes), np.uint16)
         self.least: NDArray[np.float32] = np.zeros((rows, fields), np.float32)
         """Least value of all nodes, and what a code stands for above it."""
@@ -249,11 +258,11 @@ class CodedRing:
 
     def _make_room(self, rows: int) -> None:
         if rows > len(self.codes) < self.length:
-            size = _room(rows, self.length, self._gradual)
+            size = _room(rows, self.length, self._growth)
             self.codes = _grown(self.codes, self.filled, size)
             self.least = _grown(self.least, self.filled, size)
             self.step = _grown(self.step, self.filled, size)
-            if size == self.length and self._gradual is not None:
+            if self._growth is not None:
                 self.codes[self.filled :] = _NO_CODE
 
     def _put(self, place: int, rows: NDArray[np.float32]) -> None:
@@ -279,15 +288,18 @@ def _decoded(
     return np.where(codes == _NO_CODE, np.nan, values).astype(np.float32)
 
 
-def _room(rows: int, length: int, gradual: int | None) -> int:
-    """Return how many rows a ring gets room for that needs some; see `TierSpec.gradual`."""
-    limit = length if gradual is None else min(gradual, length)
-    if rows > limit:
-        return length
+def _first_rows(length: int, growth: Growth | None) -> int:
+    return min(length, _FIRST_ROWS if growth is None else growth.first)
+
+
+def _room(rows: int, length: int, growth: Growth | None) -> int:
+    """Return how many rows a ring gets room for that needs more of them."""
+    if growth is not None:
+        return min(length, -(-rows // growth.block) * growth.block)
     room = _FIRST_ROWS
     while room < rows:
         room *= 2
-    return min(room, limit)
+    return min(room, length)
 
 
 def _grown(values: NDArray[_Kind], kept: int, rows: int) -> NDArray[_Kind]:
@@ -304,7 +316,7 @@ class Tier:
         self.step = spec.step
         self._fields = fields
         kind = CodedRing if nodes >= CODED_NODES else Ring
-        self.ring: Ring | CodedRing = kind(spec.length, 3 * fields, nodes, spec.gradual)
+        self.ring: Ring | CodedRing = kind(spec.length, 3 * fields, nodes, spec.growth)
 
     def close(self, samples: NDArray[np.float32]) -> None:
         """Roll samples up into one: samples x fields x nodes."""

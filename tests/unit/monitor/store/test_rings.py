@@ -13,6 +13,7 @@ from trnfleet.monitor.store.gaps import MOST_GAPS, Gap, Gaps, Reason
 from trnfleet.monitor.store.rings import (
     CODED_NODES,
     CodedRing,
+    Growth,
     Record,
     Ring,
     Tier,
@@ -240,10 +241,10 @@ def values_of(ring: Ring | CodedRing) -> NDArray[Any]:
 
 
 @pytest.mark.parametrize("nodes", [1, CODED_NODES, 192])
-@pytest.mark.parametrize("gradual", [None, 90])
-def test_a_ring_is_the_same_however_its_memory_came(nodes: int, gradual: int | None) -> None:
+@pytest.mark.parametrize("growth", [None, Growth(90, 250), Growth(15, 60)])
+def test_a_ring_is_the_same_however_its_memory_came(nodes: int, growth: Growth | None) -> None:
     """What is in it at any time, gaps and a second round included, is what the newest of all rows are."""
-    ring = Tier(TierSpec(10, 250, gradual), 3, nodes).ring
+    ring = Tier(TierSpec(10, 250, growth), 3, nodes).ring
     rows: list[float] = []
     for number in range(700):
         if number % 97 == 50:
@@ -258,7 +259,7 @@ def test_a_ring_is_the_same_however_its_memory_came(nodes: int, gradual: int | N
 
 
 @pytest.mark.parametrize("nodes", [1, CODED_NODES])
-def test_a_ring_of_a_day_takes_memory_as_it_fills(nodes: int) -> None:
+def test_a_ring_takes_memory_as_it_fills(nodes: int) -> None:
     """It has room for at most twice what is kept, so that the first hours of an app cost what they hold."""
     ring = Tier(TierSpec(60, 4_096), 64, nodes).ring
     row_bytes = ring.nbytes // 4_096
@@ -270,7 +271,7 @@ def test_a_ring_of_a_day_takes_memory_as_it_fills(nodes: int) -> None:
 @pytest.mark.parametrize("nodes", [1, CODED_NODES])
 def test_a_ring_of_an_hour_takes_its_memory_at_once_after_a_quarter(nodes: int) -> None:
     """Else the app would grow for all that hour: samples have what they need by then."""
-    ring = Tier(TierSpec(10, 4_096, gradual=90), 64, nodes).ring
+    ring = Tier(TierSpec(10, 4_096, Growth(90, 4_096)), 64, nodes).ring
     for _ in range(90):
         ring.push(np.zeros((192, nodes), np.float32))
     assert len(values_of(ring)) == 90
@@ -278,3 +279,17 @@ def test_a_ring_of_an_hour_takes_its_memory_at_once_after_a_quarter(nodes: int) 
     values = values_of(ring)
     assert (len(values), ring.taken_bytes) == (4_096, ring.nbytes)
     assert pages_with_memory(values) >= values.nbytes // mmap.PAGESIZE - 1
+
+
+@pytest.mark.parametrize("nodes", [1, CODED_NODES])
+def test_a_ring_of_a_day_takes_its_memory_four_hours_at_a_time(nodes: int) -> None:
+    """Between two blocks it does not grow, and all that it has room for is there."""
+    ring = Tier(TierSpec(60, 1_440, Growth(15, 240)), 32, nodes).ring
+    rooms: list[tuple[int, int]] = []
+    for number in range(1_500):
+        ring.push(np.full((96, nodes), float(number), np.float32))
+        values = values_of(ring)
+        if not rooms or rooms[-1][1] != len(values):
+            rooms.append((number + 1, len(values)))
+            assert number < 15 or pages_with_memory(values) >= values.nbytes // mmap.PAGESIZE - 1
+    assert rooms == [(1, 15), (16, 240), (241, 480), (481, 720), (721, 960), (961, 1_200), (1_201, 1_440)]
