@@ -35,7 +35,7 @@ class Undescribed:
         self.others: set[str] = set()
         """Paths of what publishes frames or host metrics."""
         self._heard_s = -math.inf
-        self._former: set[str] = set()
+        self._former: frozenset[str] = frozenset()
         """Paths that were heard before the last layout, and are in none yet."""
         self._former_until_s = -math.inf
 
@@ -66,7 +66,7 @@ class Undescribed:
             if is_missing(path):
                 former.add(path)
         self.chips, self.others = set(), set()
-        self._former, self._former_until_s = former, self._heard_s + AGAIN_WITHIN_S
+        self._former, self._former_until_s = frozenset(former), self._heard_s + AGAIN_WITHIN_S
 
     def counts(self, now_s: float) -> tuple[int, int]:
         """Return the numbers of chips, and of other paths that are not the instances of these chips, as far as they are told apart."""

@@ -65,7 +65,7 @@ def test_what_was_left_out_before_it_came_here_is_part_of_it() -> None:
     fed.seconds(RATE_OVER_S + 1)
     assert fed.thinning.one_in == 4
     fed.thinning.keep([Envelope("t/x", b"0", shed=3, received_s=fed.now_s)], 0.0, int)
-    kept = []
+    kept: list[Envelope] = []
     for tick, shed in ((1, 0), (3, 1), (4, 0), (10, 5), (11, 0), (13, 1), (14, 0)):
         message = Envelope("t/x", b"%d" % tick, shed=shed, received_s=fed.now_s)
         kept += fed.thinning.keep([message], 0.0, int)
