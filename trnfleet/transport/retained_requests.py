@@ -30,6 +30,8 @@ PACE_S = 0.005
 """Least time between two batches, so that other messages come in between."""
 ANSWER_S = 1.0
 """Longest wait for the retained messages of a batch; a topic that retains nothing is not answered."""
+GAP_S = 0.1
+"""The same once some have come, without any more: a broker whose queue is full drops answers, too, and they are asked for again."""
 LONGEST_PAUSE_S = 8.0
 """After batches that nothing at all answers, the pause doubles up to this: made-up names cost a broker little."""
 MOST_WAITING = 16_384
@@ -58,6 +60,8 @@ class RetainedRequests:
         self._wake = asyncio.Event()
         self._answered = asyncio.Event()
         self._at_once, self._most = SUBSCRIBED_AT_ONCE, MOST_AT_ONCE
+        self._batch = 0
+        """Topics of the present batch that the broker did not refuse."""
         self._subscribed: list[str] = []
         """What was asked for last: it is unsubscribed from while the next batch is asked for."""
 
@@ -141,19 +145,31 @@ class RetainedRequests:
                 "retained_request_refused", broker=self._status.broker, topics=refused[:3], count=len(refused)
             )
         self._asked.difference_update(refused)
+        self._batch = len(batch) - len(refused)
         if self._asked:
-            answered = asyncio.create_task(self._answered.wait(), name="retained-answers")
-            limit = asyncio.create_task(self._clock.sleep(ANSWER_S), name="retained-limit")
-            try:
-                await asyncio.wait((answered, limit, connection.ended), return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                answered.cancel()
-                limit.cancel()
+            await self._await_answers(connection)
         if connection.ended.done():
             raise LinkDown(why_ended(connection.ended))
         missing = len(self._asked)
         self._asked.clear()
         return len(batch) - len(refused) - missing
+
+    async def _await_answers(self, connection: AnyConnection) -> None:
+        """Wait for the messages of a batch: for all, or until no more come, as of a broker whose queue had no room for the rest."""
+        answered = asyncio.create_task(self._answered.wait(), name="retained-answers")
+        try:
+            for _ in range(round(ANSWER_S / GAP_S)):
+                before = len(self._asked)
+                gap = asyncio.create_task(self._clock.sleep(GAP_S), name="retained-gap")
+                try:
+                    await asyncio.wait((answered, gap, connection.ended), return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    gap.cancel()
+                has_some = len(self._asked) < self._batch
+                if answered.done() or connection.ended.done() or (has_some and len(self._asked) == before):
+                    return
+        finally:
+            answered.cancel()
 
     async def _leave(self, connection: AnyConnection) -> None:
         """Unsubscribe from what was asked for last.

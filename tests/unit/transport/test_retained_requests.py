@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 from trnfleet.clock import ManualClock
 from trnfleet.transport.connection import SUBSCRIBED_AT_ONCE
 from trnfleet.transport.reasons import LinkDown
-from trnfleet.transport.retained_requests import ANSWER_S, MOST_AT_ONCE, MOST_WAITING, RetainedRequests
+from trnfleet.transport.retained_requests import (
+    ANSWER_S,
+    GAP_S,
+    MOST_AT_ONCE,
+    MOST_WAITING,
+    PACE_S,
+    RetainedRequests,
+)
 from trnfleet.wire.ports import Envelope, LinkStatus
 
 if TYPE_CHECKING:
@@ -162,3 +169,14 @@ async def test_a_full_inbox_holds_up_the_next_batch() -> None:
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
+
+
+async def test_answers_that_had_no_room_are_not_waited_for() -> None:
+    """Where some of a batch came, a moment without any more ends it; where none came, all of the time is given."""
+    clock = ManualClock()
+    broker = Broker(retained=TOPICS[::2])
+    async with asking(clock, broker) as (requests, status):
+        requests.add(TOPICS[:248])
+        await clock.advance(5 * (GAP_S + PACE_S) + 0.01)
+        assert sum(broker.batches) == 248
+    assert status.retained_exactly == 124
