@@ -1,8 +1,8 @@
 """A relay from its connections to its end: what it reads of a cell, and what it publishes on the top broker.
 
 Of several relays of a cell one is active (`role.py`). The others hear all that it hears and publish nothing but their presence, so that
-one takes over with the next tick. It publishes no roll-ups while it cannot hear its cell: what nobody sees is not observed, which is not
-stale. Its presence on the top broker has a last will, with which all that it described is not observed at once, until another relay has
+one takes over with the next tick. It publishes no roll-ups while it cannot hear its cell, or not keep up with it: what nobody sees is not
+observed, which is not stale. Its presence on the top broker has a last will, with which all that it described is not observed at once, until another relay has
 described it.
 """
 
@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 log = logs.get_logger(__name__)
 
 PERIOD_S = 1.0
+OVERLOADED_FROM_S = 3.0
+"""Overload of its own from which a relay does not hear its cell: what it left out for longer than three periods says nothing of the hosts."""
 REPEAT_S = 60.0
 """Time after which descriptors are published again: not every broker gives retained messages to every subscriber."""
 _EPOCH_STEP_NS = 5 * NS_PER_S
@@ -215,8 +217,15 @@ class RelayService:
 
     @property
     def sees_cell(self) -> bool:
-        """Whether it hears its cell at present."""
-        return self._monitor.link.connected and not self._monitor.link_health.is_cut_off
+        """Whether it hears its cell at present, and keeps up with it."""
+        monitor = self._monitor
+        return monitor.link.connected and not monitor.link_health.is_cut_off and not self.is_overloaded
+
+    @property
+    def is_overloaded(self) -> bool:
+        """Whether it cannot keep up with its cell."""
+        monitor = self._monitor
+        return monitor.link_health.overloaded_s(monitor.clock.monotonic_s()) >= OVERLOADED_FROM_S
 
     def _describe(self) -> list[Envelope]:
         """Return the descriptors that are to be published now, and what clears those of blocks that are gone."""
@@ -377,7 +386,6 @@ async def _publish(
         has_seen = has_seen or service.sees_cell
         if has_seen and service.sees_cell != sees:
             sees = service.sees_cell
-            report(
-                "hears its cell again" if sees else "does not hear its cell: it is not observed until it does"
-            )
+            why = "cannot keep up with" if service.is_overloaded else "does not hear"
+            report("hears its cell again" if sees else f"{why} its cell: it is not observed until it does")
         await clock.sleep(CHECK_EVERY_S)

@@ -13,10 +13,11 @@ from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.relays import GONE_S
 from trnfleet.errors import BrokerError
 from trnfleet.export.election import LISTEN_S
+from trnfleet.monitor.link_health import OVERLOAD_GAP_S
 from trnfleet.services.relay.alerts import SETTLED_S
 from trnfleet.services.relay.links import TopLinks
 from trnfleet.services.relay.role import CHECK_EVERY_S, FORGOTTEN_AFTER_S, UNHEARD_S, RelayIdentity, Role
-from trnfleet.services.relay.run import PERIOD_S, RelayService
+from trnfleet.services.relay.run import OVERLOADED_FROM_S, PERIOD_S, RelayService
 from trnfleet.wire.alerts import AckMessage, CellAlertMessage
 from trnfleet.wire.messages import WatchMessage, decode_message, encode_message
 from trnfleet.wire.ports import Envelope, LinkStatus, PublishResult
@@ -145,6 +146,39 @@ async def test_of_two_relays_the_first_publishes_and_the_other_waits() -> None:
     }
     assert second.said == ["standby: relay-b is active"]
     assert second.service.role.text == "standby of relay-b"
+
+
+async def overload(relay: Relay, seconds: float) -> None:
+    """Let time pass in which a relay leaves out telemetry of its cell."""
+    for _ in range(round(seconds / CHECK_EVERY_S)):
+        relay.feed.monitor.link.shed += 1
+        relay.feed.monitor.compute()
+        await relay.top.run(CHECK_EVERY_S)
+
+
+async def test_a_relay_that_cannot_keep_up_leaves_the_cell_to_one_that_can() -> None:
+    """What it does not apply any more is no state of the hosts."""
+    _, first, second = await two()
+    await overload(first, OVERLOADED_FROM_S + 2 * PERIOD_S)
+    assert (first.role, second.role) == (Role.STANDBY, Role.ACTIVE)
+    assert first.said[-1] == "standby: relay-a is active, which hears the cell; this relay does not"
+
+
+async def test_a_relay_that_cannot_keep_up_publishes_no_rollups() -> None:
+    """Its cell is not observed meanwhile; a moment of overload is none, and afterwards it publishes again."""
+    top = Top()
+    relay = await top.join("relay-a")
+    await top.run(LISTEN_S + 0.5)
+    since = len(top.sent)
+    await overload(relay, OVERLOADED_FROM_S - PERIOD_S)
+    assert top.publishing(since) == {"relay-a"}
+    await overload(relay, 2 * PERIOD_S)
+    since = len(top.sent)
+    await overload(relay, 10.0)
+    assert top.publishing(since) == set()
+    assert not relay.service.sees_cell
+    await top.run(OVERLOAD_GAP_S + PERIOD_S)
+    assert top.publishing(since) == {"relay-a"}
 
 
 async def test_the_standby_takes_over_at_the_last_will() -> None:
