@@ -95,13 +95,13 @@ class Top:
             clock=ClockSpec(epoch="2026-01-05T00:00:00Z"), origin="neuron",
         ))  # fmt: skip
 
-    def frame_of_row(self, power_w: float) -> None:
+    def frame_of_row(self, power_w: float, seq: int = 0) -> None:
         """Take a frame of that relay."""
         totals = np.zeros((len(TOTALS), 1), np.float32)
         covered = np.zeros((len(TOTALS) + len(COUNTERS), 1), np.uint16)
         totals[TOTALS.index("power_w")], covered[TOTALS.index("power_w")] = power_w, 64
         frame = RollupFrame(
-            Head(BOOT, 0, self.clock.wall_ns()), totals, np.zeros((len(COUNTERS), 1)), covered,
+            Head(BOOT, seq, self.clock.wall_ns()), totals, np.zeros((len(COUNTERS), 1)), covered,
             np.array([[64, 0, 0, 0, 0]], np.uint16), np.zeros((1, len(SEVERITIES)), np.uint16), [""],
         )  # fmt: skip
         topic = build_topic("demo", TopicClass.ROLLUP, OTHER_PATH)
@@ -118,6 +118,25 @@ class Top:
                 path=path, publisher="host", boot="h", period_s=1.0, clock=ClockSpec(epoch="2026-01-05T00:00:00Z"),
                 instances=(InstanceSpec(path=path, type="trn2u.48xlarge"),), columns=(), forwarded=forwarded,
             ))  # fmt: skip
+
+    def change_rows(self, powers_w: dict[str, float], totals: tuple[str, ...] = TOTALS) -> None:
+        """Take another descriptor of the relay's block, with other UltraServers or metrics, and a frame of it."""
+        rows = tuple(RollupRow(path=path, type="trn2u.48xlarge", instances=4) for path in powers_w)
+        self.take(TopicClass.NODE, PATH, RollupDescriptor(
+            path=PATH, publisher="relay-1", boot=self.boot, revision=1, period_s=1.0, cell="cell-a", rows=rows,
+            totals=totals, clock=ClockSpec(epoch="2026-01-05T00:00:00Z"), origin="neuron",
+        ))  # fmt: skip
+        values = np.zeros((len(totals), len(rows)), np.float32)
+        covered = np.zeros((len(totals) + len(COUNTERS), len(rows)), np.uint16)
+        values[totals.index("power_w")], covered[totals.index("power_w")] = list(powers_w.values()), 64
+        frame = RollupFrame(
+            Head(self.boot, self.seq, self.clock.wall_ns()), values, np.zeros((len(COUNTERS), len(rows))), covered,
+            np.array([[64, 0, 0, 0, 0]] * len(rows), np.uint16), np.zeros((len(rows), len(SEVERITIES)), np.uint16),
+            [""] * len(rows),
+        )  # fmt: skip
+        self.seq += 1
+        topic = build_topic("demo", TopicClass.ROLLUP, PATH)
+        self.monitor.apply([Envelope(topic, encode_rollup(PATH, 1, frame), content_type=CONTENT_TYPE_CBOR)])
 
     def look(self) -> Summary:
         self.monitor.compute()

@@ -175,6 +175,8 @@ def write_descriptor(store: Store, descriptor: CompactDescriptor, publishers: Pu
         # Two may describe the same instance, one of them long gone: the one that lives has it.
         is_online = publishers.is_online(publisher)
         store.publisher_of[rows if is_online else rows[store.publisher_of[rows] < 0]] = publisher.number
+        if descriptor.rollup is not None:
+            store.rolled.name_publisher(descriptor.path, publisher.number)
     if descriptor.columns is not STANDARD_COLUMNS:
         _blank_columns(store, descriptor, rows)
 

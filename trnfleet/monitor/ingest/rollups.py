@@ -116,7 +116,7 @@ class RollupFrames:
         traffic.miss(row, counts.lost - lost, counts.late - late, counts.duplicates - duplicates)
         if verdict is not Verdict.NEWEST:
             return None
-        store.rolled.put(path, frame, now_s)
+        store.rolled.put(path, frame, descriptor.instances, (*form.totals, *form.counters), now_s)
         counts.messages += 1
         counts.chips += int(form.chips.sum())
         clock = self._timebase.clock(descriptor.clock, descriptor.period_s)

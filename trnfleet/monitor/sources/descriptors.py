@@ -144,11 +144,17 @@ class CompactDescriptor(NamedTuple):
         return self.path if self.relay_boot else self.publisher
 
     def same_hardware(self, other: CompactDescriptor | None) -> bool:
-        """Return whether another descriptor covers the same instances with the same links in the same order."""
+        """Return whether another descriptor covers the same instances with the same links in the same order, roll-ups with the same columns."""
         return other is not None and (
-            (self.instances, self.types, self.lanes, self.members)
-            == (other.instances, other.types, other.lanes, other.members)
+            (self.instances, self.types, self.lanes, self.members, self.cell)
+            == (other.instances, other.types, other.lanes, other.members, other.cell)
+            and self.rollup_columns == other.rollup_columns
         )
+
+    @property
+    def rollup_columns(self) -> tuple[str, ...]:
+        """Metrics of the frames of a relay's block; none for telemetry."""
+        return () if self.rollup is None else (*self.rollup.totals, *self.rollup.counters)
 
 
 _FORMS: DescriptorForms[CompactDescriptor] = DescriptorForms()
@@ -348,13 +354,18 @@ class Descriptors:
         """Return whether a descriptor was forwarded by a relay in whose place another has come: nobody forwards its telemetry now."""
         if not descriptor.relay_boot:
             return False
-        boots = {each.boot for each in self if each.members and each.cell == descriptor.cell}
+        boots = self._relay_boots(descriptor.cell)
         return bool(boots) and descriptor.relay_boot not in boots
 
     def void(self, cell: str) -> list[CompactDescriptor]:
         """Return the descriptors of a cell that are void."""
         forwarded = [self._by_path[path] for path in self._forwarded]
-        return [each for each in forwarded if each.cell == cell and self.is_void(each)]
+        of_cell = [each for each in forwarded if each.cell == cell]
+        boots = self._relay_boots(cell) if of_cell else set[str]()
+        return [each for each in of_cell if boots and each.relay_boot not in boots]
+
+    def _relay_boots(self, cell: str) -> set[str]:
+        return {each.boot for each in self if each.members and each.cell == cell}
 
     def search_ec2(self, wanted: set[str], found: dict[str, str]) -> Slices[None]:
         """Fill in the addresses of instances by their EC2 ids, in slices.

@@ -70,6 +70,13 @@ class _Kept(NamedTuple):
     seen_s: float
 
 
+class _Early(NamedTuple):
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    frame: RollupFrame
+    seen_s: float
+
+
 class _Place(NamedTuple):
     at: slice
     """Rows of the table."""
@@ -83,7 +90,7 @@ class Rolled:
     def __init__(self) -> None:
         self._held: dict[str, _Kept] = {}
         self._place: dict[str, _Place] = {}
-        self._early: dict[str, tuple[RollupFrame, float]] = {}
+        self._early: dict[str, _Early] = {}
         """Frames that came before their block's rows were in the layout."""
         self._allocate(0)
         self._beside: NDArray[np.int64] = np.zeros((0, 2), np.int64)
@@ -93,6 +100,8 @@ class Rolled:
         """Whether the rows are all instances of the layout, in their order."""
         self._publishers: dict[str, int] = {}
         """Number of each block's publisher."""
+        self._unplaced: dict[str, bool] = {}
+        """Blocks of which no row is shown, since the layout has their chips or another block's rows: whether a relay sees each."""
 
     def _allocate(self, rows: int) -> None:
         self.numbers: NDArray[np.int64] = np.zeros(rows, np.int64)
@@ -137,6 +146,7 @@ class Rolled:
             _place=self._place.copy(),
             _early=self._early.copy(),
             _publishers=self._publishers.copy(),
+            _unplaced=self._unplaced.copy(),
         )
         for key in (
             "numbers",
@@ -153,16 +163,34 @@ class Rolled:
             setattr(twin, key, getattr(self, key).copy())
         return twin
 
-    def put(self, path: str, frame: RollupFrame, now_s: float) -> None:
-        """Take a frame of a block that is described."""
+    def put(
+        self, path: str, frame: RollupFrame, rows: tuple[str, ...], columns: tuple[str, ...], now_s: float
+    ) -> None:
+        """Take a frame of a block that is described.
+
+        Args:
+            path: The block.
+            frame: Its newest frame.
+            rows: The rows of the frame, as the present descriptor has them.
+            columns: Its metrics, those of float32 and then those of float64.
+            now_s: Monotonic seconds at which it came.
+        """
         known = self._held.get(path)
-        if known is None:
-            # Its descriptor waits for the next layout.
-            self._early[path] = frame, now_s
+        if known is not None and (known.block.rows, known.block.columns) == (rows, columns):
+            held = self._held[path] = known._replace(frame=frame, seen_s=now_s)
+            if path in self._place:
+                self._write(held, self._place[path], known.frame)
             return
-        held = self._held[path] = known._replace(frame=frame, seen_s=now_s)
-        if path in self._place:
-            self._write(held, self._place[path], known.frame)
+        # Its descriptor waits for the next layout.
+        self._early[path] = _Early(rows, columns, frame, now_s)
+        if known is not None:
+            self._held[path] = known._replace(frame=None, seen_s=now_s)
+            if path in self._place:
+                self._write_common(known.block, self._place[path], self._early[path])
+
+    def name_publisher(self, path: str, number: int) -> None:
+        """Note the number of the relay that describes a block from now on, where it has the rows that it had."""
+        self._publishers[path] = number
 
     def follow(
         self, layout: Layout, blocks: Mapping[str, RolledBlock], publishers: Mapping[str, int] = _NOBODY
@@ -180,10 +208,12 @@ class Rolled:
             path: held[path] if path in held and held[path].block == block else _Kept(block, None, -np.inf)
             for path, block in blocks.items()
         }
-        for path, (frame, seen_s) in self._early.items():
-            early = self._held.get(path)
-            if early is not None and early.frame is None and frame.states.shape[0] == len(early.block.rows):
-                self._held[path] = early._replace(frame=frame, seen_s=seen_s)
+        for path, early in self._early.items():
+            waits = self._held.get(path)
+            if waits is None or waits.frame is not None:
+                continue
+            if (waits.block.rows, waits.block.columns) == (early.rows, early.columns):
+                self._held[path] = waits._replace(frame=early.frame, seen_s=early.seen_s)
         self._early = {}
         index, is_rolled, taken = layout.instance_index, layout.is_rolled, set[int]()
         places: list[tuple[str, list[int], list[int]]] = []
@@ -249,15 +279,21 @@ class Rolled:
         numbers = self.numbers
         self.observed = (self.seen_s >= deadlines_s[numbers]) & is_online[numbers]
         self.awaited = ~self.observed & is_young[numbers] & is_online[numbers] & np.isinf(self.seen_s)
+        self._unplaced = {
+            path: self._is_seen(path, now_s, publisher_online)
+            for path in self._held
+            if path not in self._place
+        }
         if not len(self._beside):
             return np.zeros(0, np.int64)
         instances, blocks = self._beside.T
-        is_seen = [
-            now_s - self._held[path].seen_s <= _SEEN_PERIODS * self._held[path].block.period_s
-            and bool(publisher_online[self._publishers.get(path, -1)])
-            for path in self._beside_blocks
-        ]
+        is_seen = [self._is_seen(path, now_s, publisher_online) for path in self._beside_blocks]
         return np.asarray(instances[~np.array(is_seen, np.bool_)[blocks]], np.int64)
+
+    def _is_seen(self, path: str, now_s: float, publisher_online: NDArray[np.bool_]) -> bool:
+        held = self._held[path]
+        is_fresh = now_s - held.seen_s <= _SEEN_PERIODS * held.block.period_s
+        return is_fresh and bool(publisher_online[self._publishers.get(path, -1)])
 
     def states_now(self, chips: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return how many chips of each shown row are in each freshness.
@@ -277,7 +313,10 @@ class Rolled:
         seen: dict[str, bool] = {}
         for path, held in self._held.items():
             place, cell = self._place.get(path), held.block.cell
-            is_seen = place is None or bool((self.observed[place.at] | self.awaited[place.at]).any())
+            if place is None:
+                is_seen = self._unplaced.get(path, True)
+            else:
+                is_seen = bool((self.observed[place.at] | self.awaited[place.at]).any())
             seen[cell] = seen.get(cell, False) or is_seen
         return seen
 
@@ -315,6 +354,20 @@ class Rolled:
             parts = frame.covered[: len(frame.totals)], frame.covered[len(frame.totals) :]
             for (to, source), values in zip(columns, parts, strict=True):
                 self.counts[to, at] = _lines(values, source, pick)
+
+    def _write_common(self, block: RolledBlock, place: _Place, early: _Early) -> None:
+        """Write of a frame that waits for its layout the rows that its block had before, too, at their places of before."""
+        number_of = {row: number for number, row in enumerate(early.rows)}
+        found = np.array([number_of.get(block.rows[number], -1) for number in place.pick], np.int64)
+        at, pick, frame = np.arange(place.at.start, place.at.stop)[found >= 0], found[found >= 0], early.frame
+        self.seen_s[at], self.ts_ns[at] = early.seen_s, frame.head.ts_ns
+        self.states[at], self.alerts[at] = frame.states[pick], frame.alerts[pick]
+        first = len(frame.totals)
+        parts = (frame.totals, frame.covered[:first]), (frame.counters, frame.covered[first:])
+        columns = _known_columns(early.columns, first)
+        for (to, source), (values, covered) in zip(columns, parts, strict=True):
+            self.totals[np.ix_(to, at)] = values[np.ix_(source, pick)]
+            self.counts[np.ix_(to, at)] = covered[np.ix_(source, pick)]
 
     def parts(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return a metric's total (or maximum, or bits) and how many chips or instances went into it, of the shown rows."""

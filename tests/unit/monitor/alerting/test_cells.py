@@ -24,11 +24,19 @@ from trnfleet.services.watch.carried import to_publish
 from trnfleet.tui.format.alerts import status_text
 from trnfleet.tui.state.alerts import AlertSnapshot
 from trnfleet.wire.alerts import AlertMessage, CellAlertMessage, Handling
-from trnfleet.wire.messages import PublisherMessage, WatchMessage, encode_message
+from trnfleet.wire.messages import (
+    ClockSpec,
+    Descriptor,
+    ForwardedBy,
+    InstanceSpec,
+    PublisherMessage,
+    WatchMessage,
+    encode_message,
+)
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import TopicClass, build_topic
 
-PLACE = "uc1/us-0001"
+PLACE, PLACE_OF_B = "uc1/us-0001", "uc1/us-0009"
 POWER = (4_000.0, 20_000.0, 10_000.0)
 
 
@@ -122,6 +130,28 @@ async def test_without_its_relay_it_is_not_observed_and_not_resolved() -> None:
     top.frame(POWER)
     top.look()
     assert not top.monitor.alerts.active()[0].is_unobserved
+
+
+async def test_a_cell_is_not_observed_either_where_leases_show_all_of_its_rows() -> None:
+    """Its block has no row of the layout then, and its alerts are as last known all the same."""
+    top = Top()
+    top.describe_row(PLACE_OF_B)
+    top.frame_of_row(400.0)
+    take(top, firing("cell-b", PLACE_OF_B))
+    forwarded = ForwardedBy(cell="cell-b", relay="relay-2", boot=BOOT)
+    for number in range(4):
+        path = f"{PLACE_OF_B}/trn2u-9-{number}"
+        top.take(TopicClass.NODE, path, Descriptor(
+            path=path, publisher="host", boot="h", period_s=1.0, clock=ClockSpec(epoch="2026-01-05T00:00:00Z"),
+            instances=(InstanceSpec(path=path, type="trn2u.48xlarge"),), columns=(), forwarded=forwarded,
+        ))  # fmt: skip
+    await top.clock.advance(1.0)
+    top.frame_of_row(400.0, seq=1)
+    assert top.look().forwarded_chips == 64
+    assert not top.monitor.alerts.active()[0].is_unobserved
+    await top.clock.advance(4.0)
+    top.look()
+    assert top.monitor.alerts.active()[0].is_unobserved
 
 
 def test_an_alert_about_what_two_cells_have_is_one() -> None:

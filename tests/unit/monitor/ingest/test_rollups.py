@@ -148,3 +148,33 @@ def test_an_instance_of_an_ultraserver_that_another_block_has_is_not_counted_twi
         clock=ClockSpec(epoch="2026-01-05T00:00:00Z"), origin="neuron",
     ))  # fmt: skip
     assert (top.look().chips, top.look().instances) == (144, 9)
+
+
+def test_a_frame_of_other_rows_is_never_taken_for_the_rows_of_before() -> None:
+    """A relay that describes fewer rows, or others in between, publishes them before the layout has them."""
+    for changed in (
+        {"uc1/us-0002": 3_000.0},
+        {"uc1/us-0000": 1_000.0, "uc1/us-0001": 2_000.0, "uc1/us-0002": 3_000.0},
+    ):
+        top = Top()
+        top.frame((4_000.0, 20_000.0, 10_000.0))
+        top.look()
+        top.change_rows(changed)
+        rolled, index = top.monitor.store.rolled, top.monitor.store.layout.instance_index
+        power_w = dict(zip(rolled.numbers.tolist(), rolled.parts("power_w")[0].tolist(), strict=True))
+        assert power_w[index["uc1/us-0002"]] == 3_000.0
+        assert power_w[index["uc1/us-0001"]] == changed.get("uc1/us-0001", 20_000.0)
+        seen = top.look()
+        assert (seen.undecodable, seen.live_chips) == (0, 64 * len(changed))
+        assert top.monitor.rollups.value("power_w", Level.ULTRASERVER).tolist() == list(changed.values())
+
+
+def test_other_metrics_of_the_same_rows_take_effect() -> None:
+    """Such as of a relay of another release: columns are read by their own names, not by the places of before."""
+    top = Top()
+    top.change_rows({"uc1/us-0001": 1_000.0})
+    top.look()
+    top.change_rows({"uc1/us-0001": 2_000.0}, totals=("temperature_c", "power_w"))
+    seen = top.look()
+    assert (seen.undecodable, seen.power_w) == (0, 2_000.0)
+    assert top.monitor.rollups.covered("power_w", Level.INSTANCE).tolist() == [64]
