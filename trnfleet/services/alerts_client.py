@@ -227,7 +227,7 @@ async def _read_alerts(session: FleetSession, fleet: str, wait_s: float) -> Flee
         alerts: dict[str, AlertMessage] = {each.fingerprint: each for each in own}
         for message in monitor.ingest.retained[CellAlertMessage].by_key.values():
             shown = of_cells.get(message.fingerprint)
-            if shown is None or message.cell in shown.cell.split(", "):
+            if shown is None or message.cell == shown.labels["cell"]:
                 alerts.setdefault(message.fingerprint, message)
         now_ns = monitor.moment().time_ns
         active = active_of(own, silences, now_ns, of_cells.values())

@@ -128,7 +128,10 @@ class CellAlerts:
 
     @property
     def firing(self) -> Mapping[str, Alert]:
-        """The alerts by fingerprint: of several cells with the same one, such as about a job on both, that which is seen and began first."""
+        """The alerts by fingerprint: of several cells with the same one, such as about a job on both, one that is seen.
+
+        Of these comes first what nobody in its cell has acknowledged or silenced, then the worst, then what began first.
+        """
         if self._firing is None:
             by_fingerprint: dict[str, list[Alert]] = {}
             for _, alert in sorted(self._by_path.items()):
@@ -155,8 +158,16 @@ class CellAlerts:
 def _joined(alerts: list[Alert]) -> Alert:
     if len(alerts) == 1:
         return alerts[0]
-    chosen = min(alerts, key=lambda each: (each.is_unobserved, each.fired_ns or 0))
+    chosen = min(
+        alerts,
+        key=lambda each: (each.is_unobserved, _is_handled(each), each.severity.rank, each.fired_ns or 0),
+    )
     return dataclasses.replace(chosen, cell=", ".join(each.cell for each in alerts))
+
+
+def _is_handled(alert: Alert) -> bool:
+    """Return whether somebody in its cell sees to an alert, or another alert there stands for it."""
+    return alert.cell_ack is not None or alert.cell_silence is not None or bool(alert.inhibited_by)
 
 
 def alert_of(message: AlertMessage, rule: Rule | None = None) -> Alert:

@@ -363,11 +363,12 @@ class Rolled:
         self.seen_s[at], self.ts_ns[at] = early.seen_s, frame.head.ts_ns
         self.states[at], self.alerts[at] = frame.states[pick], frame.alerts[pick]
         first = len(frame.totals)
-        parts = (frame.totals, frame.covered[:first]), (frame.counters, frame.covered[first:])
+        totals: tuple[NDArray[Any], NDArray[Any]] = (frame.totals, frame.counters)
+        covered = frame.covered[:first], frame.covered[first:]
         columns = _known_columns(early.columns, first)
-        for (to, source), (values, covered) in zip(columns, parts, strict=True):
-            self.totals[np.ix_(to, at)] = values[np.ix_(source, pick)]
-            self.counts[np.ix_(to, at)] = covered[np.ix_(source, pick)]
+        for (lines, sources), values, counts in zip(columns, totals, covered, strict=True):
+            for to, source in zip(lines, sources, strict=True):
+                self.totals[to, at], self.counts[to, at] = values[source, pick], counts[source, pick]
 
     def parts(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return a metric's total (or maximum, or bits) and how many chips or instances went into it, of the shown rows."""

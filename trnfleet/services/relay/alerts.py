@@ -90,9 +90,11 @@ class PassedAlerts:
             )
             made.append(message_envelope(self._topic(fingerprint), passed, retain=True))
         gone = self._sent.keys() - known.keys()
-        if monitor.clock.monotonic_s() - self._heard_since_s >= SETTLED_S:
+        # Where wildcards get nothing retained, what is not known here may fire all the same.
+        is_settled = monitor.clock.monotonic_s() - self._heard_since_s >= SETTLED_S
+        if is_settled and not monitor.link.withholds_retained:
             gone |= self._on_top - known.keys()
-        for fingerprint in sorted(gone):
+        for fingerprint in sorted(gone)[: MOST_AT_ONCE - len(made)]:
             self._sent.pop(fingerprint, None)
             self._on_top.discard(fingerprint)
             made.append(Envelope(self._topic(fingerprint), b"", qos=1, retain=True))

@@ -30,6 +30,10 @@ MOST_KEPT_BYTES = 256 * 2**20
 EVENTS_KEPT_S = 10.0
 """Age of the events that a relay publishes when it takes over: longer than it takes to find out that another is gone."""
 MOST_EVENTS = 1_000
+MOST_WATCHES = 1_000
+"""Watches whose presence is passed on, as many as a monitor of the cell keeps: of more it is not."""
+ENTRY_BYTES = 300
+"""Memory of a message that is kept, beside its topic and payload: measured."""
 MOST_AT_ONCE = 1_000
 """Messages that go out together at most: a heartbeat that waits for more would be late, and another relay would take over."""
 
@@ -88,10 +92,10 @@ class PassedMessages:
                 return None
         if is_state:
             before = self._kept.pop(passed.topic, None)
-            self._kept_bytes -= 0 if before is None else len(before.payload)
-            if passed.payload and self._kept_bytes + len(passed.payload) <= MOST_KEPT_BYTES:
+            self._kept_bytes -= 0 if before is None else _memory_bytes(before)
+            if passed.payload and self._kept_bytes + _memory_bytes(passed) <= MOST_KEPT_BYTES:
                 self._kept[passed.topic] = passed
-                self._kept_bytes += len(passed.payload)
+                self._kept_bytes += _memory_bytes(passed)
         return passed
 
     def _watch_passed(self, client: str, passed: Envelope) -> Envelope:
@@ -103,6 +107,8 @@ class PassedMessages:
             self._watches.discard(client)
             if message.role != "watch":
                 return passed
+            if len(self._watches) >= MOST_WATCHES:
+                raise WireError(f"more than {MOST_WATCHES} watches")
             self._watches.add(client)
             passed = passed._replace(
                 payload=encode_message(message.model_copy(update={"cell": self._identity.cell}))
@@ -111,3 +117,7 @@ class PassedMessages:
         if not passed.payload:
             self._watches.discard(client)
         return passed._replace(topic=self._identity.topic(TopicClass.PUBLISHER, path))
+
+
+def _memory_bytes(message: Envelope) -> int:
+    return ENTRY_BYTES + len(message.topic) + len(message.payload)

@@ -174,15 +174,18 @@ class RelayService:
         return self._rows.row_of(address) if self.role.is_active and self._rows is not None else ""
 
     async def tick(self) -> None:
-        """Publish as active relay alerts that have changed, the roll-ups of the last pass, and descriptors where they are due."""
+        """Publish as active relay alerts that have changed, the roll-ups of the last pass, and descriptors where they are due.
+
+        Alerts are the word of the cell's watch: they go on where telemetry comes too fast for this relay.
+        """
         monitor = self._monitor
         store, rollups = monitor.store, monitor.rollups
         self._alerts.hear(monitor.clock.monotonic_s(), sees_cell=self.sees_cell)
-        if not self.role.is_active or not self.sees_cell:
+        if not self.role.is_active or not self._is_connected:
             return
         if alerts := self._alerts.changes(monitor):
             await self._publisher.publish(alerts)
-        if not len(store.layout.instances) or rollups.generation != store.generation:
+        if not self.sees_cell or not len(store.layout.instances) or rollups.generation != store.generation:
             return
         outgoing = self._describe()
         outgoing += self._clear()
@@ -218,8 +221,11 @@ class RelayService:
     @property
     def sees_cell(self) -> bool:
         """Whether it hears its cell at present, and keeps up with it."""
-        monitor = self._monitor
-        return monitor.link.connected and not monitor.link_health.is_cut_off and not self.is_overloaded
+        return self._is_connected and not self.is_overloaded
+
+    @property
+    def _is_connected(self) -> bool:
+        return self._monitor.link.connected and not self._monitor.link_health.is_cut_off
 
     @property
     def is_overloaded(self) -> bool:

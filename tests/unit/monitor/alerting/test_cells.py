@@ -9,12 +9,13 @@ from support.monitor.alert_messages import BEGIN_NS, alert_message
 from support.monitor.rules import rule_of
 from support.monitor.top import BOOT, Top
 
-from trnfleet.clock import format_rfc3339
+from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.alert import fingerprint_of
 from trnfleet.domain.alerts.preview import preview
 from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.templates import summary
+from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.cells import LEFT_TO_CELLS_NS, alert_of, unknown_rule
 from trnfleet.monitor.alerting.unpublished import notifying
 from trnfleet.monitor.problems import texts
@@ -163,6 +164,25 @@ def test_an_alert_about_what_two_cells_have_is_one() -> None:
     assert alert.cell == "cell-a, cell-b"
     take(top, firing("cell-a"), clears=True)
     assert [each.cell for each in top.monitor.alerts.active()] == ["cell-b"]
+
+
+@pytest.mark.parametrize("change", [{"ack"}, {"silence"}, {"inhibited_by"}, {"severity"}])
+def test_what_one_cell_sees_to_is_not_hidden_in_another(change: set[str]) -> None:
+    """Of two cells with the same alert the one where nobody has seen to it counts, or where it is worse, also if it began later."""
+    top = Top()
+    handling = Handling(who="ana", at="2026-01-05T00:00:00Z", until="2036-01-05T00:00:00Z")
+    seen_to: dict[str, Any] = {
+        "ack": handling,
+        "silence": handling,
+        "inhibited_by": "0123456789abcdef",
+        "severity": Severity.INFO,
+    }
+    take(top, firing("cell-a", **{key: seen_to[key] for key in change}))
+    take(top, firing("cell-b", fired=format_rfc3339(BEGIN_NS + 60 * NS_PER_S)))
+    (alert,) = top.monitor.alerts.active()
+    assert (alert.cell, alert.labels["cell"]) == ("cell-a, cell-b", "cell-b")
+    assert top.monitor.alerts.status(alert) is AlertStatus.FIRING
+    assert alert.severity is Severity.CRITICAL
 
 
 def test_what_people_in_the_cell_do_counts_and_what_they_do_on_the_top_does_not() -> None:

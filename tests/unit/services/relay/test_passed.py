@@ -1,0 +1,62 @@
+"""What a relay keeps and clears of its cell: within limits, and nothing that may go on where the relay cannot know it."""
+
+from __future__ import annotations
+
+import pytest
+from support.monitor.alert_messages import fingerprint
+from support.monitor.feed import Feed, ultraservers
+
+from trnfleet.services.relay.alerts import SETTLED_S, PassedAlerts
+from trnfleet.services.relay.passed import ENTRY_BYTES, PassedMessages
+from trnfleet.services.relay.role import RelayIdentity
+from trnfleet.wire.messages import WatchMessage, encode_message
+from trnfleet.wire.ports import Envelope
+from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic
+
+IDENTITY = RelayIdentity("demo", DEFAULT_ROOT, "cell-a", "relay-a", "b")
+
+
+def job(name: str, payload: bytes = b"{}") -> Envelope:
+    """Return a job's message."""
+    return Envelope(build_topic("demo", TopicClass.JOB, name), payload, qos=1, retain=True)
+
+
+def watch(name: str) -> Envelope:
+    """Return the presence of a watch of the cell."""
+    message = WatchMessage(client=name, state="online", boot="b", role="watch", leads=True)
+    topic = build_topic("demo", TopicClass.PUBLISHER, name)
+    return Envelope(topic, encode_message(message), qos=1, retain=True)
+
+
+@pytest.mark.parametrize("withheld", [False, True])
+async def test_what_a_broker_may_withhold_is_not_cleared_on_the_top(*, withheld: bool) -> None:
+    """An alert that only the top has is over once the cell was heard, unless the cell's broker retains for no wildcard."""
+    feed = Feed(ultraservers(1))
+    feed.monitor.link.retained_exactly = int(withheld)
+    passed = PassedAlerts(IDENTITY)
+    passed.note_top(fingerprint(1), b"{}")
+    passed.hear(feed.clock.monotonic_s(), sees_cell=True)
+    await feed.clock.advance(SETTLED_S)
+    cleared = [each.topic.rpartition("/")[2] for each in passed.changes(feed.monitor)]
+    assert cleared == ([] if withheld else [fingerprint(1)])
+
+
+def test_names_count_as_much_as_what_is_kept_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million jobs of two bytes do not fit because their messages are short; what is cleared gives its room back."""
+    room = 2 * (ENTRY_BYTES + len(job("a").topic) + 2)
+    monkeypatch.setattr("trnfleet.services.relay.passed.MOST_KEPT_BYTES", room)
+    passed = PassedMessages(IDENTITY)
+    assert len(passed.take([job("a"), job("b"), job("c")], 0.0)) == 3
+    passed.begin(0.0)
+    assert passed.next_owed() == [job("a"), job("b")]
+    passed.take([job("a", b""), job("d")], 0.0)
+    passed.begin(0.0)
+    assert passed.next_owed() == [job("b"), job("d")]
+
+
+def test_no_more_watches_are_passed_on_than_a_monitor_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those beyond the limit are left out; one that is known goes on, and one that is gone makes room."""
+    monkeypatch.setattr("trnfleet.services.relay.passed.MOST_WATCHES", 2)
+    passed = PassedMessages(IDENTITY)
+    assert len(passed.take([watch("a"), watch("b"), watch("c"), watch("a")], 0.0)) == 3
+    assert len(passed.take([watch("b")._replace(payload=b""), watch("c")], 0.0)) == 2
