@@ -303,7 +303,7 @@ class FrameTemplate:
             return False
         if payload[self.seq_at] > 0x7F or payload[self.ts_at : self.ts_at + 8] > _LATEST:
             return False
-        if not payload[self.boot].isascii():
+        if not (payload[self.boot].isascii() and payload[self.path].isascii()):
             return False
         return np.array_equal(np.frombuffer(payload, np.uint8)[self._fixed], self._expected)
 

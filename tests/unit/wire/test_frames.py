@@ -131,6 +131,19 @@ def test_any_damage(data: st.DataObject) -> None:
         assert frame.head.seq >= 0
 
 
+@pytest.mark.parametrize("name", [b"uc1/us-0001", b"boot"])
+def test_a_damaged_name_is_refused_with_and_without_a_template(feed: Feed, name: bytes) -> None:
+    """A path or boot that is no UTF-8 is undecodable, whatever came before: no template takes its bytes for letters."""
+    payload = encoder(feed).encode(3, 4)
+    reader = decoder()
+    reader.decode(payload)
+    value = payload.rindex(name, 0, payload.index(b"chip"))
+    damaged = payload[:value] + b"\xff" + payload[value + 1 :]
+    for each in (reader, decoder()):
+        with pytest.raises(WireError, match="not CBOR"):
+            each.decode(damaged)
+
+
 @given(payload=st.binary(max_size=200))
 def test_any_bytes(payload: bytes) -> None:
     """Whatever bytes come, only WireError is raised."""

@@ -203,7 +203,8 @@ class FrameRows:
         """Write how far a topic has come into a tracker, its own or that of a copy."""
         columns, number, tracker = self._columns, topic.number, into.tracker
         if not columns["seen"][number]:
-            # Its first frame was not applied: the tracker has yet to begin.
+            # Its first frame was not applied: the tracker has yet to begin, and is as it was.
+            tracker.first = 0
             return
         tracker.last, tracker.seen = int(columns["last"][number]), int(columns["seen"][number])
         tracker.ts_ns, tracker.behind = int(columns["ts_ns"][number]), 0

@@ -192,6 +192,25 @@ async def test_first_frames_many_at_once_end_as_one_by_one(seed: int) -> None:
     assert most > 10
 
 
+def test_a_topic_whose_first_frame_is_not_applied_is_as_it_was() -> None:
+    """Where it is silent, which is looked at by itself, nothing is left of its number until another frame begins the topic."""
+    feed = Feed(INSTANCES)
+    feed.describe()
+    feed.tick()
+    feed.restart("boot-2")
+    feed.monitor.apply(feed.announcements())
+    feed.monitor.compute()
+    name, topic = next(
+        (name, each) for name, each in feed.monitor.ingest.topics.states.items() if each.tracker.last is None
+    )
+    feed.telemetry()
+    [frame] = [each for each in feed.telemetry() if each.topic == name]
+    feed.monitor.ingest.topics.begin_frame_rows([topic], [frame.payload])
+    assert topic.frame_rows is not None
+    topic.leave_frame_rows()
+    assert (topic.tracker.last, topic.tracker.first) == (None, 0)
+
+
 def test_a_topic_that_another_describes_too_goes_by_itself() -> None:
     """Where two paths have the same instances, the last message has the rows, as it came."""
     whole = ultraservers(8)
