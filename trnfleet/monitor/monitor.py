@@ -196,10 +196,11 @@ class Monitor:
 
     def apply(self, batch: list[Envelope]) -> None:
         """Apply a batch and, where it is time for it, a new layout."""
-        self._apply(batch)
+        self.apply_messages(batch)
         finish(self._laying_out())
 
-    def _apply(self, batch: list[Envelope]) -> None:
+    def apply_messages(self, batch: list[Envelope]) -> None:
+        """Apply a batch and leave the layout as it is: all that comes goes through here."""
         now_s, link_health = self.clock.monotonic_s(), self.link_health
         if batch:
             self.applied_s = batch[-1].received_s
@@ -286,7 +287,7 @@ class Monitor:
                     await self._let_in(LET_IN * slicing.messages)
                 begun_s = clock.monotonic_s()
                 self.link_health.wake(begun_s, PASS_EVERY_S[1])
-                self._apply(batch[begin:end])
+                self.apply_messages(batch[begin:end])
                 slicing.note(end - begin, clock.monotonic_s() - begun_s)
                 await self._let_in(LET_IN * slicing.messages)
             self.ingest.request_missing(self._source, clock.monotonic_s())

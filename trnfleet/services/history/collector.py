@@ -55,24 +55,24 @@ class HistoryMonitor(Monitor):
         self._came: set[str] = set()
         """Topics of telemetry and roll-ups that have come since the last sample."""
 
-    def apply(self, batch: list[Envelope]) -> None:
+    def apply_messages(self, batch: list[Envelope]) -> None:
         """Apply a batch, and take a sample before the second message of any topic."""
         collector = self.collector
         if collector is None:
-            super().apply(batch)
+            super().apply_messages(batch)
             return
         came, first = self._came, 0
         for number, envelope in enumerate(batch):
             topic = envelope.topic
             if topic in came:
                 if number > first:
-                    super().apply(batch[first:number])
+                    super().apply_messages(batch[first:number])
                 collector.take()
                 came.clear()
                 first = number
             if topic.startswith(self._values):
                 came.add(topic)
-        super().apply(batch[first:])
+        super().apply_messages(batch[first:])
 
 
 class Collector:
