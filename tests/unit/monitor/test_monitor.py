@@ -265,7 +265,7 @@ async def test_what_comes_is_let_in_before_more_is_applied(
         await wait(seconds)
 
     monkeypatch.setattr(clock, "sleep", sleep)
-    monkeypatch.setattr(monitor, "_apply", lambda _part: applied.append(taken))
+    monkeypatch.setattr(monitor, "apply_messages", lambda _part: applied.append(taken))
     reading = asyncio.create_task(monitor._read())
     source.batches.put_nowait(feed.telemetry())
     await clock.advance(0.5)
