@@ -116,7 +116,7 @@ class LinkHealth:
         """
         self._measure_loss(now_s, counts)
         self._note_load(now_s, counts.shed)
-        self._tell_own_loss(now_s, link, store, counts)
+        self.tell_own_loss(now_s, link, store, counts)
         if link.parts:
             self._outages.update(now_s, link.parts, store)
         first = self._connects is None
@@ -174,6 +174,23 @@ class LinkHealth:
         """Note how many messages of a topic a recording has left out between two, at most of those that are applied now."""
         if left_out >= self._thinned[0] or now_s - self._thinned[1] > THINNED_FOR_S:
             self._thinned = left_out, now_s
+
+    def tell_own_loss(self, now_s: float, link: LinkStatus, store: Store, counts: PipelineCounts) -> None:
+        """Count as unheard what is lost while the monitor joins a large fleet, or does not keep up: that says nothing of the fleet.
+
+        It comes before each reading of the counts: a number that rose and fell again would pass for a loss and a restart.
+        """
+        if self._laid_out[0] != store.generation:
+            self._laid_out = store.generation, now_s
+        is_joining = (
+            now_s - self._laid_out[1] < JOINS_FOR_S
+            and now_s - link.changed_s < JOINS_WITHIN_S
+            and link.protocol != RECORDING
+            and len(store.layout.instances) >= JOINS_FROM
+        )
+        if is_joining or now_s - self._overloaded[1] < OVERLOAD_GAP_S:
+            counts.unheard = max(0, counts.lost - self._lost)
+        self._lost = counts.lost - counts.unheard
 
     def behind_s(self, now_s: float) -> float:
         """Return by how many seconds what is applied is behind what has come here, or what was sent to here."""
@@ -266,20 +283,6 @@ class LinkHealth:
             self._overloaded = (since_s if now_s - last_s < OVERLOAD_GAP_S else now_s), now_s
         is_overloaded = now_s - self._overloaded[1] < OVERLOAD_GAP_S
         self._lossy_from = LOSSY_OVERLOADED_FROM if is_overloaded else LOSSY_FROM
-
-    def _tell_own_loss(self, now_s: float, link: LinkStatus, store: Store, counts: PipelineCounts) -> None:
-        """Count as unheard what is lost while the monitor joins a large fleet, or does not keep up: that says nothing of the fleet."""
-        if self._laid_out[0] != store.generation:
-            self._laid_out = store.generation, now_s
-        is_joining = (
-            now_s - self._laid_out[1] < JOINS_FOR_S
-            and now_s - link.changed_s < JOINS_WITHIN_S
-            and link.protocol != RECORDING
-            and len(store.layout.instances) >= JOINS_FROM
-        )
-        if is_joining or now_s - self._overloaded[1] < OVERLOAD_GAP_S:
-            counts.unheard = max(0, counts.lost - self._lost)
-        self._lost = counts.lost - counts.unheard
 
     def _measure_loss(self, now_s: float, counts: PipelineCounts) -> None:
         marked_s, messages, gaps = self._loss_mark

@@ -268,10 +268,10 @@ class Monitor:
 
     def pipeline(self, *, at_once: bool = False) -> PipelineHealth:
         """Return publishers, brokers, losses, lag and clocks, at most a second old, or of this very moment."""
-        counts, now_s = self.counts, self.clock.monotonic_s()
-        return self._pipeline.read(
-            self.ingest, counts, self.link, self.link_health, self.message_rate, now_s, at_once=at_once
-        )
+        counts, health, now_s = self.counts, self.link_health, self.clock.monotonic_s()
+        health.tell_own_loss(now_s, self.link, self.store, counts)
+        read = self._pipeline.read
+        return read(self.ingest, counts, self.link, health, self.message_rate, now_s, at_once=at_once)
 
     def racks(self) -> list[RackPower]:
         """Return the IT power of every rack of which all is live, in the order of addresses, from the last pass."""

@@ -9,6 +9,7 @@ from support.monitor.queue_source import QueueSource
 
 from trnfleet.clock import ManualClock
 from trnfleet.domain.layout import Layout
+from trnfleet.monitor import link_health
 from trnfleet.monitor.monitor import GATHER_BEHIND_S, GATHER_S, LET_IN, Monitor
 from trnfleet.monitor.slices import (
     MOST_SLICE_MESSAGES,
@@ -200,6 +201,20 @@ def test_power_of_which_a_part_is_not_known() -> None:
     assert feed.monitor.summary().facility_power_w is None
     feed.tick()
     assert feed.monitor.summary().it_power_w == pytest.approx(6_400)
+
+
+async def test_what_is_lost_in_joining_is_never_read_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also not between the message that shows it and the next look at the link: a counter that falls again has started again."""
+    monkeypatch.setattr(link_health, "JOINS_FROM", 1)
+    feed = Feed(standalone(2))
+    feed.describe()
+    feed.tick()
+    monitor = feed.monitor
+    monitor.counts.lost += 300
+    monitor.link.changed_s = feed.clock.monotonic_s()
+    await feed.clock.advance(0.5)
+    assert monitor.pipeline(at_once=True).figure("lost") == 0.0
+    assert monitor.pipeline(at_once=True).counts.lost == 300
 
 
 async def test_racks() -> None:
