@@ -21,8 +21,8 @@ class Limits:
     """Instance types whose link lanes one descriptor names."""
     text_chars: int = 256
     """Characters of any string."""
-    fleet_instances: int = 270_000
-    """Instances that a monitor keeps: 4,000,000 chips of one publisher, and room for others."""
+    fleet_instances: int = 280_000
+    """Instances that a monitor keeps: 4,200,000 chips of one publisher, and room for others."""
     descriptors_bytes: int = 384 * 2**20
     """Memory of all descriptors; one of an instance takes 1 to 2 KB, columns that several have in common count once."""
     topics: int = 500_000
