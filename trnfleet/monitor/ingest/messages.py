@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from trnfleet.monitor.ingest.rejects import MisplacedError, RejectedError
 from trnfleet.monitor.pipeline.traffic import NOT_ANNOUNCED, OFFLINE, ONLINE
 from trnfleet.monitor.room import ENTRY_BYTES, Ledger, compact, held_bytes
+from trnfleet.monitor.sources.cells import MOST_OF_CELL
 from trnfleet.monitor.sources.descriptors import CompactDescriptor
 from trnfleet.monitor.store.retained import RetainedCollection
 from trnfleet.wire.alerts import AckMessage, AlertMessage, CellAlertMessage, SilenceMessage
@@ -239,7 +240,7 @@ def handle_publisher(receiver: Receiver, path: str, envelope: Envelope, now_s: f
     if message.client != client or (message.cell or "") != cell:
         raise MisplacedError("the publisher's name, or its cell, is not its topic's")
     if cell and not receiver.cells.put(cell, message, now_s, is_retained=envelope.retain):
-        raise RejectedError(f"more than {limits.watches} cells")
+        raise RejectedError(f"more than {limits.watches} cells, or {MOST_OF_CELL} relays or watches of one")
     if cell and message.role == "watch":
         return
     if message.role == "watch":

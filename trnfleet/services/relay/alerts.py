@@ -68,6 +68,14 @@ class PassedAlerts:
         elif now_s < self._heard_since_s:
             self._heard_since_s = now_s
 
+    def knows_cell(self, monitor: Monitor) -> bool:
+        """Return whether all has come that the cell's broker retains, so that what only the top broker has is over.
+
+        Where wildcards get nothing retained, what is not known here may go on all the same.
+        """
+        is_settled = monitor.clock.monotonic_s() - self._heard_since_s >= SETTLED_S
+        return is_settled and not monitor.link.withholds_retained
+
     def changes(self, monitor: Monitor) -> list[Envelope]:
         """Return what has changed since the last call."""
         known, silences = monitor.ingest.alert_messages, monitor.alerts.silences
@@ -90,9 +98,7 @@ class PassedAlerts:
             )
             made.append(message_envelope(self._topic(fingerprint), passed, retain=True))
         gone = self._sent.keys() - known.keys()
-        # Where wildcards get nothing retained, what is not known here may fire all the same.
-        is_settled = monitor.clock.monotonic_s() - self._heard_since_s >= SETTLED_S
-        if is_settled and not monitor.link.withholds_retained:
+        if self.knows_cell(monitor):
             gone |= self._on_top - known.keys()
         for fingerprint in sorted(gone)[: MOST_AT_ONCE - len(made)]:
             self._sent.pop(fingerprint, None)

@@ -1,4 +1,4 @@
-"""Roll-ups of a monitor as blocks of rows: one an UltraServer, or an instance where it stands alone or its neighbours are of other types."""
+"""Roll-ups of a monitor as blocks of rows: one an UltraServer, or an instance where it stands alone, or its neighbours are of other types or too many."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.layout import Node
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.monitor.store.store import Freshness
-from trnfleet.wire.rollups import BLOCK_ROWS, COUNTERS, SEVERITIES, TOTALS, RollupFrame, RollupRow
+from trnfleet.wire.rollups import (
+    BLOCK_ROWS,
+    COUNTERS,
+    MOST_INSTANCES,
+    SEVERITIES,
+    TOTALS,
+    RollupFrame,
+    RollupRow,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,8 +54,9 @@ class Rows:
         for number, path in enumerate(layout.ultraservers):
             members = layout.instance_range(Node(Level.ULTRASERVER, number))
             types = layout.instance_type[members.start : members.stop]
-            if not layout.is_standalone[number] and bool((types == types[0]).all()):
-                count = int(layout.members[members.start : members.stop].sum())
+            count = int(layout.members[members.start : members.stop].sum())
+            is_uniform = bool((types == types[0]).all()) and count <= MOST_INSTANCES
+            if not layout.is_standalone[number] and is_uniform:
                 levels.append(True)
                 numbers.append(number)
                 first.append(members.start)

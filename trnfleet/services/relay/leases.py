@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from trnfleet.wire.messages import CommandMessage
     from trnfleet.wire.ports import Publisher
 
-MOST_LEASES = 256
-"""Leases in all: 32 clients with as many as each may have."""
+MOST_LEASES = 64
+"""Leases in all: 8 clients with as many as each may have. Of those that are renewed each 20 s the rate of all commands lets 80 through."""
 MOST_OF_CLIENT = 8
 
 

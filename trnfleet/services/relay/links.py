@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trnfleet.wire.ports import LinkStatus
 
 
@@ -20,7 +22,7 @@ class Link(Protocol):
 
 
 class LinksState(NamedTuple):
-    """State of all connections at a moment."""
+    """State of the needed connections at a moment."""
 
     is_up: bool
     """Whether all are up."""
@@ -31,20 +33,22 @@ class LinksState(NamedTuple):
 
 
 class TopLinks:
-    """The connections to the top broker."""
+    """The connections to the top broker: those without which a relay does not publish, and others."""
 
-    def __init__(self, *links: Link) -> None:
-        self._links = links
+    def __init__(self, *needed: Link, others: Sequence[Link] = ()) -> None:
+        self._needed, self._all = needed, (*needed, *others)
         self._connects = 0
 
     def look(self) -> LinksState:
-        """Return their state; where one is made again, those that wait for their next attempt try at once, too."""
-        states = [each.status for each in self._links]
-        connects = sum(each.connects for each in states)
+        """Return the state of those that are needed; where any is made again, those that wait for their next attempt try at once, too."""
+        connects = sum(each.status.connects for each in self._all)
         if connects > self._connects:
-            for each in self._links:
+            for each in self._all:
                 each.hurry()
         self._connects = connects
+        states = [each.status for each in self._needed]
         return LinksState(
-            all(each.connected for each in states), connects, sum(each.waiting for each in states)
+            all(each.connected for each in states),
+            sum(each.connects for each in states),
+            sum(each.waiting for each in states),
         )

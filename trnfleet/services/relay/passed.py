@@ -50,6 +50,8 @@ class PassedMessages:
         """Topics of those that it has yet to publish since it became active."""
         self._watches: set[str] = set()
         """Clients of the cell that have announced themselves as watches."""
+        self._watches_on_top: set[str] = set()
+        """Those of which the top broker has a message below the cell's name, as far as this relay has heard."""
         self._events: deque[tuple[float, Envelope]] = deque(maxlen=MOST_EVENTS)
         """The last events, with the monotonic seconds at which they came: nobody knows whether the relay before passed them on."""
 
@@ -72,6 +74,22 @@ class PassedMessages:
             kept = self._kept.get(self._owed.popleft())
             part += [] if kept is None else [kept]
         return part
+
+    def note_top(self, client: str, payload: bytes) -> None:
+        """Note a presence message that the top broker has below the cell's name, by which relay it may be."""
+        is_watch = bool(payload) and decode_message(payload, WatchMessage).role == "watch"
+        if not is_watch:
+            self._watches_on_top.discard(client)
+        elif len(self._watches_on_top) < MOST_WATCHES:
+            self._watches_on_top.add(client)
+
+    def left_watches(self) -> list[Envelope]:
+        """Return what clears the presence of watches that only the top broker has: they ended while no relay ran."""
+        left = sorted(self._watches_on_top - self._watches)
+        self._watches_on_top.difference_update(left)
+        cell, topic = self._identity.cell, self._identity.topic
+        topics = [topic(TopicClass.PUBLISHER, presence_path(client, cell)) for client in left]
+        return [Envelope(each, b"", qos=1, retain=True) for each in topics]
 
     def _passed(self, envelope: Envelope) -> Envelope | None:
         """Return a message as the top broker gets it; None for one that is not passed on."""

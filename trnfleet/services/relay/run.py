@@ -158,6 +158,7 @@ class RelayService:
         if topic.topic_class is TopicClass.PUBLISHER:
             client, clock = topic.path.rpartition("/")[2], self._monitor.clock
             self.role.take(client, envelope, clock.monotonic_s(), clock.wall_ns())
+            self._passed.note_top(client, envelope.payload)
         elif topic.topic_class is TopicClass.ALERT:
             self._alerts.note_top(topic.path.rpartition("/")[2], envelope.payload)
         elif not envelope.payload:
@@ -190,6 +191,8 @@ class RelayService:
         outgoing = self._describe()
         outgoing += self._clear()
         outgoing += self.role.cleared(monitor.clock.monotonic_s())
+        if self._alerts.knows_cell(monitor):
+            outgoing += self._passed.left_watches()
         rows = self._rows
         if rows is None:
             return
@@ -357,7 +360,8 @@ async def relay_cell(
                 leases=serve_leases(server, commands, publisher, clock, report),
                 forwarding=forwarding.run(),
             ):
-                links = TopLinks(publisher, others, commands)
+                # A broker may refuse to let it read commands: then it forwards nothing, and publishes all the same.
+                links = TopLinks(publisher, others, others=(commands,))
                 await run_until(ending, _publish(service, leases, live.monitor, links, report))
             await publisher.publish([*forwarding.end(), *service.farewell()])
 

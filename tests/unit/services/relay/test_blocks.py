@@ -1,4 +1,4 @@
-"""Rows of a relay: the worst chip of each."""
+"""Rows of a relay: what each stands for, and its worst chip."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 from support.monitor.feed import DEMO, Feed, ultraservers
 
 from trnfleet.services.relay.blocks import Rows
+from trnfleet.wire.rollups import MOST_INSTANCES
 from trnfleet.wire.telemetry import Head
 
 
@@ -41,3 +42,12 @@ def test_the_hottest_live_chip_of_each_row_is_its_worst(instances: list[tuple[st
     feed.set("temperature_c", float("nan"), slice(begin, begin + size))
     found = worst(feed, rows)
     assert (found[first.path], found[second.path]) == ("", "trn2u-0002-0/chip00")
+
+
+def test_more_instances_than_a_row_may_stand_for_have_a_row_each() -> None:
+    """A publisher that describes too many in one UltraServer ends no relay."""
+    feed = Feed([(f"uc1/us-0001/host-{number:02}", "trn2u.48xlarge") for number in range(MOST_INSTANCES + 1)])
+    feed.describe()
+    rows = Rows(feed.monitor.store.layout, "cell-a")
+    assert [row.instances for block in rows.blocks for row in block.rows] == [1] * (MOST_INSTANCES + 1)
+    assert rows.row_of("uc1/us-0001/host-64/chip03") == "uc1/us-0001/host-64"

@@ -5,10 +5,14 @@ from __future__ import annotations
 import pytest
 from support.monitor.alert_messages import fingerprint
 from support.monitor.feed import Feed, ultraservers
+from support.monitor.queue_source import QueueSource
+from unit.services.relay.test_standby import Top
 
+from trnfleet.export.election import LISTEN_S
 from trnfleet.services.relay.alerts import SETTLED_S, PassedAlerts
 from trnfleet.services.relay.passed import ENTRY_BYTES, PassedMessages
 from trnfleet.services.relay.role import RelayIdentity
+from trnfleet.services.relay.run import PERIOD_S
 from trnfleet.wire.messages import WatchMessage, encode_message
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic
@@ -21,11 +25,24 @@ def job(name: str, payload: bytes = b"{}") -> Envelope:
     return Envelope(build_topic("demo", TopicClass.JOB, name), payload, qos=1, retain=True)
 
 
-def watch(name: str) -> Envelope:
-    """Return the presence of a watch of the cell."""
-    message = WatchMessage(client=name, state="online", boot="b", role="watch", leads=True)
+def watch(name: str, cell: str | None = None) -> Envelope:
+    """Return the presence of a watch of the cell, with its name as the top broker has it."""
+    message = WatchMessage(client=name, state="online", boot="b", role="watch", leads=True, cell=cell)
     topic = build_topic("demo", TopicClass.PUBLISHER, name)
     return Envelope(topic, encode_message(message), qos=1, retain=True)
+
+
+async def test_a_watch_that_ended_while_no_relay_ran_is_cleared_on_the_top() -> None:
+    """Else each command that asks the top for alerts would take the cell for watched; one that goes on stays."""
+    top = Top()
+    topics = {name: IDENTITY.topic(TopicClass.PUBLISHER, f"cell-a/{name}") for name in ("gone", "there")}
+    top.retained |= {topic: watch(name, "cell-a").payload for name, topic in topics.items()}
+    relay = await top.join("relay-a")
+    await relay.service.pass_on(QueueSource([watch("there")], []))
+    await top.run(SETTLED_S - 1.0)
+    assert set(topics.values()) <= set(top.retained)
+    await top.run(LISTEN_S + PERIOD_S)
+    assert set(topics.values()) & set(top.retained) == {topics["there"]}
 
 
 @pytest.mark.parametrize("withheld", [False, True])
