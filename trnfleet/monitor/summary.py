@@ -177,6 +177,8 @@ class Summary:
     """Chips that relays forward under leases, whose figures are their own."""
     cells: tuple[str, ...] = ()
     """Cells whose relays publish them."""
+    unwatched_cells: tuple[str, ...] = ()
+    """Cells that a relay sees and no watch leads in: nobody evaluates rules about their chips and instances."""
 
 
 class RackPower(NamedTuple):
@@ -264,6 +266,7 @@ def summarize(
         cells=tuple(sorted({each.cell for each in ingest.descriptors if each.cell}))
         if store.rolled.blocks
         else (),
+        unwatched_cells=ingest.alerts.cells.unwatched,
         jobs=len(ingest.jobs),
         publishers_online=pipeline.publishers_online,
         publishers=len(pipeline.publishers),

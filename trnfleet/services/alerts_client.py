@@ -25,7 +25,7 @@ from trnfleet.domain.alerts.watches import (
 from trnfleet.errors import BrokerError, WireError, nearest
 from trnfleet.monitor.alerting.cells import alert_of, unknown_rule
 from trnfleet.monitor.alerting.store import AlertWithStatus
-from trnfleet.monitor.problems.cell_watches import CellWatch, are_watched, cells_of
+from trnfleet.monitor.problems.cell_watches import CellWatch, are_watched, cells_of, doubts_of
 from trnfleet.monitor.problems.problem import NO_PROBLEMS
 from trnfleet.monitor.problems.state import problems_of
 from trnfleet.monitor.sources.watches import presence_of
@@ -102,12 +102,22 @@ class FleetAlerts(NamedTuple):
         return bool(self.watches) or are_watched(self.cells)
 
     @property
+    def is_partly_watched(self) -> bool:
+        """Whether a watch keeps some alerts up to date: one here, or one of a cell."""
+        return bool(self.watches) or any(each.word.leader is not None for each in self.cells)
+
+    def is_published(self, message: AlertMessage) -> bool:
+        """Return whether a watch keeps an alert up to date: one here, or that of its cell."""
+        if not isinstance(message, CellAlertMessage):
+            return bool(self.watches)
+        return any(each.cell == message.cell and each.word.leader is not None for each in self.cells)
+
+    @property
     def word(self) -> Word:
         """Whose word the published alerts are, and what speaks against it."""
         own = [each for each in self.alerts.values() if not isinstance(each, CellAlertMessage)]
         word = word_of(self.present, sum(each.state == "firing" for each in own))
-        doubts = [f"cell {each.cell}: {each.doubt}" for each in self.cells if each.doubt]
-        return word._replace(doubts=(*word.doubts, *doubts))
+        return word._replace(doubts=(*word.doubts, *doubts_of(self.cells)))
 
     def is_unobserved(self, message: AlertMessage) -> bool:
         """Return whether an alert is of a cell that no relay sees at present."""
@@ -133,17 +143,15 @@ class FleetAlerts(NamedTuple):
 
     @property
     def unwatched_reason(self) -> str:
-        """Reason why the state of alerts is unknown, and what to do; empty while a watch is online."""
-        if self.is_watched:
+        """Reason why the state of all alerts is unknown, and what to do; empty while a watch is online, here or in a cell."""
+        if self.is_partly_watched:
             return ""
         if self.is_withheld:
             return WITHHELD
-        gone = (
-            f" ({', '.join(self.gone[:3])} {'has' if len(self.gone) == 1 else 'have'} gone)"
-            if self.gone
-            else ""
-        )
-        return f"no watch publishes alerts of fleet {self.name}{gone}; start `trnfleet watch`"
+        named = ", ".join(self.gone[:3])
+        gone = f" ({named} {'has' if len(self.gone) == 1 else 'have'} gone)" if self.gone else ""
+        where = " on the broker of each cell" if self.cells else ""
+        return f"no watch publishes alerts of fleet {self.name}{gone}; start `trnfleet watch`{where}"
 
     def status(self, message: AlertMessage) -> AlertStatus:
         """Return the status of an alert: unhandled, acknowledged, silenced or inhibited."""
@@ -305,21 +313,25 @@ class PublishedProblems(NamedTuple):
     is_watched: bool
     now_ns: int
     """Monitor time."""
+    cell_doubts: tuple[str, ...] = ()
+    """Why alerts of cells may not be as they are shown, a line a cell."""
 
 
 def published_problems(monitor: Monitor) -> PublishedProblems:
     """Return the problems of a fleet that a monitor has observed."""
     now_ns = monitor.moment().time_ns
     now_s = monitor.clock.monotonic_s()
-    is_watched = bool(monitor.ingest.watches.present(now_s)) or are_watched(cells_of(monitor))
+    cells, has_own = cells_of(monitor), bool(monitor.ingest.watches.present(now_s))
+    is_watched = has_own or are_watched(cells)
     silences = monitor.alerts.silences
     # Without a watch nobody knows whether a published alert still fires: thresholds of the moment say more.
-    messages = monitor.ingest.alert_messages.values() if is_watched else ()
+    messages = monitor.ingest.alert_messages.values() if has_own else ()
     of_cells = monitor.alerts.cells.firing
     own = [each for each in messages if each.fingerprint not in of_cells]
     active = active_of(own, silences, now_ns, of_cells.values())
     rules = load_rules() if is_watched else ()
-    return PublishedProblems(problems_of(monitor, active, rules=rules, now_ns=now_ns), is_watched, now_ns)
+    problems = problems_of(monitor, active, rules=rules, now_ns=now_ns)
+    return PublishedProblems(problems, is_watched, now_ns, doubts_of(cells))
 
 
 def silence_facts(fleet: FleetAlerts) -> list[dict[str, Any]]:

@@ -93,7 +93,8 @@ def command(
     contradict or the leader does not publish what another sees: `doubts` in --json, with exit status 1, too.
 
     On a top broker the alerts of cells are among them, with their cell and what people in it do about them; of a cell that no relay sees
-    they are as last known (`not observed`), and the exit status is 1. `cells` in --json has who watches each.
+    they are as last known (`not observed`), and the exit status is 1, as it is where a cell has no watch: stderr names it. `cells` in
+    --json has who watches each.
 
     Several fleets, by --name more than once or --all-fleets, are one table with the fleet of each alert; in --json `alerts` is one list
     with `fleet` in each, beside `fleets`. A fleet whose parts are on several brokers is one fleet.
@@ -133,7 +134,7 @@ def command(
         for line in lines_of_several(found, fleets) if is_of_several else text_lines(rows, fleets[0]):
             click.echo(line)
     for fleet in fleets:
-        if as_json or is_of_several or fleet.is_watched:
+        if as_json or is_of_several or fleet.is_partly_watched:
             report_word(fleet, f"{fleet.name}: " if is_of_several else "")
     statuses = {exit_status(fleet, [each for each in found if each.fleet is fleet]) for fleet in fleets}
     ctx.exit(max(statuses))
@@ -143,12 +144,14 @@ def exit_status(fleet: FleetAlerts, found: Sequence[Listed]) -> int:
     """Return the exit status for one fleet; of several the largest counts, so that what is unhandled goes before what is unknown."""
     from trnfleet.domain.alerts.status import AlertStatus
 
-    is_unhandled = any(
-        each.message.severity is Severity.CRITICAL and each.status is AlertStatus.FIRING for each in found
-    )
-    if not fleet.is_watched or ((fleet.word.doubts or fleet.away) and not is_unhandled):
-        return UNKNOWN
-    return UNHANDLED if is_unhandled else 0
+    if any(
+        each.message.severity is Severity.CRITICAL
+        and each.status is AlertStatus.FIRING
+        and fleet.is_published(each.message)
+        for each in found
+    ):
+        return UNHANDLED
+    return UNKNOWN if not fleet.is_watched or fleet.word.doubts or fleet.away else 0
 
 
 def lines_of_several(found: Sequence[Listed], fleets: Sequence[FleetAlerts]) -> list[str]:
@@ -164,11 +167,11 @@ def lines_of_several(found: Sequence[Listed], fleets: Sequence[FleetAlerts]) -> 
         ]
     rows = []
     for fleet, message, status in found:
-        fingerprint, severity, state, *rest = _row(message, status, fleet)
-        known = state if fleet.is_watched else f"{state} (last known)"
-        rows.append((fleet.name, fingerprint, severity, known, *rest))
+        rows.append((fleet.name, *_row(message, status, fleet)))
     lines = table_lines([("FLEET", "ALERT", "SEVERITY", "STATE", "FOR", "WHAT"), *rows])
-    causes = [(problem, fleet) for fleet in fleets if fleet.is_watched for problem in fleet.problems.all]
+    causes = [
+        (problem, fleet) for fleet in fleets if fleet.is_partly_watched for problem in fleet.problems.all
+    ]
     causes.sort(key=lambda cause: urgency(cause[0]))
     return by_cause(
         [(each.fleet.name, each.message.fingerprint) for each in found], lines, causes, names_fleet=True
@@ -178,18 +181,17 @@ def lines_of_several(found: Sequence[Listed], fleets: Sequence[FleetAlerts]) -> 
 def text_lines(found: Sequence[tuple[AlertMessage, AlertStatus]], fleet: FleetAlerts) -> list[str]:
     """Return the table of alerts; without a watch as last known, with the age of each and the reason above."""
     rows = [_row(message, status, fleet) for message, status in found]
-    if fleet.is_watched and not rows:
+    if fleet.is_partly_watched and not rows:
         return ["no alert is published, which is in doubt" if fleet.word.doubts else "0 firing"]
-    if fleet.is_watched:
+    if fleet.is_partly_watched:
         lines = table_lines([("ALERT", "SEVERITY", "STATE", "FOR", "WHAT"), *rows])
         keys = [(fleet.name, message.fingerprint) for message, _ in found]
         return by_cause(keys, lines, [(each, fleet) for each in fleet.problems.all])
     if not rows:
         return [plain(fleet.unwatched_reason, 400)]
-    known = [(row[0], row[1], f"{row[2]} (last known)", *row[3:]) for row in rows]
     return [
         plain(f"{fleet.unwatched_reason}; as last known:", 400),
-        *table_lines([("ALERT", "SEVERITY", "STATE", "AGE", "WHAT"), *known]),
+        *table_lines([("ALERT", "SEVERITY", "STATE", "AGE", "WHAT"), *rows]),
     ]
 
 
@@ -301,7 +303,7 @@ def _row(message: AlertMessage, status: AlertStatus, fleet: FleetAlerts) -> tupl
     return (
         message.fingerprint,
         message.severity.value,
-        status.value,
+        status.value if fleet.is_published(message) else f"{status.value} (last known)",
         duration(lasted_s),
         f"{message.rule}: {text}",
     )
@@ -313,7 +315,7 @@ def _alert_facts(listed: Listed) -> dict[str, Any]:
     return {
         **message.model_dump(mode="json", exclude={"v"}),
         "standing": status.value,
-        "last_known": not fleet.is_watched or fleet.is_unobserved(message),
+        "last_known": not fleet.is_published(message) or fleet.is_unobserved(message),
         "age_s": max(0.0, (fleet.now_ns - parse_rfc3339(message.fired)) / NS_PER_S),
         "ack": None
         if ack is None

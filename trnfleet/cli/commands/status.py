@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 UNHEALTHY = 3
 MOST_PROBLEMS = 10
 """Problems that are printed; --json has all."""
+MOST_DOUBTS = 5
+"""Cells whose alerts are in doubt that are printed; --json has all."""
 MOST_EVENTS = 5
 """The newest events that are printed, of those that arrived meanwhile."""
 
@@ -261,6 +263,7 @@ def facts(monitor: Monitor, summary: Summary, found: PublishedProblems, *, healt
         },
         "receiver_errors": [each._asdict() for each in summary.receiver_errors],
         "watched": found.is_watched,
+        "cell_doubts": list(found.cell_doubts),
         "pipeline": pipeline_facts(monitor.pipeline()),
         "relays": relay_facts(relays_of(monitor, summary.cells)),
         "problems": [problem_facts(each, found.now_ns) for each in found.problems.all],
@@ -435,6 +438,10 @@ def _problem_lines(found: PublishedProblems) -> list[str]:
     lines = [f"{each.severity.value:<16}{texts.line(each, found.now_ns)}" for each in shown]
     if len(listed) > len(shown):
         lines.append(f"{'':<16}and {len(listed) - len(shown):,} more")
-    if not found.is_watched:
+    doubts = found.cell_doubts[:MOST_DOUBTS]
+    lines += [f"{'alerts':<16}{plain(each, 400)}" for each in doubts]
+    if len(found.cell_doubts) > len(doubts):
+        lines.append(f"{'alerts':<16}and of {len(found.cell_doubts) - len(doubts):,} more cells")
+    if not found.is_watched and not doubts:
         lines.append(f"{'alerts':<16}unknown: no watch is online; problems are by thresholds of the moment")
     return lines

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import ValidationError
@@ -23,7 +24,7 @@ from trnfleet.monitor.copies import copied
 from trnfleet.wire.alerts import CellAlertMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from typing import Any
 
     from trnfleet.wire.alerts import AlertMessage
@@ -63,9 +64,10 @@ class CellAlerts:
         self._by_path: dict[str, Alert] = {}
         self._unobserved: frozenset[str] = frozenset()
         self._is_watched = False
+        self.unwatched: tuple[str, ...] = ()
+        """Cells that are seen and that no watch leads in: nobody evaluates rules about their chips and instances."""
         self._firing: dict[str, Alert] | None = None
-        self._cells: set[str] | None = None
-        """Cells that have alerts; None where that has changed."""
+        self._by_cell: Mapping[str, int] | None = None
         self._news: list[CellTransition] = []
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CellAlerts:
@@ -104,19 +106,20 @@ class CellAlerts:
         news, self._news = self._news, []
         return [each for each in news if now_ns - each.at_ns < OLD_NEWS_NS]
 
-    def observe(self, cells: Mapping[str, bool], *, is_watched: bool) -> None:
+    def observe(self, cells: Mapping[str, bool], watched: Collection[str]) -> None:
         """Note which cells are seen; alerts of the others go on as last known.
 
         Args:
             cells: Whether a relay sees each cell that is described at present; others are not seen.
-            is_watched: Whether a watch leads in any of them.
+            watched: Those in which a watch leads.
         """
-        self._is_watched = is_watched
+        self._is_watched = bool(watched)
+        self.unwatched = tuple(
+            sorted(cell for cell, is_seen in cells.items() if is_seen and cell not in watched)
+        )
         if not self._by_path:
             return
-        if self._cells is None:
-            self._cells = {path.partition("/")[0] for path in self._by_path}
-        unobserved = frozenset(cell for cell in self._cells if not cells.get(cell))
+        unobserved = frozenset(cell for cell in self.by_cell if not cells.get(cell))
         if unobserved == self._unobserved:
             return
         self._unobserved = unobserved
@@ -125,6 +128,13 @@ class CellAlerts:
             if alert.is_unobserved != is_unobserved:
                 self._by_path[path] = dataclasses.replace(alert, is_unobserved=is_unobserved)
         self._changed()
+
+    @property
+    def by_cell(self) -> Mapping[str, int]:
+        """Number of alerts of each cell that has any."""
+        if self._by_cell is None:
+            self._by_cell = Counter(path.partition("/")[0] for path in self._by_path)
+        return self._by_cell
 
     @property
     def firing(self) -> Mapping[str, Alert]:
@@ -149,7 +159,7 @@ class CellAlerts:
         return self._is_watched and is_new and alert.rule.scope not in OWN_SCOPES
 
     def _changed(self) -> None:
-        self._firing = self._cells = None
+        self._firing = self._by_cell = None
         self.revision += 1
         # Where no rules are evaluated nobody takes them.
         del self._news[:-MOST_NEWS]

@@ -297,7 +297,7 @@ class Ingest:
         """Note after a pass what happened to alerts, and which cells a relay sees, whose alerts are else as last known."""
         self.alert_events.take(self.alerts, now_s)
         seen = self.cells.seen(self.store.rolled.cells_observed(), now_s)
-        self.alerts.cells.observe(seen, is_watched=self.cells.are_watched(now_s))
+        self.alerts.cells.observe(seen, self.cells.watched(now_s))
 
     def newest_of_sources_s(self, batch: list[Envelope], else_s: float) -> float:
         """Return when the newest message of a batch came that is of a source: not a watch's, nor an operator's."""

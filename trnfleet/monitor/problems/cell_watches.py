@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.alerts.watches import Word, word_of
-from trnfleet.wire.alerts import CellAlertMessage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,13 +33,12 @@ def cells_of(state: FleetState) -> tuple[CellWatch, ...]:
     """Return the cells that are described, or of which there are alerts, with who watches each."""
     ingest, now_s = state.ingest, state.clock.monotonic_s()
     observed = ingest.cells.seen(state.store.rolled.cells_observed(), now_s)
-    messages = ingest.retained[CellAlertMessage].by_key.values()
-    firing = Counter(each.cell for each in messages if each.state == "firing")
+    firing = state.alerts.cells.by_cell
     return tuple(
         CellWatch(
             cell,
             observed.get(cell, False),
-            word_of(ingest.cells.watches(cell, now_s), firing[cell]),
+            word_of(ingest.cells.watches(cell, now_s), firing.get(cell, 0)),
         )
         for cell in sorted({*observed, *firing})
     )
@@ -50,3 +47,8 @@ def cells_of(state: FleetState) -> tuple[CellWatch, ...]:
 def are_watched(cells: Sequence[CellWatch]) -> bool:
     """Return whether there are cells, and a watch leads in each."""
     return bool(cells) and all(each.word.leader is not None for each in cells)
+
+
+def doubts_of(cells: Sequence[CellWatch]) -> tuple[str, ...]:
+    """Return why alerts of cells may not be as they are shown, a line for each of which that is so."""
+    return tuple(f"cell {each.cell}: {each.doubt}" for each in cells if each.doubt)

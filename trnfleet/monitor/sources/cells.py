@@ -75,6 +75,10 @@ class Cells:
         """Return the watches of a cell that are present."""
         return self._watches[cell].present(now_s) if cell in self._watches else []
 
-    def are_watched(self, now_s: float) -> bool:
-        """Return whether a watch leads in any cell."""
-        return any(one.leads is not False for each in self._watches.values() for one in each.present(now_s))
+    def watched(self, now_s: float) -> set[str]:
+        """Return the cells in which a watch leads."""
+        return {
+            cell
+            for cell, each in self._watches.items()
+            if any(one.leads is not False for one in each.present(now_s))
+        }

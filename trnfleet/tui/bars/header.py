@@ -188,6 +188,9 @@ def _inventory(
     if summary.rolled_chips:
         of = "" if summary.rolled_chips == summary.chips else f"{count(summary.rolled_chips)} "
         parts.append((f"  {of}from roll-ups", theme.HEAD))
+    if summary.unwatched_cells:
+        cells = counted(len(summary.unwatched_cells), "cell")
+        parts.append((f", {cells} without a watch", theme.HEAD_STRONG))
     right = _badge(problems, width - width_of(parts) - 2)
     if of_fleets and width_of(parts) + width_of(right) + 6 <= width:
         right.insert(0, ("all: ", theme.HEAD))

@@ -22,6 +22,7 @@ from trnfleet.domain.severity import BY_RANK, Severity
 from trnfleet.monitor.alerting.engine import AlertCounts
 from trnfleet.monitor.alerting.store import AlertWithStatus
 from trnfleet.monitor.alerting.unpublished import Unpublished
+from trnfleet.monitor.problems.cell_watches import cells_of, doubts_of
 from trnfleet.monitor.problems.problem import NO_PROBLEMS, ProblemCounts
 from trnfleet.monitor.problems.state import problems_of
 
@@ -117,7 +118,6 @@ NO_MARKS = mark(EMPTY_LAYOUT, ())
 EVERY_S = 0.5
 """Seconds between two readings: rules are evaluated at whole seconds."""
 _HANDLED = (AlertStatus.ACKED, AlertStatus.SILENCED)
-NO_WORD = Word(None)
 NO_COUNTS = AlertCounts(0, 0, 0, 0, 0, 0, 0)
 
 
@@ -230,18 +230,20 @@ class AlertSnapshot:
                 yield self._node_at(address, layout), problem.severity
 
     def word(self, now_s: float) -> Word:
-        """Return which watch leads and what speaks against it: also alerts that fire here and that it does not publish.
+        """Return which watch leads and what speaks against it: also alerts that fire here and that it does not publish, and doubts of cells.
 
         Args:
             now_s: Monotonic seconds, as for `refresh`.
         """
         ingest = self._monitor.ingest
         present = self._present()
+        doubts = doubts_of(cells_of(self._monitor))
         if not present:
-            return NO_WORD
+            return Word(None, doubts)
         missing = self._unpublished.missing(self._monitor.alerts, now_s, MUTED_S)
         published = sum(each.state == "firing" for each in ingest.alert_messages.values())
-        return word_of(present, published, missing=len(missing.alerts), missing_s=missing.longest_s)
+        word = word_of(present, published, missing=len(missing.alerts), missing_s=missing.longest_s)
+        return word._replace(doubts=(*word.doubts, *doubts))
 
     @property
     def receiver_errors(self) -> ReceiverErrors:

@@ -12,11 +12,12 @@ from trnfleet.cli.commands import alerts
 from trnfleet.cli.commands.silence import list_all
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.alert import fingerprint_of
-from trnfleet.domain.alerts.watches import NO_ERRORS, ReceiverError, ReceiverErrors, WatchPresence
+from trnfleet.domain.alerts.watches import NO_ERRORS, ReceiverError, ReceiverErrors, WatchPresence, Word
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.silences import Silences
+from trnfleet.monitor.problems.cell_watches import CellWatch
 from trnfleet.services.alerts_client import FleetAlerts
-from trnfleet.wire.alerts import AlertMessage, SilenceMessage
+from trnfleet.wire.alerts import AlertMessage, CellAlertMessage, SilenceMessage
 
 BEGIN_NS = 1_700_000_000 * NS_PER_S
 BROKER = ["--broker", "mqtt://127.0.0.1:1", "--name", "demo"]
@@ -140,6 +141,30 @@ def test_with_a_watch_nothing_fires_or_something_does(asked: Any) -> None:
     assert asked(watches=("w",)) == (0, "0 firing\n", "")
     assert asked(watches=("w",), told=(alert("warning"),))[0] == 0
     assert asked(watches=("w",), told=(alert("critical"),))[0] == 3
+
+
+def test_a_cell_without_a_watch_is_named_and_hides_no_other(asked: Any) -> None:
+    """A critical alert of a watched cell counts; what another cell's watch has left is as last known, and stderr names that cell."""
+    kept, left = (
+        CellAlertMessage(
+            **{**dict(alert("critical")), "fingerprint": f"{number:016x}", "target": target, "cell": cell}
+        )
+        for number, (target, cell) in enumerate((("a", "cell-a"), ("b", "cell-b")))
+    )
+    leader = WatchPresence("w", BEGIN_NS, 3.0, leads=True, firing=1)
+    cells = (
+        CellWatch("cell-a", is_observed=True, word=Word(leader)),
+        CellWatch("cell-b", is_observed=True, word=Word(None)),
+    )
+    status, out, told = asked(told=(kept, left), cells=cells)
+    assert status == 3
+    assert ["(last known)" in row for row in out.splitlines()[1:]] == [False, True]
+    assert told.splitlines() == ["cell cell-b: no watch publishes its alerts", "cell cell-a: w leads"]
+    facts = json.loads(asked("--json", told=(kept, left), cells=cells)[1])
+    assert (facts["watched"], [each["last_known"] for each in facts["alerts"]]) == (False, [False, True])
+    assert asked(told=(left,), cells=cells)[0] == 1
+    assert asked(cells=cells)[:2] == (1, "no alert is published, which is in doubt\n")
+    assert "on the broker of each cell" in asked(cells=cells[1:])[1]
 
 
 def test_silences_are_listed_with_a_word_about_what_they_hide(asked: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
+from support.monitor.top import Top
 from unit.tui.format.test_reservations import made
 
 from trnfleet.cli.commands.status import (
@@ -23,6 +24,7 @@ from trnfleet.domain.power import PUE
 from trnfleet.services.alerts_client import published_problems
 from trnfleet.wire.messages import WatchMessage, encode_message
 from trnfleet.wire.ports import Envelope
+from trnfleet.wire.topics import TopicClass
 
 
 def fed() -> Feed:
@@ -37,7 +39,7 @@ def fed() -> Feed:
     return feed
 
 
-def said(feed: Feed) -> str:
+def said(feed: Feed | Top) -> str:
     return text(feed.monitor.summary(), feed.monitor, published_problems(feed.monitor), healthy=False)
 
 
@@ -193,6 +195,17 @@ def test_problems_are_listed_with_place_and_impact() -> None:
     assert problem["jobs"] == [{"job": "llama", "state": "hung", "slowdown_pct": None}]
     assert found["problem_counts"]["critical"] == 1
     assert found["watched"] is False
+
+
+def test_a_cell_without_a_watch_is_named() -> None:
+    """On a top broker, where another watch than one there is what is missing."""
+    top = Top()
+    top.frame((4_000.0, 20_000.0, 10_000.0))
+    top.look()
+    assert "alerts          cell cell-a: no watch publishes its alerts" in said(top)
+    message = WatchMessage(client="w", state="online", boot="b", role="watch", leads=True, cell="cell-a")
+    top.take(TopicClass.PUBLISHER, "cell-a/w", message)
+    assert "alerts   " not in said(top)
 
 
 def test_what_receivers_of_the_watch_do_not_take() -> None:

@@ -86,6 +86,19 @@ def test_an_alert_of_a_cell_is_shown_and_counted_with_its_cell() -> None:
     assert top.monitor.alerts.active() == []
 
 
+def test_a_cell_without_a_watch_is_in_doubt() -> None:
+    """Nobody evaluates rules about its chips: the app's header counts it and its Alerts view names it, until one leads or it is not seen."""
+    top = Top()
+    top.frame(POWER)
+    top.look()
+    snapshot = AlertSnapshot(top.monitor)
+    assert top.look().unwatched_cells == ("cell-a",)
+    assert snapshot.word(0.0).doubts == ("cell cell-a: no watch publishes its alerts",)
+    watched(top)
+    assert top.look().unwatched_cells == ()
+    assert snapshot.word(0.0).doubts == ()
+
+
 def test_a_resolved_one_is_over() -> None:
     """Its message stays for a while, as in the cell."""
     top = Top()

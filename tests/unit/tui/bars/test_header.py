@@ -55,6 +55,14 @@ def test_instances_that_the_layout_has_yet_to_show_are_named(summary: Summary) -
     assert "all live" not in text
 
 
+def test_cells_of_which_nobody_evaluates_rules_are_counted(summary: Summary) -> None:
+    """That no problem is known of them says nothing then."""
+    rolled = replace(summary, rolled_chips=128)
+    assert "from roll-ups  8 instances" in said(rolled)
+    text = said(replace(rolled, unwatched_cells=("cell-a",)), width=80)
+    assert "128 chips  all live  from roll-ups, 1 cell without a watch" in text
+
+
 def test_what_is_not_known_is_not_zero(summary: Summary) -> None:
     """A figure that nobody measures is n/a."""
     unknown = replace(summary.mean, hbm_traffic_bytes_per_s=None)
