@@ -44,6 +44,8 @@ class _Path:
     descriptor: Envelope
     topic: str
     """Of the frames, or of the instance's own metrics."""
+    topics: tuple[str, ...]
+    """All of the cell that are forwarded with it."""
     since_s: float
     is_shown: bool = False
     """Whether it is described on the top."""
@@ -91,18 +93,18 @@ class Forwarding:
 
     def _add(self, path: str, compact: CompactDescriptor, now_s: float) -> None:
         telemetry = self._topic(TopicClass.TELEMETRY, path)
-        self._paths[path] = _Path(self._stamped(path, compact.whole()), telemetry, now_s)
         topics = [self._topic(TopicClass.NODE, path), telemetry]
         if compact.instances == (path,):
             chips = range(INSTANCE_TYPES[compact.types[0]].chips)
             topics += [f"{telemetry}/{format_chip(chip)}" for chip in chips]
+        descriptor = self._stamped(path, compact.whole())
+        self._paths[path] = _Path(descriptor, telemetry, tuple(topics), now_s)
         self._topics.update(dict.fromkeys(topics, path))
 
     def _drop(self, path: str) -> None:
         gone = self._paths.pop(path)
-        topics = [topic for topic, of in self._topics.items() if of == path]
-        for topic in topics:
-            del self._topics[topic]
+        for topic in gone.topics:
+            self._topics.pop(topic, None)
             self._frames.pop(topic, None)
         if gone.is_shown:
             topic = gone.descriptor.topic
