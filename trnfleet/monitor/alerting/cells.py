@@ -151,10 +151,10 @@ class CellAlerts:
 
     def leaves_out(self, alert: Alert, now_ns: int) -> bool:
         """Return whether an alert that is evaluated here is left to the cells."""
-        if alert.fired_ns is None:
-            return False
         if alert.fingerprint in self.firing:
             return True
+        if alert.fired_ns is None:
+            return False
         is_new = 0 <= now_ns - alert.fired_ns < LEFT_TO_CELLS_NS
         return self._is_watched and is_new and alert.rule.scope not in OWN_SCOPES
 

@@ -13,7 +13,7 @@ from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.alert import fingerprint_of
 from trnfleet.domain.alerts.preview import preview
 from trnfleet.domain.alerts.signals import Scope
-from trnfleet.domain.alerts.status import AlertStatus
+from trnfleet.domain.alerts.status import AlertState, AlertStatus
 from trnfleet.domain.alerts.templates import summary
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.cells import LEFT_TO_CELLS_NS, alert_of, unknown_rule
@@ -263,6 +263,21 @@ async def test_the_top_s_own_rules_do_not_fire_what_a_cell_publishes() -> None:
     await second()
     assert alerts.active() == [own]
     assert (notifying(alerts), to_publish(alerts, Log())) == ([own], [own])  # type: ignore[arg-type]
+
+
+async def test_what_is_pending_here_while_it_fires_in_a_cell_is_one_alert() -> None:
+    """Of one fingerprint the lists show one, by which a cursor finds it again; the header counts no pending one beside it."""
+    rule = rule_of(name="held-back", scope="ultraserver", figure="power_w", above=15_000.0, **{"for": "1h"})
+    top = Top((rule,))
+    await top.clock.advance(1.0)
+    top.frame(POWER)
+    top.look()
+    assert [each.state for each in top.monitor.alerts.active()] == [AlertState.PENDING]
+    take(top, firing())
+    assert [(each.cell, each.state) for each in top.monitor.alerts.active()] == [
+        ("cell-a", AlertState.FIRING)
+    ]
+    assert top.monitor.alerts.counts().pending == 0
 
 
 async def test_a_relay_that_has_gone_is_no_publisher_any_more() -> None:
