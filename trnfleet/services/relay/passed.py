@@ -28,7 +28,7 @@ PASSED_ON = (
 MOST_KEPT_BYTES = 256 * 2**20
 """Memory of the retained messages that are published again after a reconnect."""
 EVENTS_KEPT_S = 10.0
-"""Age of the events that a relay publishes when it takes over: longer than it takes to find out that another is gone."""
+"""Age of the events and clearings that a relay publishes when it takes over: longer than it takes to find out that another is gone."""
 MOST_EVENTS = 1_000
 MOST_WATCHES = 1_000
 """Watches whose presence is passed on, as many as a monitor of the cell keeps: of more it is not."""
@@ -53,19 +53,21 @@ class PassedMessages:
         self._watches_on_top: set[str] = set()
         """Those of which the top broker has a message below the cell's name, as far as this relay has heard."""
         self._events: deque[tuple[float, Envelope]] = deque(maxlen=MOST_EVENTS)
-        """The last events, with the monotonic seconds at which they came: nobody knows whether the relay before passed them on."""
+        """The last events, and what was cleared last, with the monotonic seconds at which they came: nobody knows whether the relay
+        before passed them on."""
 
     def take(self, batch: Iterable[Envelope], now_s: float) -> list[Envelope]:
         """Take messages of the cell, and return them as the top broker gets them."""
         passed = [self._passed(each) for each in batch]
         sent = [each for each in passed if each is not None]
-        self._events.extend((now_s, each) for each in sent if not each.retain)
+        self._events.extend((now_s, each) for each in sent if not (each.retain and each.payload))
         return sent
 
     def begin(self, now_s: float) -> list[Envelope]:
-        """Owe the top broker all that is retained; return the last events."""
+        """Owe the top broker all that is retained; return the last events, and what was cleared last and is not there again."""
         self._owed = deque(self._kept)
-        return [each for at_s, each in self._events if at_s >= now_s - EVENTS_KEPT_S]
+        last = [each for at_s, each in self._events if at_s >= now_s - EVENTS_KEPT_S]
+        return [each for each in last if each.topic not in self._kept]
 
     def next_owed(self) -> list[Envelope]:
         """Return a part of what is owed, each as it is now; what was cleared meanwhile is not owed any more."""

@@ -10,7 +10,7 @@ from unit.services.relay.test_standby import Top
 
 from trnfleet.export.election import LISTEN_S
 from trnfleet.services.relay.alerts import SETTLED_S, PassedAlerts
-from trnfleet.services.relay.passed import ENTRY_BYTES, PassedMessages
+from trnfleet.services.relay.passed import ENTRY_BYTES, EVENTS_KEPT_S, PassedMessages
 from trnfleet.services.relay.role import RelayIdentity
 from trnfleet.services.relay.run import PERIOD_S
 from trnfleet.wire.messages import WatchMessage, encode_message
@@ -69,6 +69,16 @@ def test_names_count_as_much_as_what_is_kept_of_them(monkeypatch: pytest.MonkeyP
     passed.take([job("a", b""), job("d")], 0.0)
     passed.begin(0.0)
     assert passed.next_owed() == [job("b"), job("d")]
+
+
+def test_what_is_cleared_between_two_relays_is_cleared_by_the_next() -> None:
+    """Else a job that ended then would stay on the top; what is there again is not cleared, nor what was cleared long ago."""
+    passed = PassedMessages(IDENTITY)
+    passed.take([job("a"), job("b"), job("c")], 0.0)
+    passed.take([job("a", b""), job("b", b""), job("b")], 1.0)
+    assert passed.begin(2.0) == [job("a", b"")]
+    assert passed.next_owed() == [job("c"), job("b")]
+    assert passed.begin(1.0 + EVENTS_KEPT_S + 1.0) == []
 
 
 def test_no_more_watches_are_passed_on_than_a_monitor_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
