@@ -242,13 +242,14 @@ class Samples:
         return [value for at_ns, value in self._kept if at_ns > now_ns - self._window_ns]
 
     def increase(self, now_ns: int) -> float | None:
-        """Return by how much a counter has grown within the window."""
+        """Return by how much a counter has grown within the window.
+
+        One that falls takes back what had been counted too early, such as a tick as lost that was only late. What it grows by afterwards counts
+        whole.
+        """
         del now_ns
         values = [value for _, value in self._kept]
-        if not values:
-            return None
-        grown = (new - old if new >= old else new for old, new in itertools.pairwise(values))
-        return float(sum(grown))
+        return float(values[-1] - min(values)) if values else None
 
     def changes(self, now_ns: int) -> float | None:
         """Return how often the value differed from the one before within the window."""

@@ -53,6 +53,23 @@ def test_changes_of_a_text() -> None:
     assert series(rule, looks) == [False, False, False, True, True, False, False, False]
 
 
+@pytest.mark.parametrize(
+    ("looks", "expected"),
+    [
+        ([1_000, 1_001, 1_000, 1_001, 1_000, 1_000], [False] * 6),
+        ([1_000, 1_004, 1_008, 1_001, 1_001, 1_001], [False, False, True, False, False, False]),
+        ([0, -90, -90, -84, -84, -84], [False, False, False, True, True, True]),
+    ],
+    ids=["late ones", "mended", "mended before"],
+)
+def test_ticks_that_were_only_late_are_no_loss_and_hide_none(
+    looks: list[float], expected: list[bool]
+) -> None:
+    """A counter of lost ticks that falls takes back what it had, is no counter that starts again, and later losses count whole."""
+    rule = rule_of(scope="pipeline", figure="lost", increase_over="30s", above=5)
+    assert series(rule, looks) == expected
+
+
 @pytest.mark.parametrize("past", [False, True], ids=["moment", "past"])
 @pytest.mark.parametrize("key", ["", *WINDOWS])
 def test_every_window_and_reference_is_evaluated(key: str, past: bool) -> None:

@@ -199,11 +199,10 @@ def test_samples_within_a_window(looks: list[tuple[int, float | None]], window: 
         assert samples.changes(now * S) == (float(changes) if inside else None)
         # For a counter the newest sample before the window counts: what grew since then grew within.
         first = max(0, len(ever) - len(inside) - 1)
-        grown = [
-            max(0.0, new - old) if new >= old else new
-            for (_, old), (_, new) in zip(ever[first:], ever[first + 1 :], strict=False)
-        ]
-        assert samples.increase(now * S) == (float(sum(grown)) if ever else None)
+        counted = [value for _, value in ever[first:]]
+        # It is the most by which the last value is above any before it: what was taken back earlier hides nothing that came later.
+        grown = max((counted[-1] - before for before in counted), default=0.0)
+        assert samples.increase(now * S) == (grown if ever else None)
 
 
 def test_samples_forget_when_time_goes_back() -> None:
