@@ -367,7 +367,8 @@ class Ingest:
         if why is None:
             publisher = self.publishers.number(client, boot, described=True, former_boot=former)
             if not publisher.announced:
-                self.missing.hear(TopicClass.PUBLISHER, presence_path(client, descriptor.cell or None))
+                presence = presence_path(client, descriptor.cell if descriptor.members else None)
+                self.missing.hear(TopicClass.PUBLISHER, presence)
         if descriptor.same_hardware(known) and all(
             each in layout.instance_index for each in descriptor.instances
         ):

@@ -52,17 +52,15 @@ class LayoutWork:
             while self._work is work and next(work, DONE) is not DONE:
                 yield
         finally:
-            self.end()
+            # Somebody may have finished it, and other work have begun.
+            if self._work is work:
+                self._work = None
 
     def finish(self) -> None:
         """Do the rest of the work in one go."""
-        if self._work is not None:
-            finish(self._work)
-            self.end()
-
-    def end(self) -> None:
-        """Let all work be done: messages may be applied."""
-        self._work = None
+        work, self._work = self._work, None
+        if work is not None:
+            finish(work)
 
 
 def rebuild_layout(

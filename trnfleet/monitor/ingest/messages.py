@@ -239,6 +239,8 @@ def handle_publisher(receiver: Receiver, path: str, envelope: Envelope, now_s: f
     message = decode_message(envelope.payload, WatchMessage, limits)
     if message.client != client or (message.cell or "") != cell:
         raise MisplacedError("the publisher's name, or its cell, is not its topic's")
+    if cell and message.role == "telemetry":
+        raise MisplacedError("below a cell's name are its relay and its watches alone")
     if cell and not receiver.cells.put(cell, message, now_s, is_retained=envelope.retain):
         raise RejectedError(f"more than {limits.watches} cells, or {MOST_OF_CELL} relays or watches of one")
     if cell and message.role == "watch":

@@ -64,6 +64,22 @@ async def test_forwarded_chips_are_not_observed_with_their_relay(*, has_will: bo
     assert top.look().unobserved_chips == 144
 
 
+def test_the_presence_of_a_forwarded_host_is_asked_for_where_it_is() -> None:
+    """A relay passes it on as it is, so that it is not below the cell's name, where the relay's own is; once it has come nothing is asked for."""
+    top = Top()
+    hosts = Feed(ultraservers(1))
+    hosts.forwarded = ForwardedBy(cell="cell-a", relay="relay-1", boot=BOOT)
+    presence, *descriptors = hosts.announcements()
+    top.monitor.apply(descriptors)
+    missing = top.monitor.ingest.missing
+    missing.due(100.0)
+    asked = missing.due(101.0)
+    assert (TopicClass.PUBLISHER, hosts.publisher) in asked
+    assert (TopicClass.PUBLISHER, f"cell-a/{hosts.publisher}") not in asked
+    top.monitor.apply([presence, *descriptors])
+    assert (TopicClass.PUBLISHER, hosts.publisher) not in missing.due(500.0)
+
+
 async def test_a_silent_host_is_stale_while_its_relay_is_heard() -> None:
     """Its UltraServer's other hosts are live."""
     top = Top()

@@ -205,6 +205,22 @@ def test_telemetry_that_waits_for_a_layout_is_applied_before_what_comes_after_it
     assert feed.monitor.store.columns["power_w"].tolist() == feed.columns["power_w"].tolist()
 
 
+def test_who_was_overtaken_ends_no_work_of_others() -> None:
+    """Where the layout was finished for somebody who goes on later, the one that has begun meanwhile is done whole."""
+    feed, later = Feed(ultraservers(2)), Feed(standalone(3, cluster="uc0"))
+    ingest = feed.monitor.ingest
+    ingest.apply(feed.announcements(), 1.0, 0)
+    overtaken = ingest.rebuilding(1.0, 0)
+    next(overtaken)
+    ingest.apply(later.announcements(), 2.0, 0)
+    work = ingest.rebuilding(2.0, 0)
+    next(work)
+    assert list(overtaken) == []
+    assert ingest.layout_work.is_going_on
+    assert list(work)
+    assert len(feed.monitor.store.layout.instances) == 11
+
+
 def test_a_copy_amid_the_slices_is_of_the_new_layout() -> None:
     """Who copies all that is known gets one layout, and what is copied goes on by itself."""
     feed = Feed(ultraservers(2))
