@@ -9,6 +9,7 @@ in `publisher_breaks.py`, those of one connection among several in `link_outages
 from __future__ import annotations
 
 import math
+from collections import deque
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,6 +33,8 @@ BEHIND_FROM_S = 2.0
 """Age of messages when they are applied from which the monitor is behind: two ticks of a usual source."""
 KNOWN_FOR_S = 1.0
 """Time for which the age of the message that was applied last says something about the queue."""
+PERIOD_PARTS = 10
+"""Parts of a period by which it is known how many messages were late."""
 LOSS_WINDOW_S = 3.0
 LOSSY_FROM = 0.5
 """Share of messages that reveal a gap in their sequence from which silence means loss: it takes most topics at once."""
@@ -40,6 +43,8 @@ LOSSY_OVERLOADED_FROM = 0.1
 miss three in a row."""
 OVERLOAD_GAP_S = 5.0
 """Times of overload that are less than this apart are one."""
+TOLD_FROM_S = 3.0
+"""Length of an overload from which the rule about it fires, as `config/alerts/pipeline.toml` has it."""
 THINNED_FOR_S = 10.0
 """Time without a message before which as many of its topic were left out, after which a recording is thinned less."""
 JOINS_FROM = 1_000
@@ -55,6 +60,38 @@ JUDGED_WITHIN_S = 0.4
 source that publishes each second is stale."""
 MOST_PERIODS = 9.0
 """Periods after which values are stale even while most messages are lost, so that they are not drawn as live for long."""
+
+
+class Lateness:
+    """The share of messages that were late, over a period of the usual source."""
+
+    def __init__(self) -> None:
+        self._part_s = 0.0
+        self._parts: deque[tuple[int, int, int]] = deque()
+        """Of each part of the period its number, its messages, and those of them that were late."""
+
+    @property
+    def is_of_most(self) -> bool:
+        """Whether most messages were late."""
+        return 2 * sum(late for _, _, late in self._parts) > sum(messages for _, messages, _ in self._parts)
+
+    def copy(self) -> Lateness:
+        """Return a copy."""
+        return copied(self, _parts=self._parts.copy())
+
+    def add(self, now_s: float, messages: int, *, is_late: bool, period_s: float) -> None:
+        """Add messages of one batch, and forget what came a period before: of each source one message counts."""
+        part_s = max(KNOWN_FOR_S, period_s) / PERIOD_PARTS
+        parts, part, late = self._parts, math.floor(now_s / part_s), messages if is_late else 0
+        if part_s != self._part_s or (parts and parts[-1][0] > part):
+            self._part_s = part_s
+            parts.clear()
+        while parts and parts[0][0] <= part - PERIOD_PARTS:
+            parts.popleft()
+        if parts and parts[-1][0] == part:
+            _, before, late_before = parts.pop()
+            messages, late = messages + before, late + late_before
+        parts.append((part, messages, late))
 
 
 class LinkHealth:
@@ -83,14 +120,18 @@ class LinkHealth:
         self._applied = (0.0, -math.inf)
         """Age of the message that was applied last, and when."""
         self._lag = (0.0, -math.inf)
-        """Median lag of the last batch, and when."""
+        """Median lag of the last batch, and when; not of a late one where most of what comes is not late."""
+        self._lateness = Lateness()
         self._loss_mark = (-math.inf, 0, 0)
         self._lossy = 0.0
         self._lossy_from = LOSSY_FROM
         self._alive_s: float | None = None
         self._overloaded = (math.inf, -math.inf)
         """Since when the monitor has been overloaded, and when it was last."""
-        self._shed = self._lost = 0
+        self._late_here_s = -math.inf
+        """When this monitor left out telemetry last, or applied it long after it had come here: what is late only by its sources' clocks may be
+        late because of them."""
+        self._shed = self._lost = self._lost_before = 0
         self._laid_out = (-1, -math.inf)
         """The layout's generation, and since when it is known."""
         self._thinned = (0, -math.inf)
@@ -103,7 +144,13 @@ class LinkHealth:
 
     def copy(self) -> LinkHealth:
         """Return a copy, for a link of its own."""
-        return copied(self, _breaks=self._breaks.copy(), _outages=LinkOutages(), _connects=None)
+        return copied(
+            self,
+            _breaks=self._breaks.copy(),
+            _outages=LinkOutages(),
+            _lateness=self._lateness.copy(),
+            _connects=None,
+        )
 
     def update(self, now_s: float, link: LinkStatus, store: Store, counts: PipelineCounts) -> None:
         """Bring it up to date, before freshness is judged.
@@ -115,7 +162,6 @@ class LinkHealth:
             counts: For the share of messages that were lost.
         """
         self._measure_loss(now_s, counts)
-        self._note_load(now_s, counts.shed)
         self.tell_own_loss(now_s, link, store, counts)
         if link.parts:
             self._outages.update(now_s, link.parts, store)
@@ -163,8 +209,21 @@ class LinkHealth:
         if received_s:
             self._applied = now_s - received_s, now_s
 
-    def note_lag(self, lag_s: float, now_s: float) -> None:
-        """Note how late the messages of a batch typically were, by their sources' clocks."""
+    def note_lag(self, lag_s: float, messages: int, now_s: float, period_s: float) -> None:
+        """Note how late the messages of a batch typically were, by their sources' clocks.
+
+        Of a small fleet a batch may be of one host, whose clock is slow or which stalls: that is nothing of this monitor's.
+
+        Args:
+            lag_s: Median of their lags.
+            messages: How many they are.
+            now_s: Monotonic seconds.
+            period_s: Publishing period of the usual source, within which most have to be late.
+        """
+        is_late = lag_s >= BEHIND_FROM_S
+        self._lateness.add(now_s, messages, is_late=is_late, period_s=period_s)
+        if is_late and not self._lateness.is_of_most:
+            return
         self._lag = lag_s, now_s
         if lag_s >= BEHIND_FROM_S and not self.is_cut_off:
             # At once: the next pass may come when this is not known any more.
@@ -178,8 +237,11 @@ class LinkHealth:
     def tell_own_loss(self, now_s: float, link: LinkStatus, store: Store, counts: PipelineCounts) -> None:
         """Count as unheard what is lost while the monitor joins a large fleet, or does not keep up: that says nothing of the fleet.
 
-        It comes before each reading of the counts: a number that rose and fell again would pass for a loss and a restart.
+        It comes before each reading of the counts, which else show for a moment what is none of the fleet's. Where telemetry is late by its
+        sources' clocks alone, that may be their doing: its losses are only left out from when the overload has an alert of its own, and then from
+        its begin on.
         """
+        self._note_load(now_s, counts.shed)
         if self._laid_out[0] != store.generation:
             self._laid_out = store.generation, now_s
         is_joining = (
@@ -188,9 +250,14 @@ class LinkHealth:
             and link.protocol != RECORDING
             and len(store.layout.instances) >= JOINS_FROM
         )
-        if is_joining or now_s - self._overloaded[1] < OVERLOAD_GAP_S:
+        is_overloaded = now_s - self._overloaded[1] < OVERLOAD_GAP_S
+        if now_s - self._late_here_s < OVERLOAD_GAP_S or self.overloaded_s(now_s) > TOLD_FROM_S:
+            counts.unheard = max(0, counts.lost - self._lost_before)
+        elif is_joining:
             counts.unheard = max(0, counts.lost - self._lost)
         self._lost = counts.lost - counts.unheard
+        if not is_overloaded:
+            self._lost_before = self._lost
 
     def behind_s(self, now_s: float) -> float:
         """Return by how many seconds what is applied is behind what has come here, or what was sent to here."""
@@ -281,6 +348,9 @@ class LinkHealth:
         if is_shedding or self.behind_s(now_s) >= BEHIND_FROM_S:
             since_s, last_s = self._overloaded
             self._overloaded = (since_s if now_s - last_s < OVERLOAD_GAP_S else now_s), now_s
+        age_s, applied_s = self._applied
+        if is_shedding or (now_s - applied_s < KNOWN_FOR_S and age_s >= BEHIND_FROM_S):
+            self._late_here_s = now_s
         is_overloaded = now_s - self._overloaded[1] < OVERLOAD_GAP_S
         self._lossy_from = LOSSY_OVERLOADED_FROM if is_overloaded else LOSSY_FROM
 

@@ -210,8 +210,8 @@ class Monitor:
             self.ingest.heard_since_s, self.ingest.links_since_s = link_health.heard_since()
         self.ingest.apply(batch, now_s, self.clock.wall_ns())
         self._pass_pacing.applied_s = now_s
-        if self.ingest.typical_lag_s is not None:
-            link_health.note_lag(self.ingest.typical_lag_s, now_s)
+        if self.ingest.typical_lag is not None:
+            link_health.note_lag(*self.ingest.typical_lag, now_s, self._usual_period_s())
 
     def compute(self) -> None:
         """Bring freshness, roll-ups and findings up to date in one go (for tests and one-shot commands)."""

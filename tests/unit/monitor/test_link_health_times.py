@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from support.monitor.feed import Feed, ultraservers
+from support.monitor.feed import Feed, standalone, ultraservers
 
+from trnfleet.clock import NS_PER_S
 from trnfleet.monitor import link_health
 from trnfleet.monitor.link_health import (
+    BEHIND_FROM_S,
     JOINS_FOR_S,
     JOINS_WITHIN_S,
     LEAST_MESSAGES,
@@ -14,6 +16,7 @@ from trnfleet.monitor.link_health import (
     MOST_PERIODS,
     OVERLOAD_GAP_S,
     PAUSE_FROM_S,
+    TOLD_FROM_S,
     LinkHealth,
 )
 from trnfleet.monitor.link_outages import RECONNECT_S
@@ -211,3 +214,64 @@ def test_what_is_lost_in_an_overload_is_no_second_alert(store: Store) -> None:
     assert lose(101.0, 500, 10) == 3
     assert lose(100.9 + OVERLOAD_GAP_S, 100, 0) == 3
     assert lose(101.0 + OVERLOAD_GAP_S, 6, 0) == 9
+
+
+def test_what_is_lost_while_sources_are_late_by_their_clocks_is_an_alert(store: Store) -> None:
+    """A host that stalls loses ticks and is late: that is told, unless most telemetry is late for so long that the overload is."""
+    driven = Driven(store)
+    driven.update(99.0)
+
+    def lose(now_s: float, lost: int, *, lag_s: float = 0.0, age_s: float = 0.0) -> int:
+        driven.counts.lost += lost
+        driven.health.note_lag(lag_s, 1, now_s, 1.0)
+        driven.health.take(now_s - age_s, now_s)
+        driven.update(now_s)
+        return driven.counts.lost - driven.counts.unheard
+
+    assert lose(100.0, 20, lag_s=BEHIND_FROM_S) == 20
+    assert lose(100.0 + OVERLOAD_GAP_S, 10) == 30
+    # As late for longer: all since it began is the overload's, which has an alert.
+    late = [lose(200.0 + second, 10, lag_s=BEHIND_FROM_S) for second in range(6)]
+    assert late == [40, 50, 60, 70, 30, 30]
+    assert driven.health.overloaded_s(205.0) > TOLD_FROM_S
+    assert lose(205.0 + OVERLOAD_GAP_S, 1) == 31
+    # What waited here before it was applied is late because of this monitor.
+    assert lose(300.0, 50, age_s=BEHIND_FROM_S) == 31
+
+
+@pytest.mark.parametrize(("slow", "is_overloaded"), [(1, False), (3, True), (4, True)])
+async def test_a_few_slow_clocks_are_no_overload(slow: int, *, is_overloaded: bool) -> None:
+    """Each host of a small fleet is a batch: only where most are late silence says nothing, and this monitor is behind."""
+    hosts = Feed(standalone(4))
+    hosts.origin = "neuron"
+    hosts.describe()
+    health, clock, store = hosts.monitor.link_health, hosts.clock, hosts.monitor.store
+    for tick in range(8):
+        for place, path in enumerate(hosts.layout.instances):
+            hosts.seq = tick
+            behind_ns = round(1.5 * BEHIND_FROM_S * NS_PER_S) if place < slow else 0
+            [message] = hosts.telemetry([path], ts_ns=clock.wall_ns() - behind_ns)
+            hosts.monitor.apply([message._replace(received_s=clock.monotonic_s())])
+            await clock.advance(0.25)
+        hosts.monitor.compute()
+    now_s = clock.monotonic_s()
+    assert (health.overloaded_s(now_s) > TOLD_FROM_S) is is_overloaded
+    assert (health.unsettled(now_s, store) is not None) is is_overloaded
+
+
+def test_most_telemetry_is_judged_over_a_period(store: Store) -> None:
+    """Hosts that publish each minute are heard one by one: the late one among them is one of several. What came long before does not count."""
+    driven = Driven(store)
+    for minute, lags_s in enumerate(
+        ([0.0, 0.0, BEHIND_FROM_S], [0.0, 0.0, BEHIND_FROM_S], [BEHIND_FROM_S] * 3)
+    ):
+        for place, lag_s in enumerate(lags_s):
+            now_s = 60.0 * minute + 20.0 * place
+            driven.health.note_lag(lag_s, 4, now_s, 60.0)
+            assert driven.health.is_behind(now_s) is (minute == 2)
+    twin = driven.health.copy()
+    twin.note_lag(0.0, 100, 161.0, 60.0)
+    driven.health.note_lag(BEHIND_FROM_S, 4, 162.0, 60.0)
+    assert driven.health.is_behind(162.0)
+    twin.note_lag(BEHIND_FROM_S, 4, 162.0, 60.0)
+    assert not twin.is_behind(162.0)

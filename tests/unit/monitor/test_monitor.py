@@ -204,7 +204,7 @@ def test_power_of_which_a_part_is_not_known() -> None:
 
 
 async def test_what_is_lost_in_joining_is_never_read_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also not between the message that shows it and the next look at the link: a counter that falls again has started again."""
+    """Also not between the message that shows it and the next look at the link."""
     monkeypatch.setattr(link_health, "JOINS_FROM", 1)
     feed = Feed(standalone(2))
     feed.describe()

@@ -93,10 +93,9 @@ class Ingest:
         self.job_table = Jobs()
         self.reservations = Reservations()
         self.lag_s = 0.0
-        """Largest lag, as their sources' clocks tell it, among the messages of the last batch that had any; wall seconds. What
-        is late by more than a minute is counted as such, and left out."""
-        self.typical_lag_s: float | None = None
-        """Median lag of the messages of the last batch; None where it had none."""
+        """Largest lag by sources' clocks of the last batch that had any, wall seconds; without what is late by more than a minute."""
+        self.typical_lag: tuple[float, int] | None = None
+        """Median lag of the messages of the last batch, and how many they were; None where it had none."""
         self.heard_since_s = -float("inf")
         """Monotonic seconds since which the sources have been heard without a break."""
         self.links_since_s: tuple[float, ...] = ()
@@ -208,7 +207,7 @@ class Ingest:
         lags_s = taken.lags_s
         with guard(self.counts, "telemetry"):
             telemetry.finish()
-        self.typical_lag_s = sorted(lags_s)[len(lags_s) // 2] if lags_s else None
+        self.typical_lag = (sorted(lags_s)[len(lags_s) // 2], len(lags_s)) if lags_s else None
         if lags_s:
             self.lag_s = max(lags_s)
         self.store.revision += 1
