@@ -71,7 +71,7 @@ class SequenceGaps:
                     and envelope.content_type != CONTENT_TYPE_JSON
                 ):
                     # As its topic's frames before it up to the number, which a host's all are.
-                    tracker.accept(int.from_bytes(payload[at : at + 8], "big"), counts)
+                    tracker.accept(int.from_bytes(payload[at : at + 8], "big"), counts, envelope.shed)
                     continue
             with contextlib.suppress(WireError):
                 self.add(self.parse(envelope.topic), envelope)
@@ -92,7 +92,7 @@ class SequenceGaps:
                 return
             tracker = self._trackers[topic.fleet, topic.path, boot] = SequenceTracker()
         counts = self._counts.setdefault(topic.fleet, PipelineCounts())
-        tracker.accept(seq, counts)
+        tracker.accept(seq, counts, envelope.shed)
         if is_frame and (at := seq_at(envelope.payload)) is not None:
             if len(self._heads) >= MOST_TOPICS:
                 self._heads.clear()

@@ -30,6 +30,20 @@ def test_gaps_are_counted_by_fleet() -> None:
     assert gaps.lost == 4
 
 
+@pytest.mark.parametrize("is_frame", [False, True])
+def test_what_was_left_out_of_a_past_is_not_lost(*, is_frame: bool) -> None:
+    """A past that was thinned says what is not there, in JSON and in frames; what is missing beyond that is lost."""
+    gaps = SequenceGaps("trnfleet")
+    for seq, shed in ((0, 0), (3, 2), (6, 2), (9, 1), (10, 0)):
+        kept = telemetry(seq)._replace(shed=shed)
+        if is_frame:
+            head = {"boot": "b1", "ts": 1}
+            payload = cbor2.dumps(head)[1:] + cbor2.dumps("seq") + b"\x1b" + seq.to_bytes(8, "big")
+            kept = kept._replace(payload=b"\xa3" + payload, content_type=CONTENT_TYPE_CBOR)
+        gaps.take([kept])
+    assert gaps.lost == 1
+
+
 def test_what_is_no_telemetry_counts_as_nothing() -> None:
     gaps = SequenceGaps("trnfleet")
     nonsense = [b"", b"{", b"[]", b'{"seq": -1, "boot": "b"}', b'{"seq": 3}']
