@@ -12,7 +12,7 @@ from support.monitor.feed import with_columns
 
 from trnfleet.errors import WireError
 from trnfleet.monitor.sources import descriptors
-from trnfleet.monitor.sources.descriptor_forms import LEARN_EVERY, MOST_FORMS, DescriptorForms
+from trnfleet.monitor.sources.descriptor_forms import LEARN_EVERY, LONGEST_BYTES, MOST_FORMS, DescriptorForms
 from trnfleet.monitor.sources.descriptors import CompactDescriptor
 from trnfleet.wire.limits import Limits
 
@@ -177,6 +177,14 @@ def test_forms_are_few_and_those_in_use_stay() -> None:
         number for number in range(3 * MOST_FORMS) if forms.find(written(message(period_s=1.0 + number)))
     ]
     assert len(known) <= MOST_FORMS
+
+
+def test_no_form_is_learned_of_a_large_descriptor() -> None:
+    """What a publisher adds to make it large costs no pattern of that size, and is read as ever."""
+    large, small = (written({"note": "x" * size, **message()}) for size in (LONGEST_BYTES, 1))
+    assert learn(large).find(large) is None
+    assert learn(small).find(small) is not None
+    assert read(large) == read_by_model(large)
 
 
 def test_no_more_is_read_than_the_limit() -> None:
