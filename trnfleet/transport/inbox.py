@@ -41,8 +41,9 @@ BEHIND_FOR_S = 5.0
 anything with the broker, whose queue drops what nobody counts as shed."""
 CROWDED_FROM = 0.5
 """Part of a limit from which on only the newest counts for such a reader."""
-TAKEN_AT_ONCE = 1_024
-"""Messages that are taken at once while others wait to be replaced: a tenth of a second of work, so that what is applied is new."""
+TAKEN_AT_ONCE = 4_096
+"""Messages that are taken at once while others wait to be replaced: 20 ms of work on frames of hosts, 0.2 s on messages of a chip, so that what is
+applied is new. Measured with 62,500 hosts: with a quarter of it an overload of the start did not end, for fewer were applied than came."""
 FULL_FROM = 0.875
 """Part of a limit from which on there is no room for a turn of the reader: 1,024 small messages, or 6 MiB."""
 MOST_OWED = 65_536
