@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+from support.processes import programs
 from support.processes.programs import Program, run
 from support.processes.terminal import Terminal
 
@@ -33,8 +34,11 @@ def test_all_commands_by_certificate_and_password(
     certificates: Certificates,
     passwords: Callable[..., str],
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """They work, the log's lowest level included, and no command line, output, log or recording has the password in it."""
+    # A command that is forked has the command line of what it was forked from.
+    monkeypatch.setattr(programs, "fork_servers", [])
     broker = mosquitto_with(
         *certificates.listener(asks_client=True),
         f"password_file {passwords(ops=SECRET)}",
