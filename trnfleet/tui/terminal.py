@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.segment import Segment
 from textual.drivers.linux_driver import LinuxDriver
+from textual.events import Resize
 from textual.filter import LineFilter
+from textual.geometry import Size
 
 from trnfleet.tui import theme
 from trnfleet.tui.theme.glyphs import ERRORS
@@ -54,6 +56,8 @@ class TerminalDriver(LinuxDriver):
         """Take the terminal."""
         self._has_terminal = True
         super().start_application_mode()  # type: ignore[no-untyped-call]  # Textual's own is not typed
+        # Textual's handler is one of the interpreter's: one interrupted by the next tells its older size after that one's.
+        self._loop.add_signal_handler(signal.SIGWINCH, self._tell_size)
 
     def stop_application_mode(self) -> None:
         """Give the terminal back, unless that has been done already."""
@@ -69,6 +73,12 @@ class TerminalDriver(LinuxDriver):
         """Write to the terminal; nothing while it is given back."""
         if self._has_terminal:
             super().write(data)
+
+    def _tell_size(self) -> None:
+        """Send the window's size to the app, unless the terminal itself does."""
+        if not self._in_band_window_resize:
+            size = Size(*self._get_terminal_size())
+            self._app.post_message(Resize(size, size))
 
     def stop_job(self) -> None:
         """Stop this process and whatever else the shell runs as the same job, such as make, as ctrl+z does."""

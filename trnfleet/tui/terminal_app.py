@@ -17,10 +17,16 @@ if TYPE_CHECKING:
     from textual.dom import DOMNode
     from textual.driver import Driver
     from textual.filter import LineFilter
+    from textual.timer import Timer
+
+_RESIZED_WITHIN_S = 0.05
+"""The time without another size after which a window is not dragged about any more."""
 
 
 class TerminalApp(App[None]):
     """An app on our driver of terminals, in our themes."""
+
+    _last_resize: Timer | None = None
 
     def take_theme(self, name: str | None, *, ascii_only: bool) -> None:
         """Register our themes in place of Textual's, and begin with one of them.
@@ -58,6 +64,20 @@ class TerminalApp(App[None]):
         """Return Textual's driver, or ours in place of the one for terminals."""
         usual = super().get_driver_class()
         return TerminalDriver if usual is LinuxDriver else usual
+
+    def on_resize(self) -> None:
+        """Draw everything again soon after a window has got its size.
+
+        Textual looks at the last of several sizes and draws only what that one has moved. The terminal took all of them, has
+        cut what did not fit one, and has drawn in its new size what was meant for the one before.
+        """
+        if self._last_resize is not None:
+            self._last_resize.stop()
+        self._last_resize = self.set_timer(_RESIZED_WITHIN_S, self._draw_again)
+
+    def _draw_again(self) -> None:
+        self._last_resize = None
+        self.screen.refresh()
 
     def action_suspend_process(self) -> None:
         """Stop until the shell continues the job."""

@@ -99,9 +99,10 @@ class Terminal:
 
     def resize(self, columns: int, rows: int, *, tell: bool = True) -> None:
         """Give the terminal another size."""
-        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        # As terminals do, first the screen: the kernel tells the program at once, which may draw before we do.
         with self._lock:
             self.screen.resize(rows, columns)
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         if tell:
             os.kill(self.pid, signal.SIGWINCH)
 
