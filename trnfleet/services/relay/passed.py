@@ -1,11 +1,12 @@
 """What a relay passes on of its cell as it is: jobs, reservations, events and the presence of publishers.
 
-Retained messages are kept, also on standby, for a top broker that has not got them from this relay.
+Retained messages are kept, also on standby, for a top broker that has not got them from this relay, and so are the topics of those that
+were cleared.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from typing import TYPE_CHECKING
 
 from trnfleet.errors import WireError
@@ -28,8 +29,12 @@ PASSED_ON = (
 MOST_KEPT_BYTES = 256 * 2**20
 """Memory of the retained messages that are published again after a reconnect."""
 EVENTS_KEPT_S = 10.0
-"""Age of the events and clearings that a relay publishes when it takes over: longer than it takes to find out that another is gone."""
+"""Age of the events that a relay publishes when it takes over: longer than it takes to find out that another is gone."""
 MOST_EVENTS = 1_000
+CLEARED_KEPT_S = 60.0
+"""Time after which a relay on standby takes for published what was cleared in the cell: the active one has not lost its connection by then."""
+MOST_CLEARED = 20_000
+"""Topics that were cleared and are kept: as many as a monitor keeps jobs."""
 MOST_WATCHES = 1_000
 """Watches whose presence is passed on, as many as a monitor of the cell keeps: of more it is not."""
 ENTRY_BYTES = 300
@@ -53,29 +58,56 @@ class PassedMessages:
         self._watches_on_top: set[str] = set()
         """Those of which the top broker has a message below the cell's name, as far as this relay has heard."""
         self._events: deque[tuple[float, Envelope]] = deque(maxlen=MOST_EVENTS)
-        """The last events, and what was cleared last, with the monotonic seconds at which they came: nobody knows whether the relay
-        before passed them on."""
+        """The last events, with the monotonic seconds at which they came: nobody knows whether the relay before passed them on."""
+        self._cleared: OrderedDict[str, float] = OrderedDict()
+        """Topics that were cleared in the cell and may not be on the top, with the monotonic seconds of that, the oldest first."""
 
     def take(self, batch: Iterable[Envelope], now_s: float) -> list[Envelope]:
         """Take messages of the cell, and return them as the top broker gets them."""
         passed = [self._passed(each) for each in batch]
         sent = [each for each in passed if each is not None]
-        self._events.extend((now_s, each) for each in sent if not (each.retain and each.payload))
+        for each in sent:
+            self._note(each, now_s)
         return sent
 
+    def _note(self, passed: Envelope, now_s: float) -> None:
+        """Keep an event, and the topic of what is cleared, of which there may be more than are kept: the oldest are forgotten."""
+        if not passed.retain:
+            self._events.append((now_s, passed))
+            return
+        self._cleared.pop(passed.topic, None)
+        if not passed.payload:
+            self._cleared[passed.topic] = now_s
+            if len(self._cleared) > MOST_CLEARED:
+                self._cleared.popitem(last=False)
+
     def begin(self, now_s: float) -> list[Envelope]:
-        """Owe the top broker all that is retained; return the last events, and what was cleared last and is not there again."""
-        self._owed = deque(self._kept)
-        last = [each for at_s, each in self._events if at_s >= now_s - EVENTS_KEPT_S]
-        return [each for each in last if each.topic not in self._kept]
+        """Owe the top broker what was cleared and all that is retained; return the last events."""
+        self._owed = deque([*self._cleared, *self._kept])
+        return [each for at_s, each in self._events if at_s >= now_s - EVENTS_KEPT_S]
 
     def next_owed(self) -> list[Envelope]:
-        """Return a part of what is owed, each as it is now; what was cleared meanwhile is not owed any more."""
+        """Return a part of what is owed, each as it is now."""
         part: list[Envelope] = []
         while self._owed and len(part) < MOST_AT_ONCE:
-            kept = self._kept.get(self._owed.popleft())
-            part += [] if kept is None else [kept]
+            topic = self._owed.popleft()
+            kept = self._kept.get(topic)
+            if kept is not None:
+                part.append(kept)
+            elif topic in self._cleared:
+                part.append(Envelope(topic, b"", qos=1, retain=True))
         return part
+
+    def note_published(self, part: Iterable[Envelope]) -> None:
+        """Note what the top broker has got of this relay: what is cleared there is owed no more."""
+        for each in part:
+            if each.retain and not each.payload:
+                self._cleared.pop(each.topic, None)
+
+    def note_other(self, now_s: float) -> None:
+        """Note that another relay is active, which has published what was cleared a while ago."""
+        while self._cleared and next(iter(self._cleared.values())) < now_s - CLEARED_KEPT_S:
+            self._cleared.popitem(last=False)
 
     def note_top(self, client: str, payload: bytes) -> None:
         """Note a presence message that the top broker has below the cell's name, by which relay it may be."""

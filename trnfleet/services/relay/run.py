@@ -27,7 +27,7 @@ from trnfleet.services.relay.forwarding import Forwarding
 from trnfleet.services.relay.leases import Leases, command_server, serve_leases
 from trnfleet.services.relay.links import TopLinks
 from trnfleet.services.relay.passed import MOST_AT_ONCE, PASSED_ON, PassedMessages
-from trnfleet.services.relay.role import CHECK_EVERY_S, RelayIdentity, RelayRole
+from trnfleet.services.relay.role import CHECK_EVERY_S, RelayIdentity, RelayRole, Role
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.systemd import ServiceManager, link_works
 from trnfleet.tasks import Ending, background, run_until
@@ -122,6 +122,8 @@ class RelayService:
             top.look(),
             hears=self.sees_cell and bool(self._monitor.store.layout.instances),
         )
+        if self.role.role is Role.STANDBY:
+            self._passed.note_other(clock.monotonic_s())
         if self.role.is_active and not was_active:
             outgoing += self._passed.begin(clock.monotonic_s())
             self._repeat_s = -math.inf
@@ -135,14 +137,20 @@ class RelayService:
             sent = self._passed.take(batch, self._monitor.clock.monotonic_s())
             for first in range(0, len(sent), MOST_AT_ONCE):
                 if self.role.is_active:
-                    part = sent[first : first + MOST_AT_ONCE]
-                    await self._publisher.publish(part)
-                    self.passed_on += len(part)
+                    self.passed_on += await self._pass(sent[first : first + MOST_AT_ONCE])
 
     async def catch_up(self) -> None:
         """Publish a part of what it owes the top broker since it became active."""
         if self.role.is_active and (part := self._passed.next_owed()):
-            await self._publisher.publish(part)
+            await self._pass(part)
+
+    async def _pass(self, part: list[Envelope]) -> int:
+        """Publish messages of the cell, and return how many the top broker has taken."""
+        result = await self._publisher.publish(part)
+        # What it refuses it would refuse again.
+        if result.unsent <= result.refused:
+            self._passed.note_published(part)
+        return result.sent
 
     async def read_top(self, source: Source) -> None:
         """Read what relays of the cell publish on the top broker until cancelled: their presence, and their descriptors."""

@@ -10,7 +10,13 @@ from unit.services.relay.test_standby import Top
 
 from trnfleet.export.election import LISTEN_S
 from trnfleet.services.relay.alerts import SETTLED_S, PassedAlerts
-from trnfleet.services.relay.passed import ENTRY_BYTES, EVENTS_KEPT_S, PassedMessages
+from trnfleet.services.relay.passed import (
+    CLEARED_KEPT_S,
+    ENTRY_BYTES,
+    EVENTS_KEPT_S,
+    MOST_EVENTS,
+    PassedMessages,
+)
 from trnfleet.services.relay.role import RelayIdentity
 from trnfleet.services.relay.run import PERIOD_S
 from trnfleet.wire.messages import WatchMessage, encode_message
@@ -68,17 +74,76 @@ def test_names_count_as_much_as_what_is_kept_of_them(monkeypatch: pytest.MonkeyP
     assert passed.next_owed() == [job("a"), job("b")]
     passed.take([job("a", b""), job("d")], 0.0)
     passed.begin(0.0)
-    assert passed.next_owed() == [job("b"), job("d")]
+    assert passed.next_owed() == [job("a", b""), job("b"), job("d")]
 
 
 def test_what_is_cleared_between_two_relays_is_cleared_by_the_next() -> None:
-    """Else a job that ended then would stay on the top; what is there again is not cleared, nor what was cleared long ago."""
+    """Else a job that ended then would stay on the top; what is there again is not cleared, nor what another relay has cleared long ago."""
     passed = PassedMessages(IDENTITY)
     passed.take([job("a"), job("b"), job("c")], 0.0)
     passed.take([job("a", b""), job("b", b""), job("b")], 1.0)
-    assert passed.begin(2.0) == [job("a", b"")]
+    passed.begin(2.0)
+    assert passed.next_owed() == [job("a", b""), job("c"), job("b")]
+    passed.note_other(1.0 + CLEARED_KEPT_S)
+    passed.begin(2.0)
+    assert job("a", b"") in passed.next_owed()
+    passed.note_other(1.0 + CLEARED_KEPT_S + 1.0)
+    passed.begin(2.0)
     assert passed.next_owed() == [job("c"), job("b")]
+
+
+def test_only_the_last_events_are_passed_on_by_the_next_relay() -> None:
+    """However many of them come, nothing that was cleared is forgotten for them."""
+    passed = PassedMessages(IDENTITY)
+    event = Envelope(build_topic("demo", TopicClass.EVENT, "fleet"), b"{}", qos=1)
+    passed.take([job("a", b"")], 0.0)
+    passed.take([event] * 2 * MOST_EVENTS, 1.0)
+    assert passed.begin(1.0) == [event] * MOST_EVENTS
+    assert passed.next_owed() == [job("a", b"")]
     assert passed.begin(1.0 + EVENTS_KEPT_S + 1.0) == []
+
+
+def test_of_what_was_cleared_the_latest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where one that was cleared long ago is cleared again."""
+    monkeypatch.setattr("trnfleet.services.relay.passed.MOST_CLEARED", 2)
+    passed = PassedMessages(IDENTITY)
+    passed.take([job(name, b"") for name in ("a", "b", "a", "c")], 0.0)
+    passed.begin(0.0)
+    assert passed.next_owed() == [job("a", b""), job("c", b"")]
+
+
+async def test_what_is_cleared_while_the_top_broker_is_away_is_cleared_when_it_is_back() -> None:
+    """However long it was away: the relay has heard of it, and nobody else says so. What the top broker has got is not sent again."""
+    top = Top()
+    relay = await top.join("relay-a")
+    await top.run(LISTEN_S + PERIOD_S)
+    await relay.service.pass_on(QueueSource([job("a"), job("b")], []))
+    await relay.service.pass_on(QueueSource([job("a", b"")], []))
+    relay.status.connected = False
+    await top.run(PERIOD_S)
+    await relay.service.pass_on(QueueSource([job("b", b"")], []))
+    await top.run(2 * CLEARED_KEPT_S)
+    assert job("b").topic in top.retained
+    since = len(top.sent)
+    relay.status.connected, relay.status.connects = True, 2
+    await top.run(LISTEN_S + PERIOD_S)
+    assert job("b").topic not in top.retained
+    assert job("a").topic not in {each.topic for _, each in top.sent[since:]}
+
+
+async def test_what_the_top_broker_does_not_take_is_cleared_when_it_is_back() -> None:
+    """A connection may be half open: it counts as standing until the broker has acknowledged nothing for a while."""
+    top = Top()
+    relay = await top.join("relay-a")
+    await top.run(LISTEN_S + PERIOD_S)
+    await relay.service.pass_on(QueueSource([job("a")], []))
+    relay.is_half_open = True
+    await relay.service.pass_on(QueueSource([job("a", b"")], []))
+    await top.run(2 * EVENTS_KEPT_S)
+    assert job("a").topic in top.retained
+    relay.is_half_open, relay.status.connects = False, 2
+    await top.run(LISTEN_S + PERIOD_S)
+    assert job("a").topic not in top.retained
 
 
 def test_no_more_watches_are_passed_on_than_a_monitor_keeps(monkeypatch: pytest.MonkeyPatch) -> None:

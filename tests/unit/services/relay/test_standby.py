@@ -94,10 +94,15 @@ class Relay:
         identity = RelayIdentity("demo", DEFAULT_ROOT, "cell-a", name, f"boot-{name}")
         self.service = RelayService(identity, self.feed.monitor, self, self.said.append)
         self.due_s = 0.0
+        self.is_half_open = False
+        """Whether nothing that it publishes gets through."""
 
     async def publish(self, batch: Iterable[Envelope]) -> PublishResult:
-        await self.top.publish(self.name, batch)
-        return PublishResult()
+        sent = list(batch)
+        if self.is_half_open:
+            return PublishResult(unsent=len(sent))
+        await self.top.publish(self.name, sent)
+        return PublishResult(len(sent))
 
     def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
         """Never connects again."""
