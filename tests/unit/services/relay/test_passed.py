@@ -6,7 +6,7 @@ import pytest
 from support.monitor.alert_messages import fingerprint
 from support.monitor.feed import Feed, ultraservers
 from support.monitor.queue_source import QueueSource
-from unit.services.relay.test_standby import Top
+from support.monitor.relays import Top
 
 from trnfleet.export.election import LISTEN_S
 from trnfleet.services.relay.alerts import SETTLED_S, PassedAlerts
