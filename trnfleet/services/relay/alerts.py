@@ -12,6 +12,7 @@ from trnfleet.clock import format_rfc3339
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.monitor.alerting.cells import alert_of
 from trnfleet.wire.alerts import CellAlertMessage, Handling
+from trnfleet.wire.limits import DEFAULT_LIMITS
 from trnfleet.wire.messages import message_envelope
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import TopicClass
@@ -43,7 +44,7 @@ class PassedAlerts:
         self._identity = identity
         self._sent: dict[str, _Sent] = {}
         self._on_top: set[str] = set()
-        """Fingerprints that the top broker has below the cell's name, as far as this relay has heard."""
+        """Fingerprints that the top broker has below the cell's name, as far as this relay has heard, and as many as a monitor keeps."""
         self._heard_since_s = math.inf
 
     def __len__(self) -> int:
@@ -56,10 +57,10 @@ class PassedAlerts:
 
     def note_top(self, fingerprint: str, payload: bytes) -> None:
         """Note what the top broker has, by which relay it may be."""
-        if payload:
-            self._on_top.add(fingerprint)
-        else:
+        if not payload:
             self._on_top.discard(fingerprint)
+        elif len(self._on_top) < DEFAULT_LIMITS.alerts:
+            self._on_top.add(fingerprint)
 
     def hear(self, now_s: float, *, sees_cell: bool) -> None:
         """Note whether the cell is heard."""

@@ -57,6 +57,8 @@ OVERLOADED_FROM_S = 3.0
 """Overload of its own from which a relay does not hear its cell: what it left out for longer than three periods says nothing of the hosts."""
 REPEAT_S = 60.0
 """Time after which descriptors are published again: not every broker gives retained messages to every subscriber."""
+MOST_LEFT = 10_000
+"""Topics of descriptors of other relays that are kept: some times as many as the largest fleet has blocks."""
 _EPOCH_STEP_NS = 5 * NS_PER_S
 
 
@@ -98,7 +100,7 @@ class RelayService:
         self._described: dict[str, Envelope] = {}
         self._repeat_s = 0.0
         self._left: set[str] = set()
-        """Topics of descriptors that an earlier relay has left, until the cell's own are known."""
+        """Topics of descriptors that an earlier relay has left, or this one whose clearing was lost, until the cell's own are known."""
         self.frames = self.passed_on = 0
         """Frames and messages that were published."""
 
@@ -172,10 +174,12 @@ class RelayService:
         elif not envelope.payload:
             self._left.discard(envelope.topic)
         elif is_rollup(envelope.payload):
-            found = decode_message(envelope.payload, RollupDescriptor)
-            if found.boot != self._identity.boot:
+            is_own = decode_message(envelope.payload, RollupDescriptor).boot == self._identity.boot
+            is_known = envelope.topic in self._described
+            if not (is_own and is_known) and len(self._left) < MOST_LEFT:
                 self._left.add(envelope.topic)
-                # Where it has taken the place of one of this relay's, that is published again.
+            if not is_own and is_known:
+                # It has taken the place of one of this relay's, which is published again.
                 self._repeat_s = -math.inf
 
     def row_of(self, address: str) -> str:

@@ -19,6 +19,7 @@ from trnfleet.services.relay.passed import (
 )
 from trnfleet.services.relay.role import RelayIdentity
 from trnfleet.services.relay.run import PERIOD_S
+from trnfleet.wire.limits import Limits
 from trnfleet.wire.messages import WatchMessage, encode_message
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic
@@ -152,3 +153,28 @@ def test_no_more_watches_are_passed_on_than_a_monitor_keeps(monkeypatch: pytest.
     passed = PassedMessages(IDENTITY)
     assert len(passed.take([watch("a"), watch("b"), watch("c"), watch("a")], 0.0)) == 3
     assert len(passed.take([watch("b")._replace(payload=b""), watch("c")], 0.0)) == 2
+
+
+async def test_names_that_somebody_makes_up_on_the_top_take_no_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Descriptors and alerts below the cell's name: of more than there may be no further ones are kept."""
+    monkeypatch.setattr("trnfleet.services.relay.run.MOST_LEFT", 2)
+    monkeypatch.setattr("trnfleet.services.relay.alerts.DEFAULT_LIMITS", Limits(alerts=2))
+    top = Top()
+    await top.join("relay-a")
+    await top.run(LISTEN_S + PERIOD_S)
+    (topic, payload) = next(each for each in top.retained.items() if "/node/" in each[0])
+    strange = payload.replace(b"boot-relay-a", b"boot-relay-x")
+    made_up = [
+        Envelope(topic.replace("0000", f"{number:04}"), strange, 1, retain=True) for number in range(1, 5)
+    ]
+    alerts = [
+        Envelope(IDENTITY.topic(TopicClass.ALERT, f"cell-a/{fingerprint(number)}"), b"{}", 1, retain=True)
+        for number in range(4)
+    ]
+    await top.publish("relay-x", [*made_up, *alerts])
+    since = len(top.sent)
+    await top.run(SETTLED_S + LISTEN_S)
+    cleared = [each.topic for _, each in top.sent[since:] if each.retain and not each.payload]
+    assert sorted(cleared) == sorted(each.topic for each in (*made_up[:2], *alerts[:2]))

@@ -170,12 +170,13 @@ async def test_a_relay_that_may_not_hear_others_ends() -> None:
     assert top.publishing() == set()
 
 
-async def test_descriptors_are_those_of_the_active_relay() -> None:
-    """One that publishes its own for a moment has them replaced; blocks that the cell does not have are cleared."""
+@pytest.mark.parametrize("boot", [b"boot-relay-x", b"boot-relay-b"])
+async def test_descriptors_are_those_of_the_active_relay(boot: bytes) -> None:
+    """One that publishes its own for a moment has them replaced; blocks that the cell does not have are cleared, be they of another or its own."""
     top, first, _ = await two()
     (topic,) = (each for each in top.retained if "/node/" in each)
     other = topic.replace("0000", "0001")
-    strange = top.retained[topic].replace(b"boot-relay-b", b"boot-relay-x")
+    strange = top.retained[topic].replace(b"boot-relay-b", boot)
     await top.publish("relay-x", [Envelope(each, strange, 1, retain=True) for each in (topic, other)])
     await top.run(PERIOD_S + 0.5)
     assert (first.role, b"boot-relay-b" in top.retained[topic], other in top.retained) == (
