@@ -71,8 +71,6 @@ class Forwarding:
         """Whether this relay is the one of its cell that publishes."""
         self._has_work = asyncio.Event()
         self._repeat_s = clock.monotonic_s() + REPEAT_S
-        self.messages = 0
-        """Messages of telemetry that were forwarded."""
 
     def be_active(self, *, is_active: bool) -> None:
         """Publish from now on, all that is described first, or publish nothing: another relay may describe the same hosts."""
@@ -132,6 +130,9 @@ class Forwarding:
             if not (to.is_shown and is_other):
                 return
             self._state.append(stamped)
+        elif envelope.retain:
+            # Of any age: on the top, where it would come as it is published, nobody could tell.
+            return
         else:
             frame = Envelope(envelope.topic, envelope.payload, content_type=envelope.content_type)
             (self._frames if to.is_shown else to.frames)[frame.topic] = frame
@@ -174,7 +175,6 @@ class Forwarding:
         self._state, self._frames = [], {}
         if not state and not frames:
             return
-        self.messages += len(frames)
         result = await self._publisher.publish([*state, *frames])
         if not result.unsent:
             for envelope in state:

@@ -206,6 +206,18 @@ async def test_a_silent_host_keeps_the_others_waiting_for_a_moment_alone() -> No
     assert (paths(sent, TopicClass.NODE), paths(sent, TopicClass.TELEMETRY)) == (HOSTS, HOSTS[:3])
 
 
+async def test_telemetry_that_a_broker_retains_is_not_forwarded() -> None:
+    """It may be of last week, and a monitor refuses it; on the top it would be the newest there is."""
+    made = await relay()
+    made.ask()
+    await made.tick()
+    frame = made.feed.telemetry([f"{ROW}/trn2u-0001-1"])[0]
+    made.forwarding.take([frame._replace(retain=True)])
+    assert await made.published() == []
+    made.forwarding.take([frame])
+    assert [each.payload for each in await made.published()] == [frame.payload]
+
+
 async def test_a_host_that_boots_again_is_described_again_at_once() -> None:
     cell = await relay()
     cell.ask()
