@@ -169,7 +169,7 @@ def large(seconds: float, kind: type[BareTerminal]) -> None:
         program = [sys.executable, __file__, "--app", str(spent)]
         with kind(columns=240, rows=70, program=program, XDG_STATE_HOME=folder) as terminal:
             until = time.monotonic() + 60
-            while not spent.exists() and time.monotonic() < until:
+            while not (spent.exists() and spent.stat().st_size) and time.monotonic() < until:
                 time.sleep(0.1)
             time.sleep(15)
             fed = float(spent.read_text())
@@ -214,6 +214,9 @@ async def app(spent: Path) -> None:
     for name, column in feed.columns.items():
         store.columns[name][...] = column
 
+    # Of a fixed width and over what was there: whoever reads it meanwhile finds the whole of a figure.
+    file = os.open(spent, os.O_WRONLY | os.O_CREAT)
+
     async def change() -> None:
         taken_s = 0.0
         while True:
@@ -225,7 +228,7 @@ async def app(spent: Path) -> None:
             store.revision += 1
             monitor.counts.messages += 1
             taken_s += time.thread_time() - begun_s
-            spent.write_text(f"{taken_s:.3f}")  # noqa: ASYNC240  ten bytes
+            os.pwrite(file, f"{taken_s:012.3f}".encode(), 0)
             await clock.sleep(EVERY_S)
 
     running = {"monitor": monitor.run(), "change": change()}
