@@ -6,9 +6,8 @@ Owns the policy of what is left out first. It knows no client and no broker: the
 from __future__ import annotations
 
 import asyncio
-import itertools
 import math
-from collections import deque
+from collections import OrderedDict, deque
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -54,6 +53,7 @@ they push out none of these, which would be built again, each by the codec."""
 MAX_CACHED_BYTES = 16 * 1024 * 1024
 """Characters of these topics, which may have 65,535 each: twice what 131,072 of the usual length have."""
 _PAYLOAD = itemgetter(Envelope._fields.index("payload"))
+_SHED = Envelope._fields.index("shed")
 _CONTENT_TYPES = {name: name for name in (CONTENT_TYPE_JSON, CONTENT_TYPE_CBOR)}
 
 
@@ -204,8 +204,9 @@ class Inbox:
         self._recent: deque[Envelope] = deque()
         # Transitions that were met while looking for telemetry to leave out; all of them are older than `_recent`.
         self._kept: deque[Envelope] = deque()
-        # While the reader is behind: the newest telemetry by topic, in the order in which topics have their turn.
-        self._newest: dict[str, Envelope] = {}
+        # While the reader is behind: the newest telemetry by topic, in the order in which topics have their turn. Of a plain dict, to take
+        # the first of many takes as long as all that was taken before.
+        self._newest: OrderedDict[str, Envelope] = OrderedDict()
         self._owed: dict[str, int] = {}
         self._size_bytes = self._kept_bytes = 0
         self._came_s = self._behind_s = -math.inf
@@ -244,12 +245,14 @@ class Inbox:
     def put_all(self, batch: Sequence[Envelope]) -> None:
         """Take in envelopes that came at the same time, in order."""
         limits, recent = self._limits, self._recent
+        if self._newest and batch:
+            batch = self._put_behind(batch)
         sizes = [*map(len, map(_PAYLOAD, batch))]
         properties = [envelope.properties for envelope in batch if envelope.properties is not None]
         size_bytes = self._size_bytes + sum(sizes) + sum(each.memory_bytes for each in properties)
         waiting = len(batch) + len(recent) + len(self._kept)
         has_room = waiting <= limits.messages and size_bytes <= limits.size_bytes
-        if not batch or self._newest or not has_room or max(sizes) > limits.payload_bytes:
+        if not batch or not has_room or max(sizes) > limits.payload_bytes:
             for envelope in batch:
                 self.put(envelope)
             return
@@ -259,31 +262,64 @@ class Inbox:
         if self._is_late():
             self._keep_newest()
             waiting = len(self)
-        status = self._status
-        status.received += len(batch)
-        status.waiting, status.waiting_bytes = waiting, self._size_bytes
-        status.queue_peak = max(status.queue_peak, waiting)
-        self._filled.set()
+        self._count(len(batch), waiting)
 
     def put(self, envelope: Envelope) -> None:
         """Take in one envelope; it never waits and never raises, because it runs inside the client's own callback."""
-        status, limits = self._status, self._limits
-        status.received += 1
-        if len(envelope.payload) > limits.payload_bytes:
-            status.oversize += 1
+        if len(envelope.payload) > self._limits.payload_bytes:
+            self._status.received += 1
+            self._status.oversize += 1
             return
         self._recent.append(envelope)
         self._size_bytes += _size_bytes(envelope)
         self._came_s = envelope.received_s
         if self._is_late():
             self._keep_newest()
-        waiting = len(self._recent) + len(self._kept) + len(self._newest)
-        while waiting > limits.messages or self._size_bytes > limits.size_bytes:
-            self._drop_one()
-            waiting = len(self)
+        self._count(1, self._drop_to_limits(len(self)))
+
+    def _put_behind(self, batch: Sequence[Envelope]) -> Sequence[Envelope]:
+        """Take in envelopes while the reader is behind, in no more time than those of one that keeps up; return what goes one by one."""
+        newest, limits, first = self._newest, self._limits, self._limits.newest_of
+        lasting = [each for each in batch if each.qos or each.retain or not each.topic.startswith(first)]
+        telemetry = [each for each in batch if self._is_replaceable(each)] if lasting else batch
+        fresh = {envelope.topic: envelope for envelope in telemetry}
+        sizes = [*map(len, map(_PAYLOAD, batch))]
+        if len(fresh) < len(telemetry) or max(sizes) > limits.payload_bytes:
+            return batch
+        for envelope in lasting:
+            self._keep(envelope)
+        for topic in newest.keys() & fresh.keys():
+            fresh[topic] = self._in_place_of(newest[topic], fresh[topic])
+        newest.update(fresh)
+        properties = [envelope.properties for envelope in batch if envelope.properties is not None]
+        self._size_bytes += sum(sizes) + sum(each.memory_bytes for each in properties)
+        self._came_s = self._behind_s = batch[-1].received_s
+        self._count(len(batch), self._drop_to_limits(len(self)))
+        return ()
+
+    def _count(self, came: int, waiting: int) -> None:
+        """Write into the status what came and what waits, and wake the reader."""
+        status = self._status
+        status.received += came
         status.waiting, status.waiting_bytes = waiting, self._size_bytes
         status.queue_peak = max(status.queue_peak, waiting)
         self._filled.set()
+
+    def _drop_to_limits(self, waiting: int) -> int:
+        """Drop what is more than the limits; return how many messages wait then."""
+        limits, newest = self._limits, self._newest
+        while waiting > limits.messages or self._size_bytes > limits.size_bytes:
+            if newest:
+                topic, oldest = newest.popitem(last=False)
+                self._size_bytes -= _size_bytes(oldest)
+                if self._owe(topic, oldest.shed + 1):
+                    self._status.shed += 1
+                else:
+                    self._status.dropped += 1
+            else:
+                self._drop_one()
+            waiting -= 1
+        return waiting
 
     async def take(self) -> list[Envelope]:
         """Return all that waits, in order, waiting until there is something; of a reader that is behind, a part of it."""
@@ -298,10 +334,8 @@ class Inbox:
         if not self._newest:
             self._size_bytes = status.waiting = status.waiting_bytes = 0
             return self._with_owed(batch)
-        turn = list(itertools.islice(self._newest.values(), TAKEN_AT_ONCE))
-        for envelope in turn:
-            del self._newest[envelope.topic]
-        batch += turn
+        turn = min(TAKEN_AT_ONCE, len(self._newest))
+        batch += [self._newest.popitem(last=False)[1] for _ in range(turn)]
         self._size_bytes -= sum(map(_size_bytes, batch))
         status.waiting, status.waiting_bytes = len(self), self._size_bytes
         return self._with_owed(batch)
@@ -323,17 +357,24 @@ class Inbox:
         """Sort what has come last into the newest telemetry of each topic, and the rest."""
         self._behind_s = self._came_s
         for envelope in self._recent:
-            if not self._is_replaceable(envelope):
-                self._keep(envelope)
-                continue
-            former = self._newest.get(envelope.topic)
-            if former is not None:
-                # A topic keeps its turn, so that all have one.
-                self._status.shed += 1
-                self._size_bytes -= _size_bytes(former)
-                envelope = envelope._replace(shed=envelope.shed + former.shed + 1)  # noqa: PLW2901  the same, with what it replaces
-            self._newest[envelope.topic] = envelope
+            self._sort_in(envelope)
         self._recent.clear()
+
+    def _sort_in(self, envelope: Envelope) -> None:
+        """Let a message replace what waits of its topic, or keep it where none replaces it."""
+        if not self._is_replaceable(envelope):
+            self._keep(envelope)
+            return
+        former = self._newest.get(envelope.topic)
+        self._newest[envelope.topic] = envelope if former is None else self._in_place_of(former, envelope)
+
+    def _in_place_of(self, former: Envelope, envelope: Envelope) -> Envelope:
+        """Return a message that takes the place of a former one of its topic: a topic keeps its turn, so that all have one."""
+        self._status.shed += 1
+        self._size_bytes -= _size_bytes(former)
+        if self._owe(envelope.topic, former.shed + 1):
+            return envelope
+        return envelope._replace(shed=envelope.shed + former.shed + 1)
 
     def _keep(self, envelope: Envelope) -> None:
         self._kept.append(envelope)
@@ -342,34 +383,40 @@ class Inbox:
     def _is_replaceable(self, envelope: Envelope) -> bool:
         return envelope.qos == 0 and not envelope.retain and envelope.topic.startswith(self._limits.newest_of)
 
+    def _owe(self, topic: str, messages: int) -> bool:
+        """Note how many messages of a topic the next one that is taken stands for; return whether there is room for it."""
+        owed = self._owed
+        if topic not in owed and len(owed) >= MOST_OWED:
+            return False
+        owed[topic] = owed.get(topic, 0) + messages
+        return True
+
     def _with_owed(self, batch: list[Envelope]) -> list[Envelope]:
         """Return a batch in which the first message of a topic stands for those that had no room before it."""
         if not self._owed:
             return batch
         return [
-            envelope._replace(shed=envelope.shed + self._owed.pop(envelope.topic))
+            Envelope._make(
+                (*envelope[:_SHED], envelope.shed + self._owed.pop(envelope.topic), *envelope[_SHED + 1 :])
+            )
             if envelope.topic in self._owed and self._is_replaceable(envelope)
             else envelope
             for envelope in batch
         ]
 
     def _drop_one(self) -> None:
-        if self._newest:
-            oldest = self._newest.pop(next(iter(self._newest)))
+        while self._recent:
+            oldest = self._recent.popleft()
+            if oldest.qos == 0 and not oldest.retain:
+                break
+            self._keep(oldest)
         else:
-            while self._recent:
-                oldest = self._recent.popleft()
-                if oldest.qos == 0 and not oldest.retain:
-                    break
-                self._keep(oldest)
-            else:
-                oldest = self._kept.popleft()
-                self._kept_bytes -= _size_bytes(oldest)
+            oldest = self._kept.popleft()
+            self._kept_bytes -= _size_bytes(oldest)
         self._size_bytes -= _size_bytes(oldest)
-        has_room = oldest.topic in self._owed or len(self._owed) < MOST_OWED
-        if self._limits.newest_of and self._is_replaceable(oldest) and has_room:
+        replaceable = self._limits.newest_of and self._is_replaceable(oldest)
+        if replaceable and self._owe(oldest.topic, oldest.shed + 1):
             self._status.shed += 1
-            self._owed[oldest.topic] = self._owed.get(oldest.topic, 0) + oldest.shed + 1
         else:
             self._status.dropped += 1
 

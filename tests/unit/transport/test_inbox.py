@@ -208,20 +208,26 @@ async def test_what_has_no_room_is_owed_to_its_topic() -> None:
 @given(
     sent=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.booleans()), max_size=80),
     messages=st.integers(1, 6),
+    at_once=st.integers(1, 4),
 )
-def test_what_is_shed_adds_up(sent: list[tuple[int, int, bool]], messages: int) -> None:
+def test_what_is_shed_adds_up(sent: list[tuple[int, int, bool]], messages: int, at_once: int) -> None:
     """Of every topic, the messages that come and what they stand for are all that was sent up to the last of them."""
 
     async def play() -> None:
         inbox, status = behind(messages=messages)
-        now_s, numbers, taken = 10.0, dict.fromkeys(range(4), 0), list[Envelope]()
+        now_s, numbers, taken, batch = 10.0, dict.fromkeys(range(4), 0), list[Envelope](), list[Envelope]()
         for topic, tenths, takes in sent:
             now_s += tenths / 10
             numbers[topic] += 1
-            inbox.put(frame(str(topic), numbers[topic], now_s))
+            batch.append(frame(str(topic), numbers[topic], now_s))
+            if len(batch) < at_once and not takes:
+                continue
+            inbox.put_all(batch)
+            batch.clear()
             assert len(inbox) <= messages
             if takes and len(inbox):
                 taken += await inbox.take()
+        inbox.put_all(batch)
         while len(inbox):
             taken += await inbox.take()
         assert status.received == len(sent) == len(taken) + status.shed
@@ -243,13 +249,16 @@ def test_what_is_shed_adds_up(sent: list[tuple[int, int, bool]], messages: int) 
         max_size=12,
     ),
     st.booleans(),
-    st.sampled_from([400, 2_000]),
+    st.sampled_from([(8, 400), (8, 2_000), (100, 100_000)]),
 )
 def test_a_batch_is_what_its_messages_are_one_by_one(
-    batches: list[list[tuple[int, bool, int, int]]], newest: bool, size_bytes: int
+    batches: list[list[tuple[int, bool, int, int]]], newest: bool, most: tuple[int, int]
 ) -> None:
-    """What is kept, left out and counted does not depend on how many came at once, nor on their properties."""
-    limits = InboxLimits(8, size_bytes, 100, "telemetry/" if newest else "")
+    """What is kept, left out and counted does not depend on how many came at once, nor on their properties.
+
+    A reader that is behind and has no room, too, may keep others of the messages that came at the same time, and as many of them.
+    """
+    limits = InboxLimits(*most, 100, "telemetry/" if newest else "")
     statuses = LinkStatus(), LinkStatus()
     at_once, one_by_one = (Inbox(limits, status) for status in statuses)
     for number, batch in enumerate(batches):
@@ -262,6 +271,12 @@ def test_a_batch_is_what_its_messages_are_one_by_one(
         ]
         at_once.put_all(envelopes)
         fill(one_by_one, *envelopes)
+        for inbox, status in zip((at_once, one_by_one), statuses, strict=True):
+            assert status.received == len(inbox) + status.shed + status.dropped + status.oversize
+            assert len(inbox) == status.waiting <= limits.messages
+            assert inbox.size_bytes == status.waiting_bytes <= limits.size_bytes
+    if newest and most[0] == 8:
+        return
     assert statuses[0] == statuses[1]
     assert at_once.is_full == one_by_one.is_full
     if len(at_once):
