@@ -178,7 +178,7 @@ class LinkHealth:
             # It was lost and made between two passes.
             self.resume(now_s, KNOWN_FOR_S)
         else:
-            self._doubt(now_s, store)
+            self._doubt(now_s, store, waiting=link.waiting)
         if self.is_behind(now_s):
             self.resume(now_s, 0.0)
 
@@ -317,9 +317,15 @@ class LinkHealth:
     def _begin(self, since_s: float) -> None:
         self.is_cut_off, self._cut_off_since_s = True, since_s
 
-    def _doubt(self, now_s: float, store: Store) -> None:
-        """Doubt a connection over which nothing comes at all, until it is heard again or proven to be whole."""
-        if not self._proof_s:
+    def _doubt(self, now_s: float, store: Store, *, waiting: int) -> None:
+        """Doubt a connection over which nothing comes at all, until it is heard again or proven to be whole.
+
+        Args:
+            now_s: Monotonic seconds.
+            store: For the periods of what is live.
+            waiting: Messages that have come and are to be applied: with some the connection is not silent, this monitor is behind.
+        """
+        if not self._proof_s or (waiting and not self._is_in_doubt):
             return
         heard_s = self.heard_s
         # What came before a pause of ours says nothing of the time after it.
@@ -330,9 +336,10 @@ class LinkHealth:
             elif quiet_s >= self._proof_s:
                 self.is_cut_off, self._is_in_doubt, self._proven_s = False, False, heard_s
         elif (
-            heard_s != self._proven_s
+            quiet_s > QUIET_FROM_S
+            and heard_s != self._proven_s
             and len(store.period_s)
-            and quiet_s > max(QUIET_FROM_S, QUIET_FROM_PERIODS * float(store.period_s.min()))
+            and quiet_s > QUIET_FROM_PERIODS * float(store.period_s.min())
         ):
             # Of what is live the shortest period may be longer.
             live = store.chip_state == Freshness.LIVE

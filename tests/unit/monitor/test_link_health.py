@@ -172,6 +172,16 @@ async def test_a_connection_over_which_nothing_comes_is_in_doubt() -> None:
     assert fleet.news == [("firing", "connection-lost"), ("resolved", "connection-lost")]
 
 
+async def test_a_connection_over_which_messages_wait_is_not_in_doubt() -> None:
+    """A monitor that applies nothing for a while has heard what waits for it."""
+    fleet = Outage()
+    await fleet.live(5)
+    fleet.monitor.link.waiting = 20_000
+    await fleet.quiet(15)
+    assert fleet.monitor.summary().unheard_s == 0.0
+    assert "connection-lost" not in fleet.firing
+
+
 async def test_a_connection_in_doubt_that_is_lost_is_one_outage() -> None:
     """Nothing has been heard since the doubt began: the alert about it does not end where the connection is found to be gone."""
     fleet = Outage()
