@@ -25,6 +25,9 @@ class Clock(Protocol):
     def monotonic_s(self) -> float:
         """Return seconds that never step; only differences mean anything."""
 
+    def cpu_s(self) -> float:
+        """Return seconds for which the calling thread had a processor: work takes as many of them on a busy machine."""
+
     async def sleep(self, seconds: float) -> None:
         """Wait for `seconds` (none for zero or less, but other tasks get their turn)."""
 
@@ -39,6 +42,10 @@ class SystemClock:
     def monotonic_s(self) -> float:
         """Return the machine's monotonic seconds."""
         return time.monotonic()  # noqa: TID251  this is the module that may
+
+    def cpu_s(self) -> float:
+        """Return the thread's seconds of processor time."""
+        return time.thread_time()
 
     async def sleep(self, seconds: float) -> None:
         """Wait for `seconds`."""
@@ -76,6 +83,10 @@ class ManualClock:
         return self._wall_ns
 
     def monotonic_s(self) -> float:
+        """Return the hand-turned monotonic time."""
+        return self._monotonic_s
+
+    def cpu_s(self) -> float:
         """Return the hand-turned monotonic time."""
         return self._monotonic_s
 

@@ -285,10 +285,10 @@ class Monitor:
                 begin, end = end, slicing.end(batch, end)
                 for _ in self._laying_out():
                     await self._let_in(LET_IN * slicing.messages)
-                begun_s = clock.monotonic_s()
-                self.link_health.wake(begun_s, PASS_EVERY_S[1])
+                self.link_health.wake(clock.monotonic_s(), PASS_EVERY_S[1])
+                begun_s = clock.cpu_s()
                 self.apply_messages(batch[begin:end])
-                slicing.note(end - begin, clock.monotonic_s() - begun_s)
+                slicing.note(end - begin, clock.cpu_s() - begun_s)
                 await self._let_in(LET_IN * slicing.messages)
             self.ingest.request_missing(self._source, clock.monotonic_s())
             await clock.sleep(GATHER_BEHIND_S if self.link.waiting else GATHER_S)

@@ -183,7 +183,8 @@ class PassPacing:
 class BatchSlicing:
     """The parts in which batches are applied: as many messages as take about `SLICE_S`, by what the last ones took.
 
-    A slice that took long, because of its messages or of others on the machine, makes the next one shorter by half at most.
+    A slice that took long makes the next one shorter by half at most. What others on the machine take does not count: shorter slices cost more
+    for each message, with which a monitor that is behind would stay behind.
     """
 
     def __init__(self) -> None:
@@ -200,7 +201,7 @@ class BatchSlicing:
         return begin + next(reached)
 
     def note(self, count: int, took_s: float) -> None:
-        """Note what a slice took."""
+        """Note the processor time that a slice took."""
         if took_s > SLICE_S:
             self.messages = max(SLICE_MESSAGES, self.messages // 2, int(count * SLICE_S / took_s))
         elif count == self.messages:

@@ -161,6 +161,31 @@ def test_slices_are_as_long_as_their_messages_allow() -> None:
     assert slicing.messages == most // 5
 
 
+class BusyMachine(ManualClock):
+    """A clock on which a look at the time finds that others have had the processor for 20 ms, and one at its own that it had it for 10 us."""
+
+    own_s = 0.0
+
+    def monotonic_s(self) -> float:
+        self._monotonic_s += 0.02
+        return super().monotonic_s()
+
+    def cpu_s(self) -> float:
+        self.own_s += 1e-5
+        return self.own_s
+
+
+async def test_slices_are_as_long_where_others_have_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorter ones would cost more for each message, in an overload that others have caused."""
+    source, clock, lengths = QueueSource(), BusyMachine(monotonic_s=50.0), list[int]()
+    monitor = Monitor(source, "demo", clock=clock)
+    monkeypatch.setattr(monitor, "apply_messages", lambda batch: lengths.append(len(batch)))
+    async with background(monitor=monitor.run()):
+        source.batches.put_nowait([Envelope("t", b"x")] * 4_000)
+        await clock.advance(1.0)
+    assert lengths == [96, 192, 384, *[MOST_SLICE_MESSAGES] * 4, 4_000 - 672 - 4 * MOST_SLICE_MESSAGES]
+
+
 def test_power_to_the_meter() -> None:
     """IT power is chips and hosts; the facility draws that times the PUE: AWS's 1.14 for 2025 unless it is told."""
     feed = Feed(ultraservers(1))

@@ -88,6 +88,10 @@ class RecordingClock:
         """Return the monotonic seconds of the place."""
         return self.at_s(self.position_ns)
 
+    def cpu_s(self) -> float:
+        """Return the thread's seconds of processor time."""
+        return self._pace.cpu_s()
+
     async def sleep(self, seconds: float) -> None:
         """Wait for real seconds."""
         await self._pace.sleep(seconds)
