@@ -80,7 +80,7 @@ class PacketReader:
         self.acknowledgements = bytearray()
         """PUBACK packets that are owed to the broker; who sends them empties it."""
         self.work = 0
-        """Messages so far; one of which something is new counts as `NEW_WORK`."""
+        """Packets so far; a message of which something is new counts as `NEW_WORK`."""
         self._reception = reception
         self._delivery = delivery
         self._handle = handle
@@ -223,6 +223,7 @@ class PacketReader:
             self._known_properties[properties] = envelope.content_type
 
     def _take_other(self, packet: bytes, head: int) -> None:
+        self.work += 1
         kind = packet[0] >> 4
         if packet[:2] == _OLDER_CONNACK:
             raise OlderVersionError

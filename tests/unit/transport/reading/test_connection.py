@@ -16,7 +16,8 @@ from trnfleet.transport.connection import Connection
 from trnfleet.transport.filters import topic_pattern
 from trnfleet.transport.inbox import SHED_FROM_S, Inbox, InboxLimits, Reception
 from trnfleet.transport.reading import connection as connection_module
-from trnfleet.transport.reading.connection import PAUSE_S, ReadingConnection
+from trnfleet.transport.reading.connection import PAUSE_S, TURN_MESSAGES, ReadingConnection
+from trnfleet.transport.reading.packets import NEW_WORK
 from trnfleet.transport.reasons import LinkDown
 from trnfleet.transport.security.login import Login
 from trnfleet.transport.url import BrokerUrl, Password
@@ -299,6 +300,31 @@ async def test_a_reader_that_is_behind_reads_on_instead_of_a_pause(monkeypatch: 
         await peer.send(*(mqtt5.PublishPacket("t/a", b"%d" % number) for number in range(41, 81)))
         await until(lambda: peer.status.received == 81)
         assert (peer.status.dropped, peer.inbox.is_full) == (0, False)
+
+
+@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize("kind", ["known", "new", "answers"])
+async def test_a_turn_of_the_loop_ends_after_so_much_work(
+    kind: str, *, behind: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much has come: keys and timers have their turn between two reads. A reader that is behind reads twice as much."""
+    packets: dict[str, Any] = {
+        "known": mqtt5.PublishPacket("t/a", b"x"),
+        "new": mqtt5.PublishPacket("t/a", b"x", retain=True),
+        "answers": mqtt5.PingRespPacket(),
+    }
+    data, work = packets[kind].write(), NEW_WORK + 1 if kind == "new" else 1
+    async with connected(monkeypatch) as (connection, peer):
+        await peer.send(packets["known"])
+        await until(lambda: peer.status.received == 1)
+        monkeypatch.setattr(connection_module, "READ_BYTES", len(data))
+        monkeypatch.setattr(connection, "_is_behind", lambda: behind)
+        before, least = connection._packets.work, (2 if behind else 1) * TURN_MESSAGES
+        peer.socket.send(data * 2 * least)
+        connection._read()
+        assert connection._packets.work - before == -(-least // work) * work
+        if kind != "answers":
+            assert peer.status.received - 1 == -(-least // work)
 
 
 class TlsThatWants:
