@@ -2,7 +2,8 @@
 
 Publisher, Mosquitto and subscriber are three processes; what is printed is each one's share of a core, what was lost, and
 the time from publishing to taking. `--hosts` has rows of hosts that publish a frame each second, read with either client; their
-messages are encoded beforehand and written to one socket, so that the publisher's share is small. Timings are told, never asserted.
+messages are encoded beforehand and written to one socket, so that the publisher's share is small. `--simulate` has rows of
+`trnfleet simulate` alone. Timings are told, never asserted.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from support.processes.mosquitto import MosquittoProcess
+from support.processes.programs import Program
 
 from trnfleet.transport.inbox import InboxLimits
 from trnfleet.transport.mqtt import MqttPublisher, MqttSource
@@ -196,6 +198,35 @@ def compare(
     sys.stdout.flush()
 
 
+def simulate(ultraservers: int, settling_s: float, seconds: float, *options: str) -> None:
+    """Run `trnfleet simulate` on a fleet of training jobs of 40 UltraServers each, and print its CPU in one line."""
+    jobs = "".join(
+        f'[[jobs]]\nkind = "training"\nname = "job-{first}"\non = ["uc1/us-{first:04}..us-{first + count - 1:04}"]\n'
+        f'model = "llama-3.3-70b"\ntensor_parallel = 8\ntokens_per_step = {78_643.0 * count}\nmfu = 0.35\n'
+        for first in range(1, ultraservers + 1, 40)
+        for count in (min(40, ultraservers + 1 - first),)
+    )
+    fleet = f'name = "bench"\n[[clusters]]\nname = "uc1"\nultraservers = [{{ count = {ultraservers} }}]\n'
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        file = Path(folder) / "fleet.toml"
+        file.write_text(fleet + jobs)
+        broker = MosquittoProcess(Path(folder))
+        broker.start()
+        stack.callback(broker.stop)
+        line = ("simulate", "--broker", str(broker.url), "--fleet", str(file), "--no-random-faults", *options)
+        program = stack.enter_context(Program(Path(folder), *line))
+        processes = [psutil.Process(program.process.pid), psutil.Process(broker.pid)]
+        time.sleep(settling_s)
+        before = [each.cpu_times() for each in processes]
+        time.sleep(seconds)
+        after = [each.cpu_times() for each in processes]
+        used = [(b.user + b.system - a.user - a.system) / seconds for a, b in zip(before, after, strict=True)]
+    sys.stdout.write(
+        f"{4 * ultraservers:,} hosts, {' '.join(options)}: simulator {used[0]:.1%}, broker {used[1]:.1%}\n"
+    )
+    sys.stdout.flush()
+
+
 def main(arguments: list[str]) -> None:
     """Run a role of the benchmark, or all of it."""
     if arguments[:1] == ["publish"]:
@@ -219,11 +250,16 @@ def main(arguments: list[str]) -> None:
     parser.add_argument(
         "--hosts", action="store_true", help="only the rows of hosts that publish a frame each"
     )
+    parser.add_argument("--simulate", action="store_true", help="only the rows of the simulator")
     options = parser.parse_args(arguments)
     cores = os.cpu_count()
     sys.stdout.write(
         f"{platform.machine()}, {cores} cores, Python {platform.python_version()}; CPU as a share of one core\n"
     )
+    if options.simulate:
+        simulate(2_500, 25.0, 20.0, "--format", "cbor", "--granularity", "instance")
+        simulate(16, 6.0, 20.0, "--format", "json", "--granularity", "chip")
+        return
     if options.hosts:
         for hosts in (5_000, 10_000, 20_000, 40_000):
             for client in ("aiomqtt", "mqtt5"):

@@ -11,10 +11,10 @@ import asyncio
 import logging
 import socket
 import threading
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 import aiomqtt
-from paho.mqtt.client import PUBLISH
+from paho.mqtt.client import PUBLISH, MQTTMessageInfo
 from paho.mqtt.enums import MQTTErrorCode, MQTTProtocolVersion
 
 from trnfleet.tasks import in_thread
@@ -173,6 +173,14 @@ class Client(aiomqtt.Client):
             raise NoAnswerError("no answer in time") from None
         finally:
             self._answers.pop(info.mid, None)
+
+    def write(self, packets: bytes) -> Writing:
+        """Have packets of messages with QoS 0 written as one, behind all that waits to be written; the socket is open."""
+        number = self._paho._mid_generate()
+        taken = self._answers[number] = self._loop.create_future()
+        taken.add_done_callback(lambda _: self._answers.pop(number, None))
+        self._paho._packet_queue(PUBLISH, packets, number, 0, MQTTMessageInfo(number))
+        return Writing(taken, self._paho._out_packet[-1])
 
     def drop(self) -> None:
         """Close the socket if it is still open; aiomqtt leaves it open when CONNECT fails, times out or is cancelled."""
@@ -370,6 +378,19 @@ class Client(aiomqtt.Client):
         self._paho._sock_close()
         if self._misc_task is not None:
             self._misc_task.cancel()
+
+
+class Writing(NamedTuple):
+    """Packets that are being written as one."""
+
+    taken: asyncio.Future[ReasonCode]
+    """Done when the socket has taken them all."""
+    packet: dict[str, Any]
+
+    @property
+    def taken_bytes(self) -> int:
+        """Bytes that the socket has taken so far."""
+        return int(self.packet["pos"])
 
 
 class ClosedEarlyError(aiomqtt.MqttError):

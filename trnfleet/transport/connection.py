@@ -27,6 +27,7 @@ from trnfleet.transport.client import (
     delivering_queue,
 )
 from trnfleet.transport.inbox import Delivery
+from trnfleet.transport.packets.batches import is_batched, make_batch
 from trnfleet.transport.packets.properties import (
     connect_properties,
     make_will,
@@ -65,7 +66,7 @@ ClientName = Literal["mqtt5", "aiomqtt"]
 Answer = TypeVar("Answer")
 
 PENDING_PUBLISHES = 8
-"""Telemetry messages under way at once; more does not make it quicker."""
+"""Messages with QoS 0 under way at once that do not go in batches; more does not make it quicker."""
 PENDING_ANNOUNCEMENTS = 64
 """Acknowledged messages of an announcement under way at once: a broker without TCP_NODELAY takes 40 ms for
 each round of acknowledgements, and a large fleet announces thousands."""
@@ -217,6 +218,9 @@ class Connection:
         A broker that acknowledges none of them in time loses the connection: what it owes would pile up with every chunk.
         """
         unsent: list[Unsent] = []
+        # A frame of a websocket keeps to one message: brokers have limits for it, and say them nowhere.
+        if not self._login.url.is_websocket and all(map(is_batched, chunk)):
+            chunk = await self._send_batch(chunk, unsent)
         before = self._acknowledgements
         sending = asyncio.gather(*(self._send_one(envelope, unsent) for envelope in chunk))
         if await self._done_before_end(sending):
@@ -262,6 +266,17 @@ class Connection:
         if found:
             return LinkDown(found, foreign=True)
         return LinkDown("the broker ends the connection instead of an answer to CONNECT", ended_early=True)
+
+    async def _send_batch(self, chunk: Sequence[Envelope], unsent: list[Unsent]) -> list[Envelope]:
+        """Publish messages in one piece, and return those that are no part of it, because they cannot be sent as they are."""
+        batch = make_batch(chunk, self._client.limits.packet_bytes, has_properties=self.protocol == "5")
+        left = batch.envelopes
+        if left and self._client.is_open:
+            writing = self._client.write(batch.data)
+            is_taken = await self._done_before_end(writing.taken)
+            left = [] if is_taken else batch.after(writing.taken_bytes)
+        unsent += [Unsent(each, "the connection ended", is_refused=False) for each in left]
+        return batch.others
 
     async def _send_one(self, envelope: Envelope, unsent: list[Unsent]) -> None:
         try:

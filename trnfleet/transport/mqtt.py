@@ -30,6 +30,7 @@ from trnfleet.transport.connection import (
 from trnfleet.transport.filters import topic_pattern
 from trnfleet.transport.inbox import MAX_PAYLOAD_BYTES, Inbox, InboxLimits
 from trnfleet.transport.link import AnyConnection, Link
+from trnfleet.transport.packets.batches import batches, is_batched
 from trnfleet.transport.reasons import LinkDown
 from trnfleet.transport.retained_requests import RetainedRequests
 from trnfleet.transport.security.login import KEEPALIVE_S, Login
@@ -340,7 +341,15 @@ class MqttSource:
 
 def _chunks(envelopes: Iterable[Envelope]) -> Iterator[list[Envelope]]:
     """Cut envelopes, in order, into what may be under way at once."""
-    for acknowledged, run in itertools.groupby(envelopes, key=lambda envelope: envelope.qos > 0):
+    for (acknowledged, batched), run in itertools.groupby(envelopes, key=_kind):
+        if batched:
+            yield from batches(run)
+            continue
         size = PENDING_ANNOUNCEMENTS if acknowledged else PENDING_PUBLISHES
         while chunk := list(itertools.islice(run, size)):
             yield chunk
+
+
+def _kind(envelope: Envelope) -> tuple[bool, bool]:
+    """Return whether a message is acknowledged, and whether it goes in batches."""
+    return envelope.qos > 0, is_batched(envelope)

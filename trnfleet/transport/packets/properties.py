@@ -201,6 +201,16 @@ def _with_content_type(content_type: str) -> Properties:
     return _PackedProperties(content_type)
 
 
+@functools.lru_cache(maxsize=16)
+def content_type_bytes(content_type: str | None) -> bytes:
+    """Return the properties of a message that has at most a content type, with their length before them.
+
+    Raises:
+        ValueError: MQTT has no such content type.
+    """
+    return b"\0" if content_type is None else _with_content_type(content_type).pack()  # type: ignore[no-untyped-call]  # paho's properties have no types
+
+
 def properties_bytes(properties: Properties | None) -> int:
     """Return the size of a message's properties in MQTT 5: at least their length, of one byte."""
     return 1 if properties is None else len(properties.pack())  # type: ignore[no-untyped-call]  # paho's properties have no types
