@@ -214,7 +214,7 @@ async def app(spent: Path) -> None:
     for name, column in feed.columns.items():
         store.columns[name][...] = column
 
-    # Of a fixed width and over what was there: whoever reads it meanwhile finds the whole of a figure.
+    # Of a fixed width and over what was there: a reader meanwhile finds the whole of a figure.
     file = os.open(spent, os.O_WRONLY | os.O_CREAT)
 
     async def change() -> None:
