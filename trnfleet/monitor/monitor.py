@@ -13,11 +13,10 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnfleet import logs
-from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.power import PUE
-from trnfleet.monitor.alerting import named_targets
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.alerting.inputs import Readings
+from trnfleet.monitor.alerting.named_targets import all_tables
 from trnfleet.monitor.failures import guard, guarded
 from trnfleet.monitor.ingest.ingest import Ingest
 from trnfleet.monitor.layout_pacing import LayoutPacing
@@ -268,10 +267,13 @@ class Monitor:
 
     def pipeline(self, *, at_once: bool = False) -> PipelineHealth:
         """Return publishers, brokers, losses, lag and clocks, at most a second old, or of this very moment."""
+        return finish(self._reading_pipeline(at_once=at_once))
+
+    def _reading_pipeline(self, *, at_once: bool) -> Slices[PipelineHealth]:
         counts, health, now_s = self.counts, self.link_health, self.clock.monotonic_s()
         health.tell_own_loss(now_s, self.link, self.store, counts)
-        read = self._pipeline.read
-        return read(self.ingest, counts, self.link, health, self.message_rate, now_s, at_once=at_once)
+        reading = self._pipeline.reading
+        return reading(self.ingest, counts, self.link, health, self.message_rate, now_s, at_once=at_once)
 
     def racks(self) -> list[RackPower]:
         """Return the IT power of every rack of which all is live, in the order of addresses, from the last pass."""
@@ -407,21 +409,16 @@ class Monitor:
         moment = self.moment()
         instant = self.alerts.next_instant(moment.time_ns, moment.speed, self.clock.monotonic_s())
         if instant is not None:
-            ingest = self.ingest
-            yield from self.alerts.evaluate(self.readings(instant), ingest.jobs, ingest.counts)
+            ingest, pipeline = self.ingest, (yield from self._reading_pipeline(at_once=True))
+            yield from self.alerts.evaluate(self.readings(instant, pipeline), ingest.jobs, ingest.counts)
 
-    def readings(self, instant: Instant) -> Readings:
+    def readings(self, instant: Instant, pipeline: PipelineHealth) -> Readings:
         """Return the inputs of the rules, with the events since the last call."""
         ingest, link_health, now_s = self.ingest, self.link_health, self.clock.monotonic_s()
         seen, self._events_seen = self._events_seen, ingest.events.received
         fresh = ingest.events.since(seen)
-        pipeline = self.pipeline(at_once=True)
-        tables = {
-            Scope.JOB: named_targets.jobs_table(ingest.jobs, self.store, self.rollups),
-            Scope.RESERVATION: named_targets.reservations_table(self.reservations.table(), instant.now_ns),
-            Scope.PUBLISHER: named_targets.publishers_table(pipeline),
-            Scope.PIPELINE: named_targets.pipeline_table(pipeline),
-        }
+        table = self.reservations.table()
+        tables = all_tables(ingest.jobs, self.store, self.rollups, table, pipeline, instant.now_ns)
         return Readings(
             self.store,
             self.rollups,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -12,7 +13,7 @@ import numpy as np
 from trnfleet.monitor.pipeline.brokers import BrokerHealth
 from trnfleet.monitor.pipeline.health import COUNTED, RECENT_S, PipelineHealth, Recent
 from trnfleet.monitor.pipeline.judgement import judge
-from trnfleet.monitor.pipeline.publishers import publisher_table
+from trnfleet.monitor.pipeline.publishers import TrafficMoment, publisher_table
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.wire.ports import STOPPED
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.link_health import LinkHealth
     from trnfleet.monitor.message_rate import MessageRate
     from trnfleet.monitor.pipeline.counts import PipelineCounts
+    from trnfleet.monitor.slices import Slices
     from trnfleet.wire.ports import LinkStatus
 
 EVERY_S = 1.0
@@ -66,11 +68,9 @@ class PipelineReader:
         """Counts of the last `RECENT_S`, the oldest first."""
         self._is_told = False
         """Whether brokers had said anything of themselves at the last look."""
-        self._names: tuple[int, tuple[str, ...]] = (-1, ())
-        """Revision of the publishers, and their names."""
         self._chips: _PublishedChips | None = None
 
-    def read(
+    def reading(
         self,
         ingest: Ingest,
         counts: PipelineCounts,
@@ -80,8 +80,8 @@ class PipelineReader:
         now_s: float,
         *,
         at_once: bool = False,
-    ) -> PipelineHealth:
-        """Return the pipeline, at most `EVERY_S` old.
+    ) -> Slices[PipelineHealth]:
+        """Return the pipeline, at most `EVERY_S` old, in slices; it is of the moment of the first one.
 
         Args:
             ingest: What was applied.
@@ -105,10 +105,12 @@ class PipelineReader:
             is_same_moment = now_s == health.at_s and self._of[2:] == (ingest.store.revision,)
             if is_same_moment or (not at_once and 0.0 < now_s - health.at_s < EVERY_S):
                 return health
-        self._of = (*of, ingest.store.revision)
-        made = self._make(ingest, counts.copy(), link, link_health, rate, now_s)
-        self._health = dataclasses.replace(made, problems=judge(made))
-        return self._health
+        read = (*of, ingest.store.revision)
+        made = yield from self._make(ingest, counts.copy(), link, link_health, rate, now_s)
+        yield
+        made = dataclasses.replace(made, problems=judge(made))
+        self._of, self._health = read, made
+        return made
 
     def _make(
         self,
@@ -118,25 +120,13 @@ class PipelineReader:
         link_health: LinkHealth,
         rate: MessageRate,
         now_s: float,
-    ) -> PipelineHealth:
-        store, traffic = ingest.store, ingest.publishers.traffic
-        if self._names[0] != traffic.revision:
-            self._names = traffic.revision, tuple(traffic.names[1:])
+    ) -> Slices[PipelineHealth]:
+        store = ingest.store
         brokers = tuple(BrokerHealth.of(each, now_s) for each in link.parts or (link,))
         undescribed_chips, undescribed_paths = ingest.topics.undescribed.counts(now_s)
-        return PipelineHealth(
+        made = functools.partial(
+            PipelineHealth,
             at_s=now_s,
-            publishers=publisher_table(
-                traffic,
-                self._names[1],
-                self._chips_of(ingest),
-                now_s=now_s,
-                heard_since_s=link_health.since_s,
-                is_cut_off=link_health.is_cut_off
-                or link_health.is_behind(now_s)
-                or _behind_outages(ingest, link_health, now_s),
-                silent_after_periods=link_health.stale_periods(),
-            ),
             brokers=brokers,
             counts=counts,
             pending=ingest.pending,
@@ -154,6 +144,19 @@ class PipelineReader:
             undescribed_paths=undescribed_paths,
             recording_problem="" if self._recorder is None else self._recorder.problem,
         )
+        table = functools.partial(
+            publisher_table,
+            TrafficMoment.of(ingest.publishers.traffic, now_s),
+            self._chips_of(ingest),
+            heard_since_s=link_health.since_s,
+            is_cut_off=link_health.is_cut_off
+            or link_health.is_behind(now_s)
+            or _behind_outages(ingest, link_health, now_s),
+            silent_after_periods=link_health.stale_periods(),
+        )
+        # All that changes was read.
+        yield
+        return made(publishers=table())
 
     def _chips_of(self, ingest: Ingest) -> NDArray[np.int64]:
         """Return how many chips each row of the traffic publishes: as before while all instances have the publishers that they had."""

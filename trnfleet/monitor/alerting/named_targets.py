@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, overload
 
 import numpy as np
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.address import Level
-from trnfleet.domain.alerts.signals import PIPELINE_NAME
+from trnfleet.domain.alerts.signals import PIPELINE_NAME, Scope
 from trnfleet.domain.metrics import BY_NAME, JOB_FIGURES, Aggregate
 from trnfleet.domain.reservations.states import BlockState
 from trnfleet.monitor.pipeline.publishers import State
+from trnfleet.monitor.pipeline.traffic import PublisherNames
 from trnfleet.monitor.store.job_history import reporting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -26,8 +29,18 @@ if TYPE_CHECKING:
     from trnfleet.monitor.store.store import Store
     from trnfleet.wire.messages import JobMessage
 
+_Item = TypeVar("_Item", np.float64, np.int8)
+
 Value = float | str | None
 """A figure's value: a number, a text, or None where it is not known."""
+
+
+class Texts(NamedTuple):
+    """A column of texts, of which there are few."""
+
+    texts: tuple[str, ...]
+    codes: NDArray[np.int8]
+    """The number of each target's text among them; -1 for unknown."""
 
 
 class NamedTable(Protocol):
@@ -44,8 +57,8 @@ class NamedTable(Protocol):
     def column(self, figure: str) -> Sequence[Value]:
         """Return a figure's value for each of them, in their order."""
 
-    def array(self, figure: str) -> NDArray[Any] | None:
-        """Return the same as an array of numbers, NaN for unknown, or of texts, empty for unknown; None where values come one by one."""
+    def array(self, figure: str) -> NDArray[np.float64] | Texts | None:
+        """Return the same as an array of numbers, NaN for unknown, or as texts; None where values come one by one."""
 
 
 @dataclass(slots=True)
@@ -54,14 +67,17 @@ class NamedColumns:
 
     names: Sequence[str]
     make: Callable[[str], Sequence[Value]] | None = None
-    make_array: Callable[[str], NDArray[Any]] | None = None
+    make_array: Callable[[str], NDArray[np.float64] | Texts] | None = None
     """Makes a column as an array, for targets of which there may be tens of thousands; instead of `make`."""
     _made: dict[str, Sequence[Value]] = field(default_factory=dict)
-    _arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
+    _arrays: dict[str, NDArray[np.float64] | Texts] = field(default_factory=dict)
     _places: dict[str, int] = field(default_factory=dict)
 
     @property
     def places(self) -> Mapping[str, int]:
+        if isinstance(self.names, PublisherNames):
+            # They stay the same from second to second.
+            return self.names.places
         if len(self._places) != len(self.names):
             self._places = {name: place for place, name in enumerate(self.names)}
         return self._places
@@ -71,10 +87,10 @@ class NamedColumns:
         if column is None:
             values = self.array(figure)
             made = self.make(figure) if self.make is not None and values is None else ()
-            column = self._made[figure] = made if values is None else _known(values)
+            column = self._made[figure] = made if values is None else _Known(values)
         return column
 
-    def array(self, figure: str) -> NDArray[Any] | None:
+    def array(self, figure: str) -> NDArray[np.float64] | Texts | None:
         if self.make_array is None:
             return None
         values = self._arrays.get(figure)
@@ -83,13 +99,27 @@ class NamedColumns:
         return values
 
 
-def _known(values: NDArray[Any]) -> list[Value]:
-    """Return the values of an array, None for those that are not known."""
-    unknown = values == "" if values.dtype.kind == "U" else np.isnan(values)
-    known: list[Value] = values.tolist()
-    for place in np.flatnonzero(unknown).tolist():
-        known[place] = None
-    return known
+class _Known(Sequence[Value]):
+    """The values of an array one by one, None for those that are not known: of tens of thousands few are looked at."""
+
+    def __init__(self, values: NDArray[np.float64] | Texts) -> None:
+        self._values = values
+
+    def __len__(self) -> int:
+        return len(self._values.codes if isinstance(self._values, Texts) else self._values)
+
+    @overload
+    def __getitem__(self, place: int) -> Value: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Value]: ...
+    def __getitem__(self, place: int | slice) -> Value | Sequence[Value]:
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
+        if isinstance(self._values, Texts):
+            code = int(self._values.codes[place])
+            return None if code < 0 else self._values.texts[code]
+        value = float(self._values[place])
+        return None if math.isnan(value) else value
 
 
 EMPTY = NamedColumns((), lambda _figure: ())
@@ -164,26 +194,48 @@ def publishers_table(pipeline: PipelineHealth) -> NamedColumns:
     """Return the publishers, and the pairs of them that describe the same paths."""
     publishers, contested = pipeline.publishers, pipeline.contested
 
-    def make(figure: str) -> NDArray[Any]:
-        of_pairs: Any = np.full(len(contested), np.nan)
-        values: NDArray[Any]
+    def make(figure: str) -> NDArray[np.float64] | Texts:
+        if figure == "state":
+            # Silence is a figure of its own.
+            return Texts(_STATES, _joined(publishers.state, np.full(len(contested), -1, np.int8)))
+        of_pairs: NDArray[np.float64] = np.full(len(contested), np.nan)
+        values: NDArray[np.float64]
         if figure == "contested":
             values, of_pairs = np.zeros(len(publishers)), np.array([*contested.values()], np.float64)
-        elif figure == "state":
-            values = np.where(publishers.state == State.OFFLINE, "offline", "online")
-            of_pairs = np.full(len(contested), "", values.dtype)
         elif figure == "silent_s":
             values = np.where(publishers.state == State.SILENT, publishers.quiet_s, 0.0)
         else:
             values = np.abs(getattr(publishers, _PUBLISHER_FIGURES[figure]))
-        return np.concatenate([values, of_pairs])
+        return _joined(values, of_pairs)
 
-    return NamedColumns([*publishers.names, *contested], make_array=make)
+    return NamedColumns([*publishers.names, *contested] if contested else publishers.names, make_array=make)
 
 
+def _joined(values: NDArray[_Item], more: NDArray[_Item]) -> NDArray[_Item]:
+    return np.concatenate([values, more]) if len(more) else values
+
+
+_STATES = tuple("offline" if state is State.OFFLINE else "online" for state in State)
 _PUBLISHER_FIGURES = {"lag_s": "lag_max_s", "clock_skew_s": "skew_s", "messages_per_s": "messages_per_s"}
 
 
 def pipeline_table(pipeline: PipelineHealth) -> NamedColumns:
     """Return the pipeline's one row."""
     return NamedColumns([PIPELINE_NAME], lambda figure: [pipeline.figure(figure)])
+
+
+def all_tables(
+    jobs: Mapping[str, JobMessage],
+    store: Store,
+    rollups: Rollups,
+    reservations: Sequence[Reservation],
+    pipeline: PipelineHealth,
+    now_ns: int,
+) -> dict[Scope, NamedTable]:
+    """Return the targets of all scopes without addresses."""
+    return {
+        Scope.JOB: jobs_table(jobs, store, rollups),
+        Scope.RESERVATION: reservations_table(reservations, now_ns),
+        Scope.PUBLISHER: publishers_table(pipeline),
+        Scope.PIPELINE: pipeline_table(pipeline),
+    }

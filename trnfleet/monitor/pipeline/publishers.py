@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from trnfleet.monitor.pipeline.traffic import OFFLINE
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trnfleet.monitor.pipeline.traffic import PublisherTraffic
+    from trnfleet.monitor.pipeline.traffic import Marks, PublisherNames, PublisherTraffic
 
 SILENT_AFTER_PERIODS = 3.0
 """Periods without telemetry after which a publisher that is online is silent; the same after which values are stale."""
@@ -49,7 +49,7 @@ WORDS = tuple(state.word for state in State)
 class PublisherTable:
     """All publishers at a moment; columns have a value for each, and are not to be written."""
 
-    names: tuple[str, ...]
+    names: PublisherNames
     boots: tuple[str, ...]
     """The boot of each; empty where it has not said."""
     state: NDArray[np.int8]
@@ -112,12 +112,38 @@ class PublisherTable:
         return int((self.state == state).sum())
 
 
+class TrafficMoment(NamedTuple):
+    """What the table of publishers is made of, as it was at a moment; what comes afterwards changes nothing in it."""
+
+    now_s: float
+    """Monotonic seconds."""
+    names: PublisherNames
+    boots: tuple[str, ...]
+    marks: Marks
+    columns: dict[str, NDArray[Any]]
+    """Those of `_READ`."""
+    lag_max_s: NDArray[np.float64]
+    """The largest lag of each row, and the least by which it was behind; infinite where that is not known."""
+    least_s: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, traffic: PublisherTraffic, now_s: float) -> TrafficMoment:
+        """Return it for the present."""
+        return cls(
+            now_s,
+            traffic.client_names(),
+            traffic.last_boots(),
+            traffic.marks(now_s),
+            {name: traffic.column(name) for name in _READ},
+            traffic.extreme("lag_max_s", np.maximum),
+            traffic.extreme("behind_least_s", np.minimum),
+        )
+
+
 def publisher_table(
-    traffic: PublisherTraffic,
-    names: tuple[str, ...],
+    moment: TrafficMoment,
     chips: NDArray[np.int64],
     *,
-    now_s: float,
     heard_since_s: float,
     is_cut_off: bool | NDArray[np.bool_],
     silent_after_periods: float = SILENT_AFTER_PERIODS,
@@ -125,41 +151,40 @@ def publisher_table(
     """Return the publishers at a moment.
 
     Args:
-        traffic: Their traffic.
-        names: The names of its rows but row 0.
+        moment: Their traffic.
         chips: Chips that each row publishes.
-        now_s: Monotonic seconds.
         heard_since_s: Monotonic seconds since which the publishers could be heard without a break.
         is_cut_off: Whether they cannot be heard, or messages wait for long, all of them or each row: then none of them is silent.
         silent_after_periods: Periods without telemetry after which one is silent; more in a past of which a part was left out.
     """
-    rates, byte_rates = traffic.rates(now_s)
-    get = {name: traffic.column(name) for name in _READ}
-    heard_s, changed_s, presence = get["heard_s"], get["changed_s"], get["presence"]
-    quiet_s = now_s - heard_s
-    unheard_s = now_s - np.maximum(heard_s, heard_since_s)
+    now_s, names, boots, marks, get, lag_max_s, least_s = moment
+    rates, byte_rates = marks.rates(now_s)
+    changed_s, is_offline = get["changed_s"], get["presence"] == OFFLINE
+    quiet_s = now_s - marks.heard_s
+    unheard_s = np.minimum(quiet_s, now_s - heard_since_s)
     # Of one that has no chips any more, such as after a lease, nothing is expected.
-    is_expected = (get["messages"] > 0) & (chips > 0)
-    has_fallen_silent = is_expected & (unheard_s > silent_after_periods * get["period_s"])
+    is_expected = (marks.messages > 0) & (chips > 0)
+    has_fallen_silent = is_expected & (unheard_s > silent_after_periods * marks.period_s)
     is_silent = has_fallen_silent & ~np.asarray(is_cut_off)
-    state = np.where(presence == OFFLINE, State.OFFLINE, np.where(is_silent, State.SILENT, State.ONLINE))
-    for_s = np.where(is_silent & (presence != OFFLINE), quiet_s, now_s - changed_s)
-    lag_max_s = traffic.extreme("lag_max_s", np.maximum)
-    least_s = traffic.extreme("behind_least_s", np.minimum)
+    state = np.zeros(len(is_silent), np.int8)
+    state[is_silent] = State.SILENT
+    state[is_offline] = State.OFFLINE
+    for_s = now_s - changed_s
+    np.copyto(for_s, quiet_s, where=is_silent & ~is_offline)
     # While messages wait for long on their way, they say nothing of clocks.
-    least_s[~np.isfinite(least_s) | is_cut_off] = np.nan
-    lag_max_s[~np.isfinite(lag_max_s)] = np.nan
-    skew_s, to_median_s, own_s = _skews(least_s[1:], presence[1:] != OFFLINE)
+    least_s = np.where(np.isfinite(least_s) & ~np.asarray(is_cut_off), least_s, np.nan)
+    lag_max_s = np.where(np.isfinite(lag_max_s), lag_max_s, np.nan)
+    skew_s, to_median_s, own_s = _skews(least_s[1:], ~is_offline[1:])
     made = PublisherTable(
         names=names,
-        boots=tuple(traffic.boots[1:]),
-        state=state[1:].astype(np.int8),
+        boots=boots,
+        state=state[1:],
         for_s=for_s[1:],
         quiet_s=quiet_s[1:],
         paths=get["paths"][1:],
         chips=chips[1:],
-        messages=get["messages"][1:],
-        size_bytes=get["size_bytes"][1:],
+        messages=marks.messages[1:],
+        size_bytes=marks.size_bytes[1:],
         messages_per_s=rates[1:],
         bytes_per_s=byte_rates[1:],
         lost=get["lost"][1:],
@@ -174,7 +199,7 @@ def publisher_table(
         skew_s=skew_s,
         skew_to_median_s=to_median_s,
         own_skew_s=own_s,
-        messages_of_none=int(get["messages"][0]),
+        messages_of_none=int(marks.messages[0]),
         lost_of_none=int(get["lost"][0]),
         refused_of_none=int(get["refused"][0]),
     )
@@ -186,8 +211,7 @@ def publisher_table(
 
 
 _READ = (
-    "heard_s", "changed_s", "presence", "period_s", "messages", "size_bytes", "lost", "late", "duplicates", "old",
-    "refused", "restarts", "paths", "lag_sum_s", "lag_count",
+    "changed_s", "presence", "lost", "late", "duplicates", "old", "refused", "restarts", "paths", "lag_sum_s", "lag_count",
 )  # fmt: skip  # a list of names
 
 

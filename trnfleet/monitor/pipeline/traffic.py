@@ -2,7 +2,8 @@
 
 A row is a client, whatever boots it has. Row 0 is for what has no publisher that is known, and for those that are forgotten, so that
 the columns add up to all that came. Messages are taken in batches and written with a few operations on whole columns:
-nothing loops over publishers, because every host of a large fleet is one. A row takes 290 bytes.
+nothing loops over publishers, because every host of a large fleet is one. A row takes 290 bytes, and what was read of it last as much
+again at most: of most columns one second's readers have the same as the next one's.
 
 Lag and clock are kept for the last `SLOTS` seconds in which a publisher was heard, be they far apart: one that publishes once a
 minute has them, too.
@@ -10,7 +11,8 @@ minute has them, too.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -62,6 +64,48 @@ SUMS = ("messages", "size_bytes", "lost", "late", "duplicates", "old", "refused"
 """Columns that add up; those of a publisher that is forgotten go to row 0."""
 
 
+class PublisherNames(tuple[str, ...]):  # noqa: SLOT001  what is cached has its place in a dict
+    """The names of publishers, in the order of their rows."""
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """The place of each name among them."""
+        return {name: place for place, name in enumerate(self)}
+
+
+class Marks(NamedTuple):
+    """What rates are made of: what had come of each row when, a while ago and up to now."""
+
+    heard_s: NDArray[np.float64]
+    messages: NDArray[np.int64]
+    size_bytes: NDArray[np.int64]
+    former_s: NDArray[np.float64]
+    former_messages: NDArray[np.int64]
+    former_bytes: NDArray[np.int64]
+    period_s: NDArray[np.float64]
+
+    def rates(self, now_s: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return messages and bytes a second of each row, from arrival to arrival.
+
+        NaN before messages have come twice, 0 for a publisher from which nothing comes any more.
+        """
+        with np.errstate(invalid="ignore", divide="ignore"):
+            spanned_s = self.heard_s - self.former_s
+            quiet_s = now_s - self.heard_s
+            seconds = quiet_s - self.period_s
+            np.maximum(seconds, 0.0, out=seconds)
+            seconds += spanned_s
+            messages = (self.messages - self.former_messages) / seconds
+            size_bytes = (self.size_bytes - self.former_bytes) / seconds
+            unknown = np.flatnonzero(~(spanned_s > 0))
+            still = np.flatnonzero((quiet_s > RATE_WINDOW_S) & (self.messages > 0))
+        dead = still[quiet_s[still] > RATE_MESSAGES * self.period_s[still]]
+        for rate in (messages, size_bytes):
+            rate[unknown] = np.nan
+            rate[dead] = 0.0
+        return messages, size_bytes
+
+
 class PublisherTraffic:
     """The traffic of all publishers of one monitor."""
 
@@ -73,6 +117,10 @@ class PublisherTraffic:
         self.revision = 0
         """Goes up when rows come or go."""
         self._row_of: dict[str, int] = {}
+        self._read: dict[str, NDArray[Any]] = {}
+        """Columns as they were read last, unless something has changed in them."""
+        self._names: PublisherNames | None = None
+        self._last_boots: tuple[str, ...] | None = None
         self._columns = {name: np.full(16, value, kind) for name, (kind, value) in _COLUMNS.items()}
         self._rings = {name: np.full((SLOTS, 16), value, np.float32) for name, value in _RINGS.items()}
         self._waiting: list[tuple[NDArray[Any], ...]] = []
@@ -94,6 +142,7 @@ class PublisherTraffic:
             names=self.names.copy(),
             boots=self.boots.copy(),
             _row_of=self._row_of.copy(),
+            _read={},
             _columns={name: column.copy() for name, column in self._columns.items()},
             _rings={name: ring.copy() for name, ring in self._rings.items()},
             _waiting=[],
@@ -113,6 +162,7 @@ class PublisherTraffic:
             self.names.append(client)
             self.boots.append("")
             self.revision += 1
+            self._names = self._last_boots = None
             if row >= len(self._columns["messages"]):
                 self._resize(np.arange(row), 2 * row)
         return row
@@ -125,21 +175,28 @@ class PublisherTraffic:
         self._write()
         gone = np.setdiff1d(np.arange(len(self.names)), kept)
         for name in SUMS:
-            self._columns[name][0] += self._columns[name][gone].sum()
+            self._to_write(name)[0] += self._columns[name][gone].sum()
         self._resize(np.array(kept), max(16, len(kept)))
         self.names = [self.names[row] for row in kept]
         self.boots = [self.boots[row] for row in kept]
         self._row_of = {name: row for row, name in enumerate(self.names) if row}
         self.revision += 1
+        self._names = self._last_boots = None
 
     def _resize(self, kept: NDArray[np.int64], rows: int) -> None:
         columns, rings = self._columns, self._rings
+        self._read = {}
         self._columns = {name: np.full(rows, value, kind) for name, (kind, value) in _COLUMNS.items()}
         self._rings = {name: np.full((SLOTS, rows), value, np.float32) for name, value in _RINGS.items()}
         for name, column in columns.items():
             self._columns[name][: len(kept)] = column[kept]
         for name, ring in rings.items():
             self._rings[name][:, : len(kept)] = ring[:, kept]
+
+    def _to_write(self, name: str) -> NDArray[Any]:
+        """Return a column to write into: what was read of it before stays as it was."""
+        self._read.pop(name, None)
+        return self._columns[name]
 
     # What happens
 
@@ -156,22 +213,29 @@ class PublisherTraffic:
             return
         columns = self._columns
         if boot and presence == ONLINE:
-            columns["restarts"][row] += self.boots[row] not in {"", boot}
-            self.boots[row] = boot
+            if self.boots[row] not in {"", boot}:
+                self._to_write("restarts")[row] += 1
+            self._note_boot(row, boot)
         if columns["presence"][row] != presence:
-            columns["presence"][row], columns["changed_s"][row] = presence, now_s
+            self._to_write("presence")[row] = presence
+            self._to_write("changed_s")[row] = now_s
 
     def describe(self, row: int, period_s: float, boot: str) -> None:
         """Note what a descriptor says of its publisher."""
         if not row:
             return
-        self._columns["period_s"][row] = period_s
+        if self._columns["period_s"][row] != period_s:
+            self._to_write("period_s")[row] = period_s
         if not self.boots[row]:
-            self.boots[row] = boot
+            self._note_boot(row, boot)
+
+    def _note_boot(self, row: int, boot: str) -> None:
+        if self.boots[row] != boot:
+            self.boots[row], self._last_boots = boot, None
 
     def count_paths(self, paths: dict[str, int]) -> None:
         """Take the number of paths that each client describes."""
-        column = self._columns["paths"]
+        column = self._to_write("paths")
         column[:] = 0
         column[0] = sum(number for client, number in paths.items() if client not in self._row_of)
         for client, row in self._row_of.items():
@@ -179,22 +243,21 @@ class PublisherTraffic:
 
     def miss(self, row: int, lost: int, late: int, duplicates: int) -> None:
         """Add what a message's sequence number shows; `lost` is negative where it mends a loss."""
-        columns = self._columns
-        columns["lost"][row] += lost
-        columns["late"][row] += late
-        columns["duplicates"][row] += duplicates
+        for name, number in (("lost", lost), ("late", late), ("duplicates", duplicates)):
+            if number:
+                self._to_write(name)[row] += number
 
     def miss_many(self, rows: NDArray[np.int64], lost: NDArray[np.int64]) -> None:
         """Add what numbers of messages of many publishers show, of which one may have several."""
-        np.add.at(self._columns["lost"], rows, lost)
+        np.add.at(self._to_write("lost"), rows, lost)
 
     def refuse(self, row: int) -> None:
         """Count a message that was not applied for what is wrong with it."""
-        self._columns["refused"][row] += 1
+        self._to_write("refused")[row] += 1
 
     def delay(self, row: int) -> None:
         """Count a message that was more than a minute behind the wall clock."""
-        self._columns["old"][row] += 1
+        self._to_write("old")[row] += 1
 
     def take(
         self, rows: ArrayLike, sizes: ArrayLike, lags_s: ArrayLike, behind_s: ArrayLike, now_s: float
@@ -225,9 +288,11 @@ class PublisherTraffic:
         rows, sizes, lags_s, behind_s = (np.concatenate(each) for each in zip(*self._waiting, strict=True))
         self._waiting, self._count = [], 0
         columns, rings = self._columns, self._rings
-        np.add.at(columns["messages"], rows, 1)
-        np.add.at(columns["size_bytes"], rows, sizes)
-        columns["heard_s"][rows] = self._now_s
+        for name in rings:
+            self._read.pop(name, None)
+        np.add.at(self._to_write("messages"), rows, 1)
+        np.add.at(self._to_write("size_bytes"), rows, sizes)
+        self._to_write("heard_s")[rows] = self._now_s
         self._begin_slots(np.flatnonzero(np.bincount(rows)), int(self._now_s))
         flat = columns["slot"][rows] * len(columns["slot"]) + rows
         known = ~np.isnan(lags_s)
@@ -245,20 +310,34 @@ class PublisherTraffic:
         fresh = rows[columns["second"][rows] != second]
         if not len(fresh):
             return
-        columns["second"][fresh] = second
-        slots = columns["slot"][fresh] = (columns["slot"][fresh] + 1) % SLOTS
+        self._to_write("second")[fresh] = second
+        slots = self._to_write("slot")[fresh] = (columns["slot"][fresh] + 1) % SLOTS
         for name, value in _RINGS.items():
             self._rings[name][slots, fresh] = value
 
     # What is read
 
+    def client_names(self) -> PublisherNames:
+        """Return the clients of all rows but row 0; the same object until rows come or go."""
+        if self._names is None:
+            self._names = PublisherNames(self.names[1:])
+        return self._names
+
+    def last_boots(self) -> tuple[str, ...]:
+        """Return the boots of the same rows."""
+        if self._last_boots is None:
+            self._last_boots = tuple(self.boots[1:])
+        return self._last_boots
+
     def column(self, name: str) -> NDArray[Any]:
-        """Return a copy of a column's rows, or of a ring's slots and rows."""
+        """Return a column's rows, or a ring's slots and rows, as they are: nothing changes what was returned, and nobody may."""
         self._write()
-        rows = len(self.names)
-        if name in self._rings:
-            return self._rings[name][:, :rows].copy()
-        return self._columns[name][:rows].copy()
+        rows, found = len(self.names), self._read.get(name)
+        if found is None or found.shape[-1] != rows:
+            source = self._rings[name] if name in self._rings else self._columns[name]
+            found = self._read[name] = source[..., :rows].copy()
+            found.setflags(write=False)
+        return found
 
     def extreme(self, name: str, operation: np.ufunc) -> NDArray[np.float64]:
         """Return what the slots of each row of a ring make: `np.minimum` or `np.maximum`."""
@@ -268,37 +347,24 @@ class PublisherTraffic:
         )
         return found
 
-    def rates(self, now_s: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return messages and bytes a second of each row, from arrival to arrival over `RATE_WINDOW_S` or more; to be read each second.
-
-        NaN before messages have come twice, 0 for a publisher from which nothing comes any more.
-        """
+    def marks(self, now_s: float) -> Marks:
+        """Return what rates over `RATE_WINDOW_S` or more are made of; to be read each second."""
         self._write()
         rows = len(self.names)
         of = {name: self._columns[name][:rows] for name in _COLUMNS}
-        heard_s = of["heard_s"]
-        begins = np.isnan(of["mark_s"]) & (of["messages"] > 0)
         passed_s = now_s - of["mark_s"]
-        due = (passed_s >= RATE_MOST_S) | (
-            (passed_s >= RATE_WINDOW_S) & (of["messages"] - of["mark_messages"] >= RATE_MESSAGES)
-        )
-        for former, mark, value in (
-            ("former_s", "mark_s", heard_s),
-            ("former_messages", "mark_messages", of["messages"]),
-            ("former_bytes", "mark_bytes", of["size_bytes"]),
-        ):
-            np.copyto(of[former], of[mark], where=due)
-            np.copyto(of[mark], value, where=due | begins)
-            np.copyto(of[former], value, where=begins)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            quiet_s = now_s - heard_s
-            spanned_s = heard_s - of["former_s"]
-            seconds = spanned_s + np.maximum(0.0, quiet_s - of["period_s"])
-            messages = (of["messages"] - of["former_messages"]) / seconds
-            size_bytes = (of["size_bytes"] - of["former_bytes"]) / seconds
-        unknown = ~(spanned_s > 0)
-        dead = quiet_s > np.maximum(RATE_WINDOW_S, RATE_MESSAGES * of["period_s"])
-        for rate in (messages, size_bytes):
-            rate[unknown] = np.nan
-            rate[dead & (of["messages"] > 0)] = 0.0
-        return messages, size_bytes
+        begins = np.isnan(passed_s) & (of["messages"] > 0)
+        due = passed_s >= RATE_WINDOW_S
+        if due.any():
+            due &= (of["messages"] - of["mark_messages"] >= RATE_MESSAGES) | (passed_s >= RATE_MOST_S)
+        if due.any() or begins.any():
+            for former, mark, value in (
+                ("former_s", "mark_s", of["heard_s"]),
+                ("former_messages", "mark_messages", of["messages"]),
+                ("former_bytes", "mark_bytes", of["size_bytes"]),
+            ):
+                self._read.pop(former, None)
+                np.copyto(of[former], of[mark], where=due)
+                np.copyto(of[mark], value, where=due | begins)
+                np.copyto(of[former], value, where=begins)
+        return Marks(*(self.column(name) for name in Marks._fields))

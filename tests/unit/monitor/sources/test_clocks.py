@@ -345,7 +345,7 @@ async def test_one_slow_source_does_not_delay_all_alerts() -> None:
     assert feed.monitor.store.period_s.max() == 86_400.0
     instant = feed.monitor.alerts.next_instant(START_NS, 1.0, 0.0)
     assert instant is not None
-    assert feed.monitor.readings(instant).tick_s == 1.0
+    assert feed.monitor.readings(instant, feed.monitor.pipeline()).tick_s == 1.0
 
 
 async def test_late_telemetry_through_the_monitor() -> None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from trnfleet.monitor.alerting.conditions.compare import compare, holds
 from trnfleet.monitor.alerting.conditions.windows import Samples, UsualValue
+from trnfleet.monitor.alerting.named_targets import Texts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -251,9 +252,10 @@ def _fulfil(condition: Condition, table: NamedTable) -> NDArray[np.bool_]:
         return np.array(
             [value is not None and holds(condition, value) for value in table.column(figure)], np.bool_
         )
-    if values.dtype.kind != "U":
+    if not isinstance(values, Texts):
         return compare(condition, values)
-    flags = np.zeros(len(values), np.bool_)
-    for text in condition.texts:
-        flags |= values == text
+    flags = np.zeros(len(values.codes), np.bool_)
+    for code, text in enumerate(values.texts):
+        if text in condition.texts:
+            flags |= values.codes == code
     return flags

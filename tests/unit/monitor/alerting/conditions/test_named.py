@@ -12,10 +12,12 @@ from support.monitor.rules import rule_of
 from trnfleet.domain.alerts.conditions import REFERENCES, WINDOWS
 from trnfleet.domain.alerts.signals import LEVEL_OF, Form, Scope
 from trnfleet.monitor.alerting.conditions.named import NamedCondition
-from trnfleet.monitor.alerting.named_targets import NamedColumns
+from trnfleet.monitor.alerting.named_targets import NamedColumns, Texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
 
 def _column(value: float | str | None, _figure: str) -> list[float | str | None]:
@@ -107,8 +109,8 @@ def test_targets_in_arrays_are_found_as_one_by_one(
         "contested": [0.0, 0.0, 3.0],
         "lag_s": [1.0, 7.0, None],
     }
-    arrays = {
-        "state": np.array(["online", "offline", ""]),
+    arrays: dict[str, NDArray[np.float64] | Texts] = {
+        "state": Texts(("online", "offline"), np.array([0, 1, -1], np.int8)),
         "contested": np.array([0.0, 0.0, 3.0]),
         "lag_s": np.array([1.0, 7.0, np.nan]),
     }
@@ -128,4 +130,6 @@ def test_targets_in_arrays_are_found_as_one_by_one(
 
     assert str(in_arrays) == str(one_by_one)
     assert {name: text or value for name, (value, text) in in_arrays.items()} == expected
-    assert NamedColumns(names, make_array=arrays.__getitem__).column(figure) == values[figure]
+    column = NamedColumns(names, make_array=arrays.__getitem__).column(figure)
+    assert list(column) == values[figure]
+    assert column[1:] == values[figure][1:]
