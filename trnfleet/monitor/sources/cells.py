@@ -41,15 +41,21 @@ class Cells:
         )
 
     def put(self, cell: str, message: WatchMessage, now_s: float, *, is_retained: bool) -> bool:
-        """Take the presence message of a relay or a watch, and return whether there was room."""
+        """Take the presence message of a relay or a watch, and return whether there was room: a cell of which none is present makes it."""
         is_relay = message.role == "relay"
         known = self._relays if is_relay else self._watches
-        if cell not in known:
+        members = known.pop(cell, None)
+        if members is None:
             if len(known) >= self._most:
-                return False
+                # Each message puts its cell last.
+                oldest = next(iter(known))
+                if known[oldest].has_present(now_s):
+                    return False
+                del known[oldest]
             times = {"gone_s": GONE_S, "doubt_s": DOUBT_S} if is_relay else {}
-            known[cell] = Watches(MOST_OF_CELL, **times)
-        return known[cell].put(message, now_s, is_retained=is_retained)
+            members = Watches(MOST_OF_CELL, **times)
+        known[cell] = members
+        return members.put(message, now_s, is_retained=is_retained)
 
     def clear(self, cell: str, client: str) -> None:
         """Forget a relay or a watch whose message was cleared."""
@@ -58,7 +64,7 @@ class Cells:
                 known[cell].clear(client)
 
     def relays(self, now_s: float) -> tuple[CellRelays, ...]:
-        """Return the relays of each cell that has ever had one."""
+        """Return the relays of each cell that is known: also of one that has none any more, until another needs its room."""
         return tuple(CellRelays.of(cell, each.present(now_s)) for cell, each in sorted(self._relays.items()))
 
     def seen(self, described: Mapping[str, bool], now_s: float) -> dict[str, bool]:

@@ -84,6 +84,10 @@ class Watches:
             if self._is_present(each, now_s)
         ]
 
+    def has_present(self, now_s: float) -> bool:
+        """Return whether any is present."""
+        return any(self._is_present(each, now_s) for each in self._known.values())
+
     def copy(self) -> Watches:
         """Return a copy; messages never change."""
         return copied(self, _known=self._known.copy())
