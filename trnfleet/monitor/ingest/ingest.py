@@ -200,10 +200,14 @@ class Ingest:
         taken = Taken(enters=len(batch) >= MANY, wall_ns=wall_ns)
         found = [*map(topics.get, columns.topics)]
         begin = 0
-        for end in self._ends(batch, found):
-            self._apply_part(batch, columns, range(begin, end), found, telemetry, taken, now_s)
-            taken.date(batch, self.timebase.columns, counts, traffic, now_s, root=self._root)
-            begin = end
+        for place in [*self._breaks(batch, found), len(batch)]:
+            if place > begin:
+                self._apply_part(batch, columns, range(begin, place), found, telemetry, taken, now_s)
+                # Before what comes next: a publisher that has booted again has its clock forgotten.
+                taken.date(batch, self.timebase.columns, counts, traffic, now_s, root=self._root)
+            if place < len(batch):
+                self._apply_one(batch[place], place, telemetry, taken, now_s)
+            begin = place + 1
         lags_s = taken.lags_s
         with guard(self.counts, "telemetry"):
             telemetry.finish()
@@ -212,22 +216,18 @@ class Ingest:
             self.lag_s = max(lags_s)
         self.store.revision += 1
 
-    def _ends(self, batch: list[Envelope], found: list[TopicState | None]) -> list[int]:
-        """Return where the parts of a batch end within which frames may be applied before what came between them.
-
-        What is no telemetry may concern what comes after it, but for a descriptor that is repeated as it was.
-        """
+    def _breaks(self, batch: list[Envelope], found: list[TopicState | None]) -> list[int]:
+        """Return the places of what is no telemetry and may concern what comes after it: all but descriptors that are repeated as they were."""
         if None not in found:
-            return [len(batch)]
+            return []
         node = self._node
-        ends = [
-            number + 1
+        return [
+            number
             for number, envelope in enumerate(batch)
             if found[number] is None
             and not envelope.topic.startswith(self._telemetry)
             and not (envelope.topic.startswith(node) and self.descriptors.repeats(envelope, len(node)))
         ]
-        return ends if ends and ends[-1] == len(batch) else [*ends, len(batch)]
 
     def _apply_part(
         self, batch: list[Envelope], columns: BatchColumns, part: range, found: list[TopicState | None], telemetry: TelemetryBatch,

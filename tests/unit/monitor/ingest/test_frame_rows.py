@@ -12,9 +12,13 @@ import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
 from support.monitor.state import stored_difference
 
+from trnfleet.clock import NS_PER_S
+from trnfleet.domain.metrics import INSTANCE_METRICS
 from trnfleet.monitor.ingest.frame_rows import FrameTables
+from trnfleet.monitor.ingest.sequence import LARGEST_GAP
 from trnfleet.monitor.ingest.topics import TopicState
 from trnfleet.monitor.pipeline.traffic import _COLUMNS, _RINGS
+from trnfleet.wire.frame_head import seq_at
 from trnfleet.wire.ports import CONTENT_TYPE_JSON
 
 if TYPE_CHECKING:
@@ -69,6 +73,20 @@ def differences(one: Feed, other: Feed) -> list[str]:
     return found
 
 
+def jumped(message: Envelope, chance: random.Random) -> Envelope:
+    """Return a frame, now and then with a number or a time that is far from that of the one before, be it a gap or more."""
+    payload = message.payload
+    if chance.random() > 0.06:
+        return message
+    places = {b"seq": seq_at(payload) or 0, b"ts": payload.index(b"bts\x1b") + 4}
+    at, by = chance.choice(
+        [(places[b"seq"], by) for by in (-LARGEST_GAP - 1, -LARGEST_GAP, -64, -1, 1, 63, 64, LARGEST_GAP, LARGEST_GAP + 1)]
+        + [(places[b"ts"], by * NS_PER_S) for by in (-61, -1, 1, 61)]
+    )  # fmt: skip  # a line each
+    number = max(0, int.from_bytes(payload[at : at + 8], "big") + by)
+    return message._replace(payload=payload[:at] + number.to_bytes(8, "big") + payload[at + 8 :])
+
+
 def hostile(messages: list[Envelope], former: list[Envelope], chance: random.Random) -> list[Envelope]:
     """Return the messages of a tick as they may come: some lost, twice, late, damaged, misplaced or retained."""
     came: list[Envelope] = []
@@ -115,10 +133,13 @@ async def test_many_at_once_end_as_one_by_one_whatever_comes(seed: int) -> None:
         together.scatter(1_000 * seed + tick)
         if tick % 9 == 5:
             together.silence(chance.choice(together.layout.instances))
+        elif tick % 9 == 7:
+            for metric in INSTANCE_METRICS:
+                together.columns[metric.name][:3] = metric.top
         messages = together.telemetry()
         if tick % 11 == 7:
             messages += together.telemetry()
-        came = hostile(messages, former, chance)
+        came = hostile([jumped(each, chance) for each in messages], former, chance)
         if tick % 13 == 12:
             if chance.random() < 0.5:
                 together.restart(f"boot-{tick}")
@@ -175,7 +196,11 @@ async def test_first_frames_many_at_once_end_as_one_by_one(seed: int) -> None:
         together.scatter(seed + boot)
         for name in chance.sample(together.layout.instances, 3):
             together.silence(name)
-        ticks = [together.announcements(), first_frames(together.telemetry(), chance), together.telemetry()]
+        # Now and then frames are of another revision than what describes them.
+        together.revision = int(boot % 3 == 2)
+        described = together.announcements()
+        together.revision = 0
+        ticks = [described, first_frames(together.telemetry(), chance), together.telemetry()]
         now_s, wall_ns = together.clock.monotonic_s(), together.clock.wall_ns()
         for feed in (together, alone):
             feed.monitor.apply(ticks[0])
@@ -209,6 +234,22 @@ def test_a_topic_whose_first_frame_is_not_applied_is_as_it_was() -> None:
     assert topic.frame_rows is not None
     topic.leave_frame_rows()
     assert (topic.tracker.last, topic.tracker.first) == (None, 0)
+
+
+def test_what_comes_before_a_restart_teaches_nothing_about_the_time_after_it() -> None:
+    """Frames with a wrong time are dated before the presence of the next boot, in one batch with it as in another."""
+    together, alone = Feed(INSTANCES), Feed(INSTANCES)
+    for feed in (together, alone):
+        feed.describe()
+        feed.tick()
+    came = together.telemetry(ts_ns=together.clock.wall_ns() + 3_600 * NS_PER_S)
+    together.restart("boot-2")
+    came.append(together.publisher_envelope("online"))
+    together.monitor.apply(came)
+    for message in came:
+        alone.monitor.apply([message])
+    assert differences(together, alone) == []
+    assert together.monitor.ingest.timebase.worst_skew_s(together.clock.monotonic_s()) == 0.0
 
 
 def test_a_topic_that_another_describes_too_goes_by_itself() -> None:
