@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -44,7 +45,7 @@ class KeptBoots(NamedTuple):
     """By client and boot."""
     numbers: dict[tuple[str, str], int]
     announced: dict[str, list[PublisherState]]
-    nameless: dict[tuple[str, str], None]
+    nameless: OrderedDict[tuple[str, str], None]
     room: Room
     undescribed: Room
 
@@ -69,8 +70,9 @@ class Publishers:
         """Those of them that are online, as a rule one or none, for each client that has announced itself."""
         self._room = Room(self._most)
         self._undescribed = Room(self._most_undescribed)
-        self._nameless: dict[tuple[str, str], None] = {}
-        """Boots that no descriptor has named, the oldest first."""
+        self._nameless: OrderedDict[tuple[str, str], None] = OrderedDict()
+        """Boots that no descriptor has named, the oldest first. Of a plain dict, to take the first of many takes as long as all that
+        was taken before."""
         self._presence: NDArray[np.bool_] | None = None
         self._clients: dict[str, bool] | None = None
         self._rows: NDArray[np.int64] | None = None
@@ -147,8 +149,8 @@ class Publishers:
 
     def _displace(self) -> int:
         """Forget the oldest boot that no descriptor has named, and return its number."""
-        key = client, _ = next(iter(self._nameless))
-        del self._nameless[key]
+        key, _ = self._nameless.popitem(last=False)
+        client, _ = key
         state = self._boots.pop(key)
         self._room.change(client, -1)
         self._undescribed.change(client, -1)
@@ -285,7 +287,7 @@ class Publishers:
 
     def keeping(self, described: set[tuple[str, str]]) -> Slices[KeptBoots]:
         """Find out, in slices in which nothing changes, what `keep` keeps, for `settle`."""
-        kept = KeptBoots({}, {}, {}, {}, Room(self._most), Room(self._most_undescribed))
+        kept = KeptBoots({}, {}, {}, OrderedDict(), Room(self._most), Room(self._most_undescribed))
         for number, (key, state) in enumerate(self._boots.items()):
             if number % SLICE == SLICE - 1:
                 yield
