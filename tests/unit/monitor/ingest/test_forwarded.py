@@ -93,11 +93,13 @@ async def test_a_silent_host_is_stale_while_its_relay_is_heard() -> None:
 
 
 def test_what_a_former_boot_of_the_relay_forwarded_is_void() -> None:
-    """It goes when another boot's roll-ups are described, and is not taken where the broker gives it afterwards."""
+    """It goes when another boot's roll-ups are described, be a part of it cleared before, and is not taken where the broker gives it afterwards."""
     top = Top()
     top.frame(POWERS)
     hosts = leased(top)
     assert top.look().rolled_chips == 80
+    described = [each.topic for each in hosts.announcements() if NODE in each.topic]
+    top.monitor.apply([Envelope(described[0], b"")])
     top.describe("next")
     top.frame(POWERS)
     assert (top.look().rolled_chips, top.look().live_chips) == (144, 144)
@@ -105,8 +107,9 @@ def test_what_a_former_boot_of_the_relay_forwarded_is_void() -> None:
     assert top.look().rolled_chips == 144
     hosts = leased(top, "next")
     assert top.look().rolled_chips == 80
-    top.monitor.apply([Envelope(each.topic, b"") for each in hosts.announcements() if NODE in each.topic])
+    top.monitor.apply([Envelope(topic, b"") for topic in described])
     assert (top.look().rolled_chips, top.look().live_chips) == (144, 144)
+    assert top.monitor.counts.undecodable == 0
 
 
 def test_leases_that_come_and_go_use_up_no_rebuilds_of_the_hosts_publisher() -> None:

@@ -90,7 +90,7 @@ def test_chips_take_a_row_s_place_once_all_of_it_are_described() -> None:
 
 
 def test_frames_are_counted_and_old_ones_left_out() -> None:
-    """A frame that comes twice is a duplicate, one of another boot is undescribed, and all add up."""
+    """A frame that comes twice is a duplicate, one of another boot is undescribed, the last ones of a former relay are late, and all add up."""
     top = Top()
     top.frame((1.0, 2.0, 3.0))
     top.seq = 0
@@ -99,6 +99,14 @@ def test_frames_are_counted_and_old_ones_left_out() -> None:
     top.frame((4.0, 5.0, 6.0))
     seen = top.look()
     assert (seen.messages, seen.duplicates, seen.lost, seen.power_w) == (2, 1, 2, 15.0)
+    top.boot = "unknown"
+    top.frame((9.0, 9.0, 9.0))
+    top.describe("next", "relay-2")
+    top.frame((7.0, 8.0, 9.0))
+    top.boot, top.seq = BOOT, 4
+    top.frame((9.0, 9.0, 9.0))
+    counts = top.monitor.counts
+    assert (counts.messages, counts.undescribed, counts.late, top.look().power_w) == (3, 1, 1, 24.0)
     assert top.monitor.counts.unaccounted(top.monitor.ingest.pending) == 0
 
 

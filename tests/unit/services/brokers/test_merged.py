@@ -127,7 +127,7 @@ async def test_what_is_written_goes_to_chosen_brokers() -> None:
 
 
 async def test_a_broker_that_refuses_is_named() -> None:
-    """What one broker takes and another refuses is not written everywhere, and counts as refused."""
+    """What one broker takes and another refuses is not written everywhere, and counts as refused; it is not tried again."""
     one, two = MemoryBus(), MemoryBus()
     two.refuse("t/v1/demo/ack/#")
     publisher = FanOutPublisher([one.publisher("desk"), two.publisher("desk")])
@@ -136,6 +136,7 @@ async def test_a_broker_that_refuses_is_named() -> None:
         result = await publisher.publish([Envelope("t/v1/demo/ack/1", b"x", 1, retain=True)])
     assert (result.sent, result.refused) == (1, 1)
     assert "refuses" in result.error
+    assert publisher._pending == [{}, {}]
 
 
 ACK = Envelope("t/v1/demo/ack/1", b"x", 1, retain=True)

@@ -241,7 +241,28 @@ async def test_what_the_broker_did_not_take_is_cleared_after_the_next_connect() 
     cell.ask(lease_s=0)
     await cell.published()
     assert paths(list(cell.forwarding.announce()), TopicClass.NODE, cleared=True) == HOSTS
+    cell.ask()
+    await cell.tick()
+    assert paths(list(cell.forwarding.announce()), TopicClass.NODE, cleared=True) == []
     assert paths(cell.forwarding.end(), TopicClass.NODE, cleared=True) == HOSTS
+
+
+async def test_a_host_that_comes_to_a_row_is_forwarded_with_it() -> None:
+    """And one that goes is described no more: the lease is of the row, whatever is in it."""
+    cell = await relay()
+    monitor, (gone, *_) = cell.feed.monitor, cell.feed.announcements([HOSTS[0]])[1:]
+    monitor.apply([gone._replace(payload=b"")])
+    cell.feed.monitor.compute()
+    cell.ask()
+    assert paths(await cell.tick(), TopicClass.NODE) == HOSTS[1:]
+    monitor.apply([gone])
+    monitor.compute()
+    cell.leases.tick(is_active=True)
+    assert paths(await cell.tick(), TopicClass.NODE) == HOSTS[:1]
+    monitor.apply([gone._replace(payload=b"")])
+    monitor.compute()
+    cell.leases.tick(is_active=True)
+    assert paths(await cell.published(), TopicClass.NODE, cleared=True) == HOSTS[:1]
 
 
 async def test_only_an_active_relay_forwards() -> None:

@@ -44,6 +44,18 @@ async def test_of_two_relays_the_first_publishes_and_the_other_waits() -> None:
     assert second.service.role.text == "standby of relay-b"
 
 
+async def test_a_relay_takes_no_part_before_it_has_read_all_that_has_come() -> None:
+    """The heartbeat of an active one may be among what waits."""
+    top = Top()
+    relay = await top.join("relay-a")
+    roles = []
+    for waiting, seconds in ((1, LISTEN_S + PERIOD_S), (0, CHECK_EVERY_S)):
+        relay.status.waiting = waiting
+        await top.run(seconds)
+        roles.append(relay.role)
+    assert roles == [Role.LISTENING, Role.ACTIVE]
+
+
 async def overload(relay: Relay, seconds: float) -> None:
     """Let time pass in which a relay leaves out telemetry of its cell."""
     for _ in range(round(seconds / CHECK_EVERY_S)):
