@@ -51,6 +51,8 @@ class PassedMessages:
         self._kept: dict[str, Envelope] = {}
         """The newest retained message of each topic that was passed on."""
         self._kept_bytes = 0
+        self.has_all = True
+        """Whether all that the cell retains and is passed on has been kept."""
         self._owed: deque[str] = deque()
         """Topics of those that it has yet to publish since it became active."""
         self._watches: set[str] = set()
@@ -80,6 +82,11 @@ class PassedMessages:
             self._cleared[passed.topic] = now_s
             if len(self._cleared) > MOST_CLEARED:
                 self._cleared.popitem(last=False)
+
+    @property
+    def topics(self) -> Iterable[str]:
+        """Topics of what the cell retains, as the top broker gets it."""
+        return self._kept.keys()
 
     def begin(self, now_s: float) -> list[Envelope]:
         """Owe the top broker what was cleared and all that is retained; return the last events."""
@@ -145,9 +152,12 @@ class PassedMessages:
         if is_state:
             before = self._kept.pop(passed.topic, None)
             self._kept_bytes -= 0 if before is None else _memory_bytes(before)
-            if passed.payload and self._kept_bytes + _memory_bytes(passed) <= MOST_KEPT_BYTES:
-                self._kept[passed.topic] = passed
-                self._kept_bytes += _memory_bytes(passed)
+            if passed.payload:
+                if self._kept_bytes + _memory_bytes(passed) <= MOST_KEPT_BYTES:
+                    self._kept[passed.topic] = passed
+                    self._kept_bytes += _memory_bytes(passed)
+                else:
+                    self.has_all = False
         return passed
 
     def _watch_passed(self, client: str, passed: Envelope) -> Envelope:

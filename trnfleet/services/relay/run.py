@@ -23,6 +23,7 @@ from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.publishing import fail_if_all_refused
 from trnfleet.services.relay.alerts import PassedAlerts
 from trnfleet.services.relay.blocks import Rows
+from trnfleet.services.relay.ended import clear_ended, ended_of
 from trnfleet.services.relay.forwarding import Forwarding
 from trnfleet.services.relay.leases import Leases, command_server, serve_leases
 from trnfleet.services.relay.links import TopLinks
@@ -101,6 +102,7 @@ class RelayService:
         self._repeat_s = 0.0
         self._left: set[str] = set()
         """Topics of descriptors that an earlier relay has left, or this one whose clearing was lost, until the cell's own are known."""
+        self.turn = 0
         self.frames = self.passed_on = 0
         """Frames and messages that were published."""
 
@@ -127,6 +129,7 @@ class RelayService:
         if self.role.role is Role.STANDBY:
             self._passed.note_other(clock.monotonic_s())
         if self.role.is_active and not was_active:
+            self.turn += 1
             outgoing += self._passed.begin(clock.monotonic_s())
             self._repeat_s = -math.inf
             self._alerts.begin()
@@ -181,6 +184,18 @@ class RelayService:
             if not is_own and is_known:
                 # It has taken the place of one of this relay's, which is published again.
                 self._repeat_s = -math.inf
+
+    @property
+    def knows_cell(self) -> bool:
+        """Whether it is active and has all that its cell retains, so that what only the top broker has is over."""
+        return self.role.is_active and self._passed.has_all and self._alerts.knows_cell(self._monitor)
+
+    async def clear_ended_of(self, found: Iterable[Envelope]) -> None:
+        """Clear on the top broker those of its jobs and reservations that are of the cell, and that the cell does not have."""
+        if self.knows_cell:
+            left = ended_of(found, self._passed.topics, self._monitor.store.layout, self._identity.root)
+            for first in range(0, len(left), MOST_AT_ONCE):
+                await self._publisher.publish(left[first : first + MOST_AT_ONCE])
 
     def row_of(self, address: str) -> str:
         """Return the row of roll-ups that an address is, or is in, of a relay that publishes it; empty for none."""
@@ -371,6 +386,7 @@ async def relay_cell(
                 read_top=service.read_top(others),
                 leases=serve_leases(server, commands, publisher, clock, report),
                 forwarding=forwarding.run(),
+                ended=clear_ended(service, top, fleet, small.status),
             ):
                 # A broker may refuse to let it read commands: then it forwards nothing, and publishes all the same.
                 links = TopLinks(publisher, others, others=(commands,))
