@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.monitor.rules import rule_of
@@ -8,7 +8,10 @@ from support.monitor.rules import rule_of
 from trnfleet.config import validate
 from trnfleet.domain.alerts.rule_tests import CaseFile
 from trnfleet.errors import ConfigError
-from trnfleet.monitor.alerting.rule_tests import Frame, RuleTest, play
+from trnfleet.monitor.alerting.rule_tests.play import RuleTest, play
+
+if TYPE_CHECKING:
+    from trnfleet.monitor.alerting.rule_tests.expectations import Frame
 
 US = "uc1/us-0001"
 HOST = f"{US}/trn2u-0"
