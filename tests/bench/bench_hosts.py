@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 FLEET = "rainier-1m"
+SIZES = (120, 40), (240, 70)
 VARIANTS = 2
 """Ticks whose values come in turn."""
 CONNECTIONS = 8
@@ -218,6 +219,33 @@ def record(hosts: int, options: argparse.Namespace) -> None:
     print("  " + "\n  ".join(said[1:]), flush=True)
 
 
+def measured(hosts: int, seconds: float, terminal: Terminal, processes: dict[str, psutil.Process]) -> str:
+    """Return what each process takes over some seconds, the app's lag, and how long keys take meanwhile."""
+    before, begun_s = {name: cpu_s(process) for name, process in processes.items()}, time.monotonic()
+    lags: list[float] = []
+    keys: list[float] = []
+    while time.monotonic() - begun_s < seconds:
+        time.sleep(0.5)
+        shown_s = shown_lag_s(terminal.text)
+        if shown_s is not None:
+            lags.append(shown_s * 1_000)
+        keys.append(key_ms(terminal, len(keys)))
+    elapsed_s = time.monotonic() - begun_s
+    used = {name: cpu_s(process) - before[name] for name, process in processes.items()}
+    return "; ".join(
+        (
+            "CPU, % of a core "
+            + ", ".join(f"{name} {each / elapsed_s * 100:.1f}" for name, each in used.items()),
+            f"us a message of the app {used['app'] / elapsed_s / hosts * 1e6:.2f}",
+            "MiB "
+            + ", ".join(f"{name} {each.memory_info().rss / 2**20:.0f}" for name, each in processes.items()),
+            f"lag, ms: p50 {quantile(lags, 0.5):.0f}, p95 {quantile(lags, 0.95):.0f} ({len(lags)} looks)",
+            f"key to screen, ms: p50 {quantile(keys, 0.5):.0f}, p95 {quantile(keys, 0.95):.0f} ({len(keys)} keys)",
+            " ".join(terminal.lines[-1].split()),
+        )
+    )
+
+
 def look(
     hosts: int, options: argparse.Namespace, past: str, broker: MosquittoProcess, publisher: psutil.Process
 ) -> None:
@@ -236,36 +264,19 @@ def look(
                 found = time.monotonic() - begun_s
         first = terminal.text
         processes = {"app": terminal.process, "broker": psutil.Process(broker.pid), "publisher": publisher}
-        before = {name: cpu_s(process) for name, process in processes.items()}
-        begun_s = time.monotonic()
-        lags: list[float] = []
-        keys: list[float] = []
-        while time.monotonic() - begun_s < options.seconds:
-            time.sleep(0.5)
-            shown_s = shown_lag_s(terminal.text)
-            if shown_s is not None:
-                lags.append(shown_s * 1_000)
-            keys.append(key_ms(terminal, len(keys)))
-        elapsed_s = time.monotonic() - begun_s
-        used = {name: cpu_s(process) - before[name] for name, process in processes.items()}
-        memory = {name: process.memory_info().rss / 2**20 for name, process in processes.items()}
+        print(
+            f"{hosts:,} hosts, --past {past}, from {options.settle:.0f} s on; all instances shown after {found:.1f} s"
+        )
+        for columns, rows in SIZES:
+            terminal.resize(columns, rows)
+            time.sleep(1)
+            print(f"  {columns}x{rows}: {measured(hosts, options.seconds, terminal, processes)}")
         last = terminal.text
-        if options.screens:
-            print(first, last, sep="\n")
         terminal.end(keys="q", within_s=30)
         if options.screens:
+            print(first, last, sep="\n")
+        if options.screens:
             print(log.read_text()[-6000:])
-    messages = hosts * elapsed_s
-    print(
-        f"{hosts:,} hosts, --past {past}, {elapsed_s:.0f} s after {options.settle:.0f} s; all instances shown after {found:.1f} s"
-    )
-    print("  CPU, % of a core: " + ", ".join(f"{name} {value / elapsed_s * 100:.1f}" for name, value in used.items())
-          + "; us a message: " + ", ".join(f"{name} {value / messages * 1e6:.2f}" for name, value in used.items()))  # fmt: skip
-    print("  memory, MiB: " + ", ".join(f"{name} {size:.0f}" for name, size in memory.items()))
-    print(f"  lag, ms: median {quantile(lags, 0.5):.0f}, p95 {quantile(lags, 0.95):.0f} ({len(lags)} looks)")
-    print(
-        f"  key to screen, ms: median {quantile(keys, 0.5):.0f}, p95 {quantile(keys, 0.95):.0f} ({len(keys)} keys)"
-    )
     for when, text in (("before", first), ("after", last)):
         lines = text.splitlines()
         print(f"  {when}: {' '.join(lines[0].split())} | {' '.join(lines[-1].split())}")
@@ -357,7 +368,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hosts", type=int, nargs="+", default=[10_000, 30_000, 62_500])
     parser.add_argument("--past", nargs="+", default=["default", "0"])
-    parser.add_argument("--seconds", type=float, default=40.0)
+    parser.add_argument("--seconds", type=float, default=25.0, help="at each size of the terminal")
     parser.add_argument(
         "--settle", type=float, default=20.0, help="seconds between the app's start and the figures"
     )
