@@ -96,7 +96,7 @@ def command(
     reservations: bool,
     as_json: bool,
 ) -> None:
-    """Print a fleet's summary and exit: 0 healthy, 3 unhealthy (chips not live or not described, brokers away, critical problems).
+    """Print a fleet's summary and exit: 0 healthy, 3 unhealthy (chips not live or not described, brokers away, critical problems, on a top broker cells without a watch, of which nobody says that all is well). Warnings leave it at 0.
 
     Several fleets, by --name more than once or --all-fleets, are printed one after the other with their totals; in --json they are the
     list `fleets`, beside `totals`, and the exit status is 3 where any is unhealthy.
@@ -237,8 +237,8 @@ def _recorded(
 
 
 def is_healthy(monitor: Monitor, summary: Summary, found: PublishedProblems) -> bool:
-    """Return whether all chips are described and live, and no problem or finding is critical, acknowledged or not."""
-    if summary.undescribed_chips or summary.undescribed_paths:
+    """Return whether all chips are described and live, each cell is watched, and no problem or finding is critical, acknowledged or not."""
+    if summary.undescribed_chips or summary.undescribed_paths or summary.unwatched_cells:
         return False
     severities = {each.severity for each in monitor.findings.shown}
     critical = Severity.CRITICAL in severities | {each.severity for each in found.problems.all}
@@ -420,6 +420,8 @@ def _state(summary: Summary, found: PublishedProblems, *, healthy: bool) -> str:
         state += f", {summary.stale_chips:,} stale or offline"
     if summary.unobserved_chips:
         state += f", {summary.unobserved_chips:,} not observed"
+    if summary.unwatched_cells:
+        state += f", {counted(len(summary.unwatched_cells), 'cell')} without a watch"
     problems = found.problems
     if problems.all:
         state += f", {texts.counts_text(problems.counts())}"

@@ -43,6 +43,10 @@ def said(feed: Feed | Top) -> str:
     return text(feed.monitor.summary(), feed.monitor, published_problems(feed.monitor), healthy=False)
 
 
+def is_well(feed: Feed | Top) -> bool:
+    return is_healthy(feed.monitor, feed.monitor.summary(), published_problems(feed.monitor))
+
+
 def asked(feed: Feed) -> dict[str, object]:
     found = facts(feed.monitor, feed.monitor.summary(), published_problems(feed.monitor), healthy=False)
     again: dict[str, object] = json.loads(json.dumps(found, allow_nan=False))
@@ -197,15 +201,20 @@ def test_problems_are_listed_with_place_and_impact() -> None:
     assert found["watched"] is False
 
 
-def test_a_cell_without_a_watch_is_named() -> None:
-    """On a top broker, where another watch than one there is what is missing."""
+def test_a_cell_without_a_watch_is_named_and_not_healthy() -> None:
+    """On a top broker, where another watch than one there is what is missing: what is wrong with its chips is not known."""
     top = Top()
     top.frame((4_000.0, 20_000.0, 10_000.0))
     top.look()
     assert "alerts          cell cell-a: no watch publishes its alerts" in said(top)
+    assert "144 of 144 chips live, 1 cell without a watch" in said(top)
+    assert not is_well(top)
     message = WatchMessage(client="w", state="online", boot="b", role="watch", leads=True, cell="cell-a")
     top.take(TopicClass.PUBLISHER, "cell-a/w", message)
+    top.look()
     assert "alerts   " not in said(top)
+    assert "144 of 144 chips live)" in said(top)
+    assert is_well(top)
 
 
 def test_what_receivers_of_the_watch_do_not_take() -> None:
