@@ -221,25 +221,33 @@ class Counters:
 class Samples:
     """One figure of one target over a window."""
 
-    __slots__ = ("_kept", "_window_ns")
+    __slots__ = ("_times_ns", "_values", "_window_ns")
 
     def __init__(self, window_s: float) -> None:
         self._window_ns = round(window_s * 1e9)
-        self._kept: deque[tuple[int, Any]] = deque()
+        self._times_ns: deque[int] = deque()
+        self._values: deque[Any] = deque()
 
     def add(self, now_ns: int, value: float | str | None) -> None:
         """Take the value of an instant; None is not known. The newest sample before the window is kept for differences."""
-        kept = self._kept
-        while kept and kept[-1][0] > now_ns:
-            kept.clear()
+        times_ns, values = self._times_ns, self._values
+        if times_ns and times_ns[-1] > now_ns:
+            times_ns.clear()
+            values.clear()
         if value is not None:
-            kept.append((now_ns, value))
-        while len(kept) > 1 and kept[1][0] <= now_ns - self._window_ns:
-            kept.popleft()
+            times_ns.append(now_ns)
+            values.append(value)
+        while len(times_ns) > 1 and times_ns[1] <= now_ns - self._window_ns:
+            times_ns.popleft()
+            values.popleft()
 
     def within(self, now_ns: int) -> list[Any]:
         """Return the values in the window, oldest first."""
-        return [value for at_ns, value in self._kept if at_ns > now_ns - self._window_ns]
+        begin_ns, times_ns, first = now_ns - self._window_ns, self._times_ns, 0
+        # Right after `add` one sample at most is older.
+        while first < len(times_ns) and times_ns[first] <= begin_ns:
+            first += 1
+        return list(itertools.islice(self._values, first, None))
 
     def increase(self, now_ns: int) -> float | None:
         """Return by how much a counter has grown within the window.
@@ -248,7 +256,7 @@ class Samples:
         whole.
         """
         del now_ns
-        values = [value for _, value in self._kept]
+        values = self._values
         return float(values[-1] - min(values)) if values else None
 
     def changes(self, now_ns: int) -> float | None:
