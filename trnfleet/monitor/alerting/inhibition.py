@@ -217,7 +217,7 @@ class _OfflineChips:
     """The chips that are silent because their publisher is offline, and the alert of each one's publisher."""
 
     def __init__(self, firing: Sequence[Alert], readings: Readings) -> None:
-        self.flags: NDArray[np.bool_] = readings.store.chip_state == Freshness.OFFLINE
+        self.flags: NDArray[np.bool_] = readings.store.chip_state == Freshness.OFFLINE.value
         self._by_client = {alert.target: alert.fingerprint for alert in firing}
         self._readings = readings
 

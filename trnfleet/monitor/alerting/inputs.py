@@ -119,7 +119,7 @@ class Readings:
     @cached_property
     def live(self) -> NDArray[np.bool_]:
         """Which chips' values are live."""
-        flags: NDArray[np.bool_] = self.store.chip_state == Freshness.LIVE
+        flags: NDArray[np.bool_] = self.store.chip_state == Freshness.LIVE.value
         return flags
 
     @cached_property
@@ -132,7 +132,7 @@ class Readings:
     def silent(self) -> NDArray[np.bool_]:
         """Which chips are stale or offline, by no trouble of ours."""
         state = self.store.chip_state
-        flags: NDArray[np.bool_] = (state == Freshness.STALE) | (state == Freshness.OFFLINE)
+        flags: NDArray[np.bool_] = (state == Freshness.STALE.value) | (state == Freshness.OFFLINE.value)
         return flags if self.unsettled is None else flags & ~self.unheard(Level.CHIP)
 
     def unheard(self, level: Level) -> NDArray[np.bool_]:
@@ -140,7 +140,7 @@ class Readings:
         if self.unsettled is None:
             return np.zeros(self.layout.count(level), np.bool_)
         if level is Level.CHIP:
-            stale: NDArray[np.bool_] = self.store.chip_state == Freshness.STALE
+            stale: NDArray[np.bool_] = self.store.chip_state == Freshness.STALE.value
             return stale & self.unsettled[self.layout.instance_of_chip]
         states, unsettled = self.rollups.states(level), self.unsettled
         if level is Level.ULTRASERVER:

@@ -203,7 +203,7 @@ def publishers_table(pipeline: PipelineHealth) -> NamedColumns:
         if figure == "contested":
             values, of_pairs = np.zeros(len(publishers)), np.array([*contested.values()], np.float64)
         elif figure == "silent_s":
-            values = np.where(publishers.state == State.SILENT, publishers.quiet_s, 0.0)
+            values = np.where(publishers.state == State.SILENT.value, publishers.quiet_s, 0.0)
         else:
             values = np.abs(getattr(publishers, _PUBLISHER_FIGURES[figure]))
         return _joined(values, of_pairs)

@@ -72,8 +72,8 @@ def _publishers(health: PipelineHealth) -> Iterator[PipelineProblem]:
         (State.OFFLINE, Severity.CRITICAL, "publisher-offline"),
         (State.SILENT, Severity.WARNING, "publisher-silent"),
     ):
-        chosen = publishers.state == state
-        number = int(chosen.sum())
+        chosen = publishers.state == state.value
+        number = int(np.count_nonzero(chosen))
         if not number:
             continue
         whose = _names(health, chosen)

@@ -109,7 +109,7 @@ class PublisherTable:
 
     def count(self, state: State) -> int:
         """Return how many publishers are in a state."""
-        return int((self.state == state).sum())
+        return int(np.count_nonzero(self.state == state.value))
 
 
 class TrafficMoment(NamedTuple):

@@ -260,7 +260,7 @@ def _has_same_rows(layout: Layout, other: Layout) -> bool:
 
 def _live(store: Store, rollups: Rollups, level: Level) -> NDArray[np.bool_]:
     """Return which nodes of a level have anything live: the others' last values are no news."""
-    return store.chip_state == Freshness.LIVE if level is Level.CHIP else rollups.live(level)
+    return store.chip_state == Freshness.LIVE.value if level is Level.CHIP else rollups.live(level)
 
 
 def _with_gaps(values: NDArray[np.float64], silent: NDArray[np.bool_]) -> NDArray[np.float64]:

@@ -64,7 +64,7 @@ class Included:
 
     def chips(self, store: Store, rows: Rows) -> NDArray[np.bool_]:
         """Return which of some chips count: the live ones, or all of an instance where none is."""
-        live: NDArray[np.bool_] = store.chip_state[rows] == Freshness.LIVE
+        live: NDArray[np.bool_] = store.chip_state[rows] == Freshness.LIVE.value
         return live | ~self.instance_live[store.layout.instance_of_chip[rows]]
 
     def takes(self, layout: Layout) -> dict[Level, NDArray[np.bool_]]:
@@ -246,7 +246,7 @@ def count_states(store: Store) -> dict[Level, NDArray[np.int64]]:
     counted = np.zeros((instances, len(Freshness)), np.int64)
     counted[:, Freshness.LIVE] = np.diff(layout.chip_start)
     for state in tuple(Freshness)[1:] if store.chip_state.any() else ():
-        flags = store.chip_state == state
+        flags = store.chip_state == state.value
         if flags.any():
             counted[:, state] = count_flags(flags, layout.chip_start, layout.chips_per_instance)
             counted[:, Freshness.LIVE] -= counted[:, state]

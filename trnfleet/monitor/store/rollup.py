@@ -303,8 +303,8 @@ class _Covered(NamedTuple):
     """How many chips (or instances) of a metric went into the nodes of a level, and what of it goes into the level above."""
 
     chips: NDArray[np.float64]
-    usable: NDArray[np.bool_] | None
-    """Nodes that go into the level above; None for all of them."""
+    unusable: NDArray[np.int64]
+    """Nodes of which nothing goes into the level above."""
 
 
 class _Step(NamedTuple):
@@ -336,10 +336,9 @@ def _covered(
     made: list[_Covered] = []
     for level, starts, nodes_per_group in steps:
         taken = count if takes[level].all() else np.where(takes[level], count, 0.0)
-        usable = taken > 0
-        made.append(_Covered(count, None if usable.all() else usable))
+        made.append(_Covered(count, np.flatnonzero(~(taken > 0))))
         count = fold(np.add, taken, starts, nodes_per_group) if len(taken) else np.zeros(len(starts))
-    return (*made, _Covered(count, None))
+    return (*made, _Covered(count, np.zeros(0, np.int64)))
 
 
 class _Coverage:
@@ -373,13 +372,13 @@ def _roll_up(
     totals[name, Level.INSTANCE], counts[name, Level.INSTANCE] = total, covered[0].chips
     if metric.aggregate in BITWISE:
         total, nothing = total.astype(np.int64), metric.top if metric.aggregate is Aggregate.AND else 0
-    for (level, starts, nodes_per_group), (_, usable), above in zip(
+    for (level, starts, nodes_per_group), (_, unusable), above in zip(
         steps, covered, covered[1:], strict=False
     ):
         if not len(total):
             total = np.zeros(len(starts), total.dtype)
         else:
-            total = fold(operation, _or_else(usable, total, nothing), starts, nodes_per_group)
+            total = fold(operation, _or_else(unusable, total, nothing), starts, nodes_per_group)
         totals[name, level], counts[name, level] = total.astype(np.float64, copy=False), above.chips
 
 
@@ -405,9 +404,13 @@ def _roll_up_constant(
         totals[metric.name, level], counts[metric.name, level] = total, count
 
 
-def _or_else(usable: NDArray[np.bool_] | None, total: NDArray[Any], other: float) -> NDArray[Any]:
-    """Return totals, with another number in place of those that are not usable."""
-    return total if usable is None else np.where(usable, total, other)
+def _or_else(unusable: NDArray[np.int64], total: NDArray[Any], other: float) -> NDArray[Any]:
+    """Return totals, with another number in place of those that are not usable, which mostly are few."""
+    if not len(unusable):
+        return total
+    total = total.copy()
+    total[unusable] = other
+    return total
 
 
 def _positive(count: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -145,7 +145,7 @@ class Rows:
             return []
         codes = store.columns[_TEMPERATURE.name]
         if store.chip_state.any() or int(codes.max()) == _TEMPERATURE.top:
-            unknown = (codes == _TEMPERATURE.top) | (store.chip_state != Freshness.LIVE)
+            unknown = (codes == _TEMPERATURE.top) | (store.chip_state != Freshness.LIVE.value)
             codes = np.where(unknown, -1, codes.astype(np.int32))
         chips = self._first_highest(codes)
         # Chips are hot for longer than a second: most rows have the one that they had.
