@@ -208,27 +208,31 @@ class Timebase:
             instances: Number of instances that go by each clock: of several dated ones the largest has the time, and of equal
                 ones the first described, so that it does not jump to and fro.
         """
-        chosen: SourceClock | None = None
-        rank = (False, 0.0)
         wall_heard_s = -float("inf")
+        is_wall = self.columns["is_wall"]
+        dated: list[SourceClock] = []
+        numbers: list[int] = []
         for clocks in self._of.values():
             # After a jump a publisher has another clock; the former one is not asked any more.
-            clock = max(reversed(clocks), key=_heard_s)
-            if instances and clock.key not in instances:
+            clock = clocks[0] if len(clocks) == 1 else max(reversed(clocks), key=_heard_s)
+            number = instances.get(clock.key, 0)
+            if instances and not number:
                 # Nothing goes by it any more.
                 continue
-            if clock.is_wall:
-                wall_heard_s = max(wall_heard_s, clock.heard_s)
-                if now_s - wall_heard_s <= WALL_HELD_S:
-                    # One decides: each host of a large fleet may have a clock of its own.
-                    break
+            if not is_wall[clock.row]:
+                dated.append(clock)
+                numbers.append(number)
                 continue
-            is_heard = clock.is_heard(now_s)
-            own = is_heard, float(instances.get(clock.key, 0)) if is_heard else clock.heard_s
-            if chosen is None or own > rank:
-                chosen, rank = clock, own
-        if chosen is None or now_s - wall_heard_s <= WALL_HELD_S:
+            wall_heard_s = max(wall_heard_s, clock.heard_s)
+            if now_s - wall_heard_s <= WALL_HELD_S:
+                # One decides: each host of a large fleet may have a clock of its own.
+                return Moment(self._right_wall_ns(now_s, wall_ns, instances), 1.0, is_wall=True)
+        if not dated:
             return Moment(self._right_wall_ns(now_s, wall_ns, instances), 1.0, is_wall=True)
+        rows = np.array([clock.row for clock in dated])
+        heard = self._are_heard(now_s)[rows]
+        rank = np.where(heard, numbers, -1) if heard.any() else self.columns["heard_s"][rows]
+        chosen = dated[int(rank.argmax())]
         # A fast clock gets to the end of time between two messages.
         time_ns = min(max(chosen.time_ns(now_s), EARLIEST_NS), LATEST_NS)
         return Moment(time_ns, chosen.key.speed, is_wall=False)
@@ -290,12 +294,19 @@ class Timebase:
         if abs(self._correction_ns) <= STEP_FROM_NS:
             self._correction_ns = 0
             return wall_ns
-        right_ns, votes = wall_ns + self._correction_ns, 0
-        for clock in self._clocks.values():
-            if clock.is_wall and clock.is_heard(now_s):
-                source_ns, weight = clock.time_ns(now_s), max(1, instances.get(clock.key, 1))
-                votes += weight * (abs(source_ns - right_ns) <= STEP_FROM_NS)
-                votes -= weight * (abs(source_ns - wall_ns) <= STEP_FROM_NS)
+        right_ns = wall_ns + self._correction_ns
+        clocks, columns = list(self._clocks.values()), self.columns
+        rows = np.array([clock.row for clock in clocks], np.int64)
+        votes_at = columns["is_wall"][rows] & self._are_heard(now_s)[rows]
+        weights = np.array([instances.get(clock.key, 1) for clock in clocks], np.int64)[votes_at]
+        rows = rows[votes_at]
+        shortest_s = np.minimum(columns["least_s"][rows], columns["before_least_s"][rows])
+        until_s = np.minimum(
+            now_s, columns["heard_s"][rows] + STANDS_AFTER_PERIODS * columns["period_s"][rows]
+        )
+        sources_ns = columns["epoch_ns"][rows] + np.rint((until_s - shortest_s) * NS_PER_S).astype(np.int64)
+        votes = int(weights[np.abs(sources_ns - right_ns) <= STEP_FROM_NS].sum())
+        votes -= int(weights[np.abs(sources_ns - wall_ns) <= STEP_FROM_NS].sum())
         if votes > 0:
             return right_ns
         self._correction_ns = 0
