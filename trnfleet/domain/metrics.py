@@ -195,6 +195,11 @@ def chip_peak(metric: Metric, chip: ChipType) -> float:
     return lane_peak(metric) if metric.chip_peak is None else metric.chip_peak(chip)
 
 
+def chip_step(metric: Metric) -> float:
+    """Return what a chip's value is a multiple of while all lanes are known: a step of the wire code, or its share in a mean of lanes."""
+    return metric.scale / (metric.width if metric.lane_aggregate is Aggregate.MEAN else 1)
+
+
 CORES = tuple(f"nc{core}" for core in range(MOST_NEURONCORES))
 """NeuronCores of the chip that has the most; a chip with fewer leaves the others not available."""
 ENGINES = ("tensor", "vector", "scalar", "gpsimd")

@@ -22,7 +22,7 @@ from trnfleet.monitor.ingest.topics import TopicState
 from trnfleet.monitor.reservations.table import Reservation
 from trnfleet.monitor.sources.descriptors import CompactDescriptor
 from trnfleet.monitor.store.events import Event
-from trnfleet.monitor.store.rings import Ring
+from trnfleet.monitor.store.rings.ring import Ring
 from trnfleet.wire.frames import FrameDecoder
 from trnfleet.wire.limits import Limits
 from trnfleet.wire.messages import ColumnSpec, Message

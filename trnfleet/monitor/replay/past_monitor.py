@@ -15,7 +15,7 @@ from trnfleet.clock import NS_PER_S, Clock
 from trnfleet.monitor.pipeline.counts import PipelineCounts
 from trnfleet.monitor.slices import batch_slices
 from trnfleet.monitor.store.history import History
-from trnfleet.monitor.store.rings import Track
+from trnfleet.monitor.store.rings.record import Track
 from trnfleet.wire.ports import RECORDING, LinkStatus
 from trnfleet.wire.topics import VALUES, build_topic
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, Aggregate, Kind, chip_peak
+from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, Aggregate, Kind, chip_peak, chip_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,6 +74,15 @@ class Field:
         """Return the ends of the field's scale for one chip of a fleet."""
         top = max((self.peak(kind.chip) for kind in layout.types), default=1.0) if self.peak else 1.0
         return self.low, top
+
+    def chip_step(self, layout: Layout) -> float:
+        """Return what chips' values are multiples of, in all that the wire codes say; NaN where there is no such step."""
+        figures = {self.hardware(kind.chip) for kind in layout.types} if self.hardware else {1.0}
+        if len(figures) != 1:
+            return np.nan
+        first, *others = self.parts
+        parts = [np.array([chip_step(BY_NAME[first])]), *(np.zeros(1) for _ in others)]
+        return float(self.join(parts, np.array([*figures]))[0])
 
     def _values(
         self,

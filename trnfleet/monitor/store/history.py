@@ -1,7 +1,7 @@
 """History: the past of the figures that charts show, at every level that fits into memory, and of the jobs.
 
-A record a level, in float32: one sample a second, and their least, mean and largest over longer steps, which reach farther back. The
-budgets are shared out level by level from the fleet down; a level whose ring would be shorter than `MIN_SAMPLES` is left out, and
+A record a level, of float32 numbers, or two bytes a value for chips: one sample a second, and their least, mean and largest over longer
+steps, which reach farther back. The budgets are shared out level by level from the fleet down; a level whose ring would be shorter than `MIN_SAMPLES` is left out, and
 single nodes of it are kept from the moment that they are looked at (`watch`). Time in which no sample says anything has a reason.
 """
 
@@ -16,7 +16,7 @@ from trnfleet.domain.address import Level
 from trnfleet.monitor.store import fields
 from trnfleet.monitor.store.gaps import Gaps, Reason
 from trnfleet.monitor.store.job_history import JobHistory
-from trnfleet.monitor.store.rings import CODED_NODES, TIERS, Record, TierSpec, Track
+from trnfleet.monitor.store.rings.record import CODED_NODES, TIERS, Record, TierSpec, Track
 from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
@@ -236,9 +236,15 @@ class History:
                 spec._replace(length=_rollups(spec, room, rollup_bytes))
                 for spec, room in zip(TIERS, left_of_tiers, strict=True)
             ]
-            record = Record(samples, len(KEPT), layout.count(level), tiers=tiers, total=self.samples)
-            self._levels[level] = record
-            left -= record.ring.nbytes
+            record = self._levels[level] = Record(
+                samples,
+                len(KEPT),
+                layout.count(level),
+                tiers=tiers,
+                total=self.samples,
+                steps=np.array([field.chip_step(layout) for field in KEPT]) if level is Level.CHIP else None,
+            )
+            left -= samples * sample_bytes
             left_of_tiers = [
                 room - each.length * rollup_bytes for room, each in zip(left_of_tiers, tiers, strict=True)
             ]

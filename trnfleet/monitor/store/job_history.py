@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnfleet.domain.address import Level
-from trnfleet.monitor.store.rings import Record, Track
+from trnfleet.monitor.store.rings.record import Record, Track
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

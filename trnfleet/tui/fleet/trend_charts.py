@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.monitor.store.fields import Field
-    from trnfleet.monitor.store.rings import Track
+    from trnfleet.monitor.store.rings.record import Track
     from trnfleet.tui.state.chart_history import Kept
     from trnfleet.tui.state.chart_window import ChartInputs
     from trnfleet.tui.state.context import UiContext

@@ -16,7 +16,7 @@ from trnfleet.domain.quantities import counted
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.problems import texts
 from trnfleet.monitor.store.fields import BY_KEY
-from trnfleet.monitor.store.rings import trailing_mean
+from trnfleet.monitor.store.rings.record import trailing_mean
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.text import plain
 from trnfleet.tui import theme

@@ -14,7 +14,7 @@ from trnfleet.domain.address import Level, level_of
 from trnfleet.domain.metrics import BY_NAME, Aggregate
 from trnfleet.domain.minutes import Wanted
 from trnfleet.monitor.store.gaps import Gap, Reason
-from trnfleet.monitor.store.rings import Track
+from trnfleet.monitor.store.rings.record import Track
 from trnfleet.tui.widgets.plot import row_runs
 
 if TYPE_CHECKING:

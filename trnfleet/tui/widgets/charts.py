@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.severity import Severity
     from trnfleet.monitor.store.gaps import Gap
-    from trnfleet.monitor.store.rings import Track
+    from trnfleet.monitor.store.rings.record import Track
 
 LEAST_WIDTH, LEAST_ROWS = 12, 3
 """Below these a chart says no more than a number."""

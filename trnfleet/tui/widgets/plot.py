@@ -15,7 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trnfleet.monitor.store.rings import Track
+    from trnfleet.monitor.store.rings.record import Track
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]

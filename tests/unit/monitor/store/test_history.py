@@ -97,12 +97,31 @@ async def test_memory_comes_as_the_past_is_kept() -> None:
     await run(feed, 2)
     history = feed.monitor.history
     mib = 2**20
-    assert 17 * mib < history.nbytes < 17.5 * mib
+    assert 14 * mib < history.nbytes < 14.5 * mib
     taken = []
     for minutes in (0, 7, 16, 239, 241):
         history.skip(max(0, 60 * minutes - history.samples))
         taken.append(history.taken_bytes / mib)
-    assert taken == pytest.approx([1.67, 4.69, 13.56, 13.56, 15.64], abs=0.01)
+    assert taken == pytest.approx([1.48, 3.17, 10.72, 10.72, 12.80], abs=0.01)
+
+
+@pytest.mark.parametrize("kind", ["trn1.32xlarge", "trn2.48xlarge", "trn2u.48xlarge", "inf2.48xlarge"])
+async def test_chips_have_the_samples_that_came(kind: str) -> None:
+    """What two bytes hold of wire codes is all of it, for each field that is kept."""
+    feed = Feed(standalone(4, kind))
+    feed.scatter()
+    feed.describe()
+    feed.tick()
+    await feed.advance(1)
+    layout = feed.monitor.store.layout
+    for field in KEPT:
+        wanted = field.values(feed.monitor.store, feed.monitor.rollups, Level.CHIP, None).astype(np.float32)
+        found = [
+            float(feed.monitor.history.series(layout, Node(Level.CHIP, number), field.key)[-1])
+            for number in range(layout.count(Level.CHIP))
+        ]
+        assert np.isfinite(wanted).any()
+        np.testing.assert_array_equal(found, wanted, err_msg=field.key)
 
 
 async def test_memory_is_bounded() -> None:

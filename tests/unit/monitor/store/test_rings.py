@@ -10,17 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trnfleet.monitor.store.gaps import MOST_GAPS, Gap, Gaps, Reason
-from trnfleet.monitor.store.rings import (
-    CODED_NODES,
-    CodedRing,
-    Growth,
-    Record,
-    Ring,
-    Tier,
-    TierSpec,
-    Track,
-    trailing_mean,
-)
+from trnfleet.monitor.store.rings.record import CODED_NODES, Record, Tier, TierSpec, Track, trailing_mean
+from trnfleet.monitor.store.rings.ring import CodedRing, Growth, Ring, SteppedRing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -223,6 +214,62 @@ def test_roll_ups_are_carried_over_between_few_and_many_nodes() -> None:
             )
             assert len(rows) == len(wanted)
             assert rows == [pytest.approx(each, abs=0.008, nan_ok=True) for each in wanted]
+
+
+STEPS = np.array([1 / 16, 0.1, 1e7, np.nan])
+NODES = 32
+
+
+def stepped(rows: list[list[NDArray[Any]]]) -> SteppedRing:
+    ring = SteppedRing(50, STEPS, NODES)
+    for row in rows:
+        ring.push(row)
+    return ring
+
+
+def test_multiples_of_a_step_come_out_as_they_went_in() -> None:
+    """In float32, whatever the other nodes have, with gaps, and over all codes that a wire of two bytes has."""
+    rng = np.random.default_rng(1)
+    rows: list[list[NDArray[Any]]] = []
+    for number in range(70):
+        codes = rng.integers(0, [[1_600], [65_534], [65_534], [9]], (4, NODES), endpoint=True)
+        row = codes * np.where(np.isnan(STEPS), 1.0, STEPS)[:, np.newaxis]
+        row[:, rng.integers(NODES)] = np.nan
+        row[number % 4] = np.nan if number % 9 == 0 else row[number % 4]
+        rows.append(list(row))
+    ring = stepped(rows)
+    wanted = np.array(rows[-50:]).astype(np.float32)
+    np.testing.assert_array_equal(ring.newest(50)[:, :3], wanted[:, :3])
+    np.testing.assert_allclose(ring.newest(50)[:, 3], wanted[:, 3], atol=9 / 131_068)
+    for field in range(3):
+        np.testing.assert_array_equal(ring.series(field, 5), wanted[:, field, 5])
+    assert ring.codes.itemsize == 2
+
+
+def test_samples_that_were_rounded_to_float32_are_multiples_still() -> None:
+    """Those of a start are taken over from another record."""
+    exact: NDArray[Any] = np.arange(NODES) * 1e7 + 64_000 * 1e7 / 2
+    rows: list[list[NDArray[Any]]] = [
+        [np.zeros(NODES), np.zeros(NODES), exact.astype(np.float32), np.zeros(NODES)]
+    ]
+    np.testing.assert_array_equal(stepped(rows).newest(1)[0, 2], exact.astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("values", "most"),
+    [
+        (np.linspace(0.0, 90.0, NODES) / 7, 90 / 7 / 131_068),  # no multiples
+        (np.arange(NODES) * 2_500 / 16, 0.04),  # more steps than codes
+        (np.arange(NODES) / 16 + 5_000, 0.0),  # above all codes, within them together
+        (np.arange(NODES) / 16 - 3, 0.0),  # below 0
+    ],
+)
+def test_other_values_are_as_good_as_codes_allow(values: NDArray[np.float64], most: float) -> None:
+    """A field whose values are none of its multiples leaves the others as they are."""
+    other: NDArray[Any] = np.arange(NODES) * 0.1
+    found = stepped([[values, other, values, other]]).newest(1)[0]
+    np.testing.assert_allclose(found[0], values, atol=most + 1e-6, rtol=0)
+    np.testing.assert_array_equal(found[1], other.astype(np.float32))
 
 
 def pages_with_memory(values: NDArray[Any]) -> int:

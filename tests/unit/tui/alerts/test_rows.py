@@ -15,7 +15,7 @@ from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError
 from trnfleet.monitor.alerting.store import AlertWithStatus
 from trnfleet.monitor.problems.problem import Place, Problem
-from trnfleet.monitor.store.rings import Track
+from trnfleet.monitor.store.rings.record import Track
 from trnfleet.tui import theme
 from trnfleet.tui.alerts.chart import LEAST_ROWS, Past, chart, moment
 from trnfleet.tui.alerts.details import BESIDE_FROM, about_lines

@@ -12,7 +12,7 @@ from rich.style import Style
 
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.gaps import Gap, Reason
-from trnfleet.monitor.store.rings import Track
+from trnfleet.monitor.store.rings.record import Track
 from trnfleet.tui import theme
 from trnfleet.tui.widgets import charts
 from trnfleet.tui.widgets.cells import text_of, width_of

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trnfleet.monitor.store.rings import Track
+from trnfleet.monitor.store.rings.record import Track
 from trnfleet.tui.widgets import plot
 from trnfleet.tui.widgets.plot import Grid
 

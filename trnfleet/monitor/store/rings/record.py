@@ -6,11 +6,11 @@ as they fill, so that what was never kept takes none.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from trnfleet.domain.layout import moves
+from trnfleet.monitor.store.rings.ring import CodedRing, Growth, Ring, SteppedRing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,16 +18,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LOW, MEAN, HIGH = range(3)
-_Kind = TypeVar("_Kind", bound=np.generic)
-
-
-class Growth(NamedTuple):
-    """How a ring takes memory."""
-
-    first: int
-    """Rows up to which it does so as it fills."""
-    block: int
-    """Rows of the blocks that are taken at once from there on."""
 
 
 class TierSpec(NamedTuple):
@@ -49,8 +39,6 @@ TIERS = (TierSpec(10, 360, Growth(90, 360)), TierSpec(60, 1_440, Growth(15, 240)
 After a quarter of an hour, when the samples have their memory, those of the hour take theirs, and those of the day what they need for
 four hours, so that an app grows no more for as long: with 192 chips 7.1 MiB then, and 2 after four hours.
 """
-_FIRST_ROWS = 60
-"""Samples that a ring has room for at first; then it is twice as many each time."""
 
 
 class Track(NamedTuple):
@@ -106,209 +94,6 @@ def trailing_mean(values: NDArray[np.float32], count: int) -> NDArray[np.float32
     return np.where(known, means, np.nan).astype(np.float32)
 
 
-class Ring:
-    """Samples x fields x nodes; its memory is taken as it fills."""
-
-    def __init__(self, samples: int, fields: int, nodes: int, growth: Growth | None = None) -> None:
-        """Begin to keep.
-
-        Args:
-            samples: Samples that it holds at most.
-            fields: Figures of a node.
-            nodes: Nodes.
-            growth: See `TierSpec.growth`.
-        """
-        self.length = samples
-        self._growth = growth
-        # What is not filled yet is never read.
-        self.values: NDArray[np.float32] = np.empty((_first_rows(samples, growth), fields, nodes), np.float32)
-        self.filled = 0
-        self.next = 0
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that it takes once it is full."""
-        return self.length * int(self.values[0].nbytes)
-
-    @property
-    def taken_bytes(self) -> int:
-        """Bytes that it takes at present, at most."""
-        return self.values.nbytes
-
-    def push(self, rows: Sequence[NDArray[np.floating]] | NDArray[np.floating]) -> None:
-        self._make_room(self.next + 1)
-        for number, row in enumerate(rows):
-            self.values[self.next, number] = row
-        self.next = (self.next + 1) % self.length
-        self.filled = min(self.filled + 1, self.length)
-
-    def skip(self, samples: int) -> None:
-        """Leave samples out."""
-        samples = min(samples, self.length)
-        self._make_room(self.next + samples)
-        self.values[(self.next + np.arange(samples)) % self.length] = np.nan
-        self.next = (self.next + samples) % self.length
-        self.filled = min(self.filled + samples, self.length)
-
-    def newest(self, samples: int) -> NDArray[np.float32]:
-        """Return the last samples, oldest first: samples x fields x nodes."""
-        kept = min(samples, self.filled)
-        return self.values[np.arange(self.next - kept, self.next) % self.length]
-
-    def series(self, field: int, node: int) -> NDArray[np.float32]:
-        column = self.values[:, field, node]
-        if self.filled < self.length:
-            return column[: self.filled].copy()
-        return np.concatenate([column[self.next :], column[: self.next]])
-
-    def carry_over(self, before: Ring | CodedRing, numbers: NDArray[np.int64]) -> None:
-        """Take the past of nodes over from another ring, which has them under these numbers, or -1."""
-        kept = min(before.filled, self.length)
-        self._make_room(kept)
-        past = before.newest(kept)
-        self.values[:kept] = np.nan
-        for to, source in moves(numbers):
-            self.values[:kept, :, to] = past[:, :, source]
-        self.filled, self.next = kept, kept % self.length
-
-    def _make_room(self, rows: int) -> None:
-        if rows > len(self.values) < self.length:
-            self.values = _grown(self.values, self.filled, _room(rows, self.length, self._growth))
-            if self._growth is not None:
-                self.values[self.filled :] = np.nan
-
-
-class CodedRing:
-    """Samples x fields x many nodes, as codes of two bytes between the least and the largest value of all nodes.
-
-    A value is wrong by at most 1/131,068 of what lies between these two; where nodes differ by orders of magnitude, that is more of a
-    small one's.
-    """
-
-    def __init__(self, samples: int, fields: int, nodes: int, growth: Growth | None = None) -> None:
-        """Begin to keep; `Ring` has what the arguments mean."""
-        self.length = samples
-        self._growth = growth
-        rows = _first_rows(samples, growth)
-        self.codes: NDArray[np.uint16] = np.empty((rows, fields, nodes), np.uint16)
-        self.least: NDArray[np.float32] = np.zeros((rows, fields), np.float32)
-        """Least value of all nodes, and what a code stands for above it."""
-        self.step: NDArray[np.float32] = np.zeros((rows, fields), np.float32)
-        self.filled = 0
-        self.next = 0
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that it takes once it is full."""
-        return self.length * sum(int(each[0].nbytes) for each in (self.codes, self.least, self.step))
-
-    @property
-    def taken_bytes(self) -> int:
-        """Bytes that it takes at present, at most."""
-        return self.codes.nbytes + self.least.nbytes + self.step.nbytes
-
-    def push(self, rows: NDArray[np.float32]) -> None:
-        self._make_room(self.next + 1)
-        self._put(self.next, rows)
-        self.next = (self.next + 1) % self.length
-        self.filled = min(self.filled + 1, self.length)
-
-    def skip(self, samples: int) -> None:
-        """Leave samples out."""
-        samples = min(samples, self.length)
-        self._make_room(self.next + samples)
-        places = (self.next + np.arange(samples)) % self.length
-        self.codes[places], self.least[places], self.step[places] = _NO_CODE, 0.0, 0.0
-        self.next = (self.next + samples) % self.length
-        self.filled = min(self.filled + samples, self.length)
-
-    def newest(self, samples: int) -> NDArray[np.float32]:
-        """Return the last samples, oldest first: samples x fields x nodes."""
-        kept = min(samples, self.filled)
-        places = np.arange(self.next - kept, self.next) % self.length
-        return _decoded(
-            self.codes[places], self.least[places, :, np.newaxis], self.step[places, :, np.newaxis]
-        )
-
-    def series(self, field: int, node: int) -> NDArray[np.float32]:
-        kept = slice(self.filled)
-        column = _decoded(self.codes[kept, field, node], self.least[kept, field], self.step[kept, field])
-        if self.filled < self.length:
-            return column
-        return np.concatenate([column[self.next :], column[: self.next]])
-
-    def carry_over(self, before: Ring | CodedRing, numbers: NDArray[np.int64]) -> None:
-        """Take the past of nodes over from another ring, which has them under these numbers, or -1."""
-        kept = min(before.filled, self.length)
-        self._make_room(kept)
-        self.codes[:kept] = _NO_CODE
-        if isinstance(before, CodedRing):
-            places = np.arange(before.next - kept, before.next) % before.length
-            self.least[:kept], self.step[:kept] = before.least[places], before.step[places]
-            past = before.codes[places]
-            for to, source in moves(numbers):
-                self.codes[:kept, :, to] = past[:, :, source]
-        else:
-            values = np.full((self.codes.shape[1:]), np.nan, np.float32)
-            for place, sample in enumerate(before.newest(kept)):
-                for to, source in moves(numbers):
-                    values[:, to] = sample[:, source]
-                self._put(place, values)
-        self.filled, self.next = kept, kept % self.length
-
-    def _make_room(self, rows: int) -> None:
-        if rows > len(self.codes) < self.length:
-            size = _room(rows, self.length, self._growth)
-            self.codes = _grown(self.codes, self.filled, size)
-            self.least = _grown(self.least, self.filled, size)
-            self.step = _grown(self.step, self.filled, size)
-            if self._growth is not None:
-                self.codes[self.filled :] = _NO_CODE
-
-    def _put(self, place: int, rows: NDArray[np.float32]) -> None:
-        known = np.isfinite(rows)
-        least = np.where(known, rows, np.inf).min(axis=1)
-        least[np.isinf(least)] = 0.0
-        span = np.where(known, rows, -np.inf).max(axis=1) - least
-        step = np.maximum(span, 0.0) / _MOST_CODE
-        self.least[place], self.step[place] = least, step
-        codes = np.rint(
-            (np.where(known, rows, 0.0) - least[:, np.newaxis]) / np.where(step > 0, step, 1.0)[:, np.newaxis]
-        )
-        self.codes[place] = np.where(known, np.minimum(codes, _MOST_CODE), _NO_CODE)
-
-
-_NO_CODE, _MOST_CODE = 0xFFFF, 0xFFFE
-
-
-def _decoded(
-    codes: NDArray[np.uint16], least: NDArray[np.float32], step: NDArray[np.float32]
-) -> NDArray[np.float32]:
-    values = least + codes * step
-    return np.where(codes == _NO_CODE, np.nan, values).astype(np.float32)
-
-
-def _first_rows(length: int, growth: Growth | None) -> int:
-    return min(length, _FIRST_ROWS if growth is None else growth.first)
-
-
-def _room(rows: int, length: int, growth: Growth | None) -> int:
-    """Return how many rows a ring gets room for that needs more of them."""
-    if growth is not None:
-        return min(length, -(-rows // growth.block) * growth.block)
-    room = _FIRST_ROWS
-    while room < rows:
-        room *= 2
-    return min(room, length)
-
-
-def _grown(values: NDArray[_Kind], kept: int, rows: int) -> NDArray[_Kind]:
-    """Return room for more rows, with those that are kept; the rest has no memory before something is written there."""
-    grown: NDArray[_Kind] = np.empty((rows, *values.shape[1:]), values.dtype)
-    grown[:kept] = values[:kept]
-    return grown
-
-
 class Tier:
     """Roll-ups x (low, mean, high) x fields x nodes, in a ring whose fields are these three times as many."""
 
@@ -346,7 +131,14 @@ class Record:
     """The past of the nodes of one level, or of a single one: samples, and roll-ups of them."""
 
     def __init__(
-        self, samples: int, fields: int, nodes: int, *, tiers: Sequence[TierSpec] = TIERS, total: int = 0
+        self,
+        samples: int,
+        fields: int,
+        nodes: int,
+        *,
+        tiers: Sequence[TierSpec] = TIERS,
+        total: int = 0,
+        steps: NDArray[np.float64] | None = None,
     ) -> None:
         """Begin to keep.
 
@@ -356,8 +148,11 @@ class Record:
             nodes: Nodes.
             tiers: Kinds of roll-ups.
             total: Samples that were taken before, elsewhere.
+            steps: What each field's values are multiples of, for samples of two bytes a value; None for samples in float32.
         """
-        self.ring = Ring(samples, fields, nodes)
+        self.ring: Ring | CodedRing = (
+            Ring(samples, fields, nodes) if steps is None else SteppedRing(samples, steps, nodes)
+        )
         self.tiers = [Tier(each, fields, nodes) for each in tiers if each.length]
         self.total = total
         self._since = total
