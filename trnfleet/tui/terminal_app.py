@@ -77,7 +77,9 @@ class TerminalApp(App[None]):
 
     def _draw_again(self) -> None:
         self._last_resize = None
-        self.screen.refresh()
+        # An app that ends at once has no screen any more.
+        if self.screen_stack:
+            self.screen.refresh()
 
     def action_suspend_process(self) -> None:
         """Stop until the shell continues the job."""

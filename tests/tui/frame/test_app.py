@@ -231,6 +231,15 @@ async def test_a_resize_storm_raises_nothing() -> None:
         assert "chips" in pilot.text()
 
 
+async def test_an_app_that_ends_right_after_a_resize_ends_quietly() -> None:
+    """What is due a moment after the last size finds no screen any more."""
+    app = fleet_app(hot_feed())
+    async with running(app, size=(80, 24)):
+        pass
+    assert not app.screen_stack
+    app._draw_again()
+
+
 async def test_remote_text_is_shown_plainly() -> None:
     """Markup is no markup, and nothing that a terminal acts upon leaves the app."""
     feed = hot_feed()
