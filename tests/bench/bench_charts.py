@@ -20,9 +20,9 @@ from support.monitor.feed import Feed, ultraservers
 
 from trnfleet.domain.layout import FLEET_NODE
 from trnfleet.tui.fleet.trend_charts import fleet_trends
-from trnfleet.tui.fleet.trends import Plan
 from trnfleet.tui.state.chart_window import WINDOWS_S
 from trnfleet.tui.state.context import UiContext
+from trnfleet.tui.trends.grid import Plan
 from trnfleet.tui.widgets import charts, sparks
 
 DRAWN, PUSHED = 40, 4_000

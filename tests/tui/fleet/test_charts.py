@@ -13,9 +13,10 @@ from trnfleet.domain.alerts.rules import Rule
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.tui.fleet import trends
 from trnfleet.tui.fleet.trend_charts import fleet_trends, trend_makers
-from trnfleet.tui.fleet.trends import Plan, Trends
+from trnfleet.tui.fleet.trends import Trends
 from trnfleet.tui.state.chart_window import LEAST_ALL_S, ChartWindow
 from trnfleet.tui.state.context import UiContext
+from trnfleet.tui.trends.grid import Plan
 from trnfleet.wire.messages import JobMessage, encode_message
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import TopicClass, build_topic
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from trnfleet.tui.fleet.trend_charts import Trend
+    from trnfleet.tui.trends.trend import Trend
 
 SLOW = Rule.model_validate(
     {

@@ -23,7 +23,8 @@ from trnfleet.tui.fleet.jobs import slowdown_of
 from trnfleet.tui.metric_display import FLEET_CHARTS, fleet_name
 from trnfleet.tui.state.chart_history import figure_of, read_kept, resolution
 from trnfleet.tui.state.chart_window import MEAN_S, chart_inputs, fired_marks, thresholds
-from trnfleet.tui.widgets.charts import Chart, Limit, Series, legend
+from trnfleet.tui.trends.trend import Trend
+from trnfleet.tui.widgets.charts import Chart, Limit, Series
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,54 +37,12 @@ if TYPE_CHECKING:
     from trnfleet.tui.state.chart_history import Kept
     from trnfleet.tui.state.chart_window import ChartInputs
     from trnfleet.tui.state.context import UiContext
-    from trnfleet.tui.widgets.cells import Parts
     from trnfleet.tui.widgets.charts import Mark
 
 _BASE_S = 1_800
 """Seconds whose median is a job's usual step time where no rule knows it."""
 _UNKNOWN = "n/a"
 _UTIL = "nc_util_pct"
-
-
-class Trend(NamedTuple):
-    """One chart with what stands over it."""
-
-    name: str
-    key: str
-    """The field whose present mean stands beside the name; empty for none."""
-    of: str
-    """What that is to be compared with, such as a cap."""
-    chart: Chart
-    figures: tuple[str, ...]
-    """Of the series in the legend; keys of fields where `has_keys`."""
-    note: str
-    has_keys: bool = False
-    jobs: tuple[str, ...] = ()
-    """Names of all jobs, where the series are of some: a part of a name must be that of no other."""
-
-    def title(self, figure: Callable[[str], str], width: int) -> Parts:
-        """Return the title: its name, the fleet's present value, and the legend.
-
-        Args:
-            figure: Returns the fleet's present mean of a field, written.
-            width: Cells of the chart.
-        """
-        value = f" {figure(self.key)}" if self.key else ""
-        parts: Parts = [(self.name, theme.STRONG), (value + self.of, theme.BASE)]
-        series = [each for each in self.chart.series if each.name]
-        if not series:
-            return parts
-        written = tuple(map(figure, self.figures)) if self.has_keys else self.figures
-        bare: Parts = [parts[0], (value, theme.BASE)]
-        # The note goes before names are cut, then what the value is compared with.
-        for title, note in ((parts, len(self.note) + 3), (parts, 2), (bare, 2)):
-            found = [
-                *title,
-                *legend(series, written, width - note - sum(len(text) for text, _ in title), self.jobs),
-            ]
-            if len(found) == len(title) + len(series) and not found[-1][0].startswith(" +"):
-                break
-        return found
 
 
 class Source(NamedTuple):

@@ -34,12 +34,13 @@ from trnfleet.tui.fleet.heatmap_style import (
 )
 from trnfleet.tui.fleet.jobs import JobList
 from trnfleet.tui.fleet.problems import ProblemList, title
-from trnfleet.tui.fleet.trends import LEAST_ROWS, MOST_ROWS, Trends
+from trnfleet.tui.fleet.trends import Trends
 from trnfleet.tui.format.alerts import tally_text, worst_of
 from trnfleet.tui.latest_events import LatestEvents
 from trnfleet.tui.metric_display import SELECTION, fleet_name
 from trnfleet.tui.state.chip_table import CHIP_COLUMNS
 from trnfleet.tui.state.subjects import of_alerts, of_job
+from trnfleet.tui.trends.grid import LEAST_ROWS, MOST_ROWS
 from trnfleet.tui.view import FilteredView, Lists, View
 from trnfleet.tui.widgets.bar import Bar, justified
 from trnfleet.tui.widgets.cells import Parts, fit, width_of

@@ -1,4 +1,4 @@
-"""The Hierarchy view: a tree-table from cluster to NeuronCore with its head, its filter and a line about the row under the cursor."""
+"""The Hierarchy view: a tree-table from cluster to NeuronCore with its head, its filter, and the row under the cursor in a line and in charts."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from trnfleet.tui.hierarchy.table import TreeTable
 from trnfleet.tui.state.chip_table import CHIP_COLUMNS
 from trnfleet.tui.state.descriptors import Descriptions
 from trnfleet.tui.state.leases import why_no_chips
+from trnfleet.tui.trends.grid import MOST_ROWS
+from trnfleet.tui.trends.place import Place, PlaceCharts
 from trnfleet.tui.view import FilteredView
 from trnfleet.tui.widgets.cells import fit, width_of
 from trnfleet.tui.widgets.focus import focus_on
@@ -35,12 +37,20 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Node
     from trnfleet.tui.state.context import UiContext
 
+_CHARTS_FROM = 120
+"""Cells from which the rows that the tree leaves empty have charts of the row under the cursor."""
+_TALL_FROM, _TALL_ROWS = 48, 14
+"""Rows of the view from which there are charts beside a tree of any length, and their rows then."""
+_STEP = 4
+"""Rows in steps of which the tree takes its room, so that charts do not move with each row."""
+
 
 class HierarchyView(FilteredView):
-    """The tree-table with its head, its foot and the filter's prompt."""
+    """The tree-table with its head, its foot and the filter's prompt, and charts where there is room."""
 
     DEFAULT_CSS = """
     HierarchyView { layout: vertical; }
+    TreeTable { height: 1fr; }
     HierarchyView.asking TreeFoot { display: none; }
     """
     BINDINGS: ClassVar = [
@@ -65,10 +75,12 @@ class HierarchyView(FilteredView):
         self.table = TreeTable(context, self.descriptions)
         self.head = TreeHead(self.table)
         self.foot = TreeFoot(context, self.table, self.descriptions)
+        self.charts = PlaceCharts(context, self._charted)
 
     def compose(self) -> ComposeResult:
         yield self.head
         yield self.table
+        yield self.charts
         yield self.foot
         yield self.prompt
 
@@ -90,8 +102,10 @@ class HierarchyView(FilteredView):
 
     def tick(self, allowance: int) -> int:
         """Paint what changed: head and foot first, they are three lines."""
+        self._lend_rows()
         painted = self._tell()
-        return painted + self.table.tick(max(1, allowance - painted))
+        painted += self.table.tick(max(1, allowance - painted))
+        return painted + self.charts.tick(max(1, allowance - painted))
 
     @property
     def orders(self) -> tuple[str, ...]:
@@ -126,8 +140,26 @@ class HierarchyView(FilteredView):
         event.stop()
         self._tell()
 
+    def on_resize(self) -> None:
+        self._lend_rows()
+
     def _tell(self) -> int:
         return self.head.tick() + self.foot.tick()
+
+    def _charted(self) -> Place:
+        """Return what the charts are of: the row under the cursor."""
+        fleet = self.table.fleet
+        return Place(self.context, self.table.cursor) if fleet is None else Place(fleet)
+
+    def _lend_rows(self) -> None:
+        """Lend the rows that the tree leaves empty to the charts; a tall view keeps some for them."""
+        width, height = self.size
+        rows = height - self.head.size.height - 1 - 2 * self.has_class("asking")
+        if width < _CHARTS_FROM or not self.table.count:
+            self.charts.lend(0)
+            return
+        spare = rows - -(-(self.table.count + 1) // _STEP) * _STEP
+        self.charts.lend(min(MOST_ROWS, max(spare, _TALL_ROWS if rows >= _TALL_FROM else 0)))
 
 
 class TreeFoot(LineView, can_focus=False):

@@ -1,0 +1,105 @@
+"""Charts of the row under the cursor: which rows of the screen they get, what they are of, and that figures agree with the row's."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from support.monitor.feed import Feed, standalone, ultraservers
+from support.tui.pilot import fleet_app, running
+
+from trnfleet.tui.hierarchy.view import HierarchyView
+
+if TYPE_CHECKING:
+    from support.tui.pilot import FleetPilot
+
+
+async def busy(seconds: int = 15) -> Feed:
+    feed = Feed(ultraservers(2) + standalone(4))
+    feed.scatter()
+    feed.describe()
+    for _ in range(seconds):
+        await feed.clock.advance(1.0)
+        feed.tick()
+    return feed
+
+
+def view_of(pilot: FleetPilot) -> HierarchyView:
+    view = pilot.app.page  # type: ignore[attr-defined]
+    assert isinstance(view, HierarchyView)
+    return view
+
+
+def charted(pilot: FleetPilot) -> str:
+    """Return the charts' first line."""
+    view = view_of(pilot)
+    return view.charts.render_line(0).text.strip(" ─") if view.charts.display else ""
+
+
+async def test_charts_are_of_the_row_under_the_cursor_with_its_figures() -> None:
+    """From the cluster to a chip, whose values are those of now, as its row has them."""
+    feed = await busy()
+    async with running(fleet_app(feed), size=(240, 70)) as pilot:
+        await pilot.press("2")
+        await pilot.tick(feed)
+        assert charted(pilot) == "uc1  UltraCluster"
+        seen = set()
+        for path, level in (
+            ("uc1/us-0001", "UltraServer"),
+            ("uc1/standalone", "instances outside UltraServers"),
+            ("uc1/us-0002/trn2u-0002-1", "instance"),
+            ("uc1/us-0002/trn2u-0002-1/chip05", "chip"),
+        ):
+            view_of(pilot).show_place(path)
+            await pilot.tick(feed)
+            await pilot.tick(feed)
+            assert charted(pilot) == f"{path}  {level}"
+            view = view_of(pilot)
+            row = view.table.render_line(view.table.row - view.table.top).text
+            text = "\n".join(view.charts.render_line(y).text for y in range(view.charts.size.height))
+            (util,) = re.findall(r"NC util ([\d.]+) %", text)
+            (power,) = re.findall(r"power ([\d.]+ k?W)", text)
+            (temperature,) = re.findall(r"temp (?:max )?([\d.]+) °C", text)
+            # Charts that have a line are no blank ones.
+            assert re.search("[⠁-⣿]", text)
+            cells = row.split()
+            assert util in cells
+            assert power in row
+            assert temperature in cells
+            assert (" °C now" in text) is (level == "chip")
+            seen.add(util)
+        assert len(seen) == 4
+        assert " of 500 W" in text
+
+
+@pytest.mark.parametrize(("size", "shown"), [((80, 24), False), ((100, 60), False), ((120, 40), True)])
+async def test_charts_have_the_rows_that_the_tree_leaves_empty(size: tuple[int, int], shown: bool) -> None:
+    """A tree that needs the screen has it, below a height from which there is room for both."""
+    feed = await busy(3)
+    async with running(fleet_app(feed), size=size) as pilot:
+        await pilot.press("2")
+        await pilot.tick(feed)
+        assert bool(charted(pilot)) is shown
+        view = view_of(pilot)
+        assert view.table.size.height >= min(view.table.count, size[1] - 10)
+        await pilot.press("x", "x")
+        await pilot.tick(feed)
+        assert view.table.count > size[1]
+        assert not charted(pilot)
+        await pilot.resize_terminal(240, 70)
+        await pilot.tick(feed)
+        assert charted(pilot) == "uc1  UltraCluster"
+        assert view.table.size.height > 40
+
+
+async def test_a_filter_that_finds_nothing_leaves_no_charts() -> None:
+    feed = await busy(3)
+    async with running(fleet_app(feed), size=(160, 70)) as pilot:
+        await pilot.press("2", "slash", *"power>9999", "enter")
+        await pilot.tick(feed)
+        assert "Nothing matches" in pilot.text()
+        assert not charted(pilot)
+        await pilot.press("escape")
+        await pilot.tick(feed)
+        assert charted(pilot).endswith(f"{view_of(pilot).table.cursor}  chip")

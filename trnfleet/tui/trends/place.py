@@ -1,0 +1,273 @@
+"""The past of one place, from the fleet to a chip, or of one job: charts beside a list for what its cursor is on.
+
+Figures in the titles are those that the tree's rows have: means of the last seconds, of a chip what is now.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trnfleet.domain.address import LEVEL_NAMES, Level
+from trnfleet.domain.alerts.alert import address_of, is_below
+from trnfleet.domain.layout import FLEET_NODE, Node
+from trnfleet.domain.quantities import with_unit
+from trnfleet.monitor.store.fields import BY_KEY
+from trnfleet.monitor.store.job_history import POWER, STEP_TIME
+from trnfleet.text import plain
+from trnfleet.tui import theme
+from trnfleet.tui.metric_display import FLEET_CHARTS, fleet_name
+from trnfleet.tui.state.chart_history import figure_of, read_kept, resolution
+from trnfleet.tui.state.chart_window import MEAN_S, chart_inputs, fired_marks, thresholds
+from trnfleet.tui.trends.grid import LEAST_ROWS, ChartGrid
+from trnfleet.tui.trends.trend import Trend
+from trnfleet.tui.widgets import charts
+from trnfleet.tui.widgets.charts import Chart, Limit, Series
+from trnfleet.tui.widgets.line_view import Line, text_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from trnfleet.monitor.store.fields import Field
+    from trnfleet.tui.state.chart_history import Kept
+    from trnfleet.tui.state.chart_window import ChartInputs
+    from trnfleet.tui.state.context import UiContext
+    from trnfleet.tui.widgets.charts import Mark
+
+_UTIL, _MFU = "nc_util_pct", "mfu_pct"
+
+
+class Place(NamedTuple):
+    """What charts are wanted of."""
+
+    context: UiContext
+    address: str = ""
+    """Of a node; empty for the fleet, and for a job alone."""
+    job: str = ""
+    """Name of a job, whose own charts come first."""
+    without: str = ""
+    """Key of the field whose chart stands elsewhere on the screen."""
+
+
+class PlaceCharts(ChartGrid):
+    """Charts of the place that a list's cursor is on, under a line that names it."""
+
+    DEFAULT_CSS = "PlaceCharts { display: none; overflow: hidden; }"
+
+    def __init__(self, context: UiContext, place: Callable[[], Place | None]) -> None:
+        super().__init__(context)
+        self._place_of = place
+        self._place: Place | None = None
+        self._source: _Source | None = None
+
+    def lend(self, rows: int) -> None:
+        """Take a number of rows, or none where that is too few; lays out again only where that is new."""
+        rows = rows if rows >= LEAST_ROWS else 0
+        if self.display != (rows > 0):
+            self.display = rows > 0
+        height = self.styles.height
+        if rows and (height is None or height.value != rows):
+            self.styles.height = rows
+
+    def tick(self, limit: int | None = None) -> int:
+        return super().tick(limit) if self.display else 0
+
+    def lines(self, top: int, height: int, width: int) -> list[Line]:
+        """Return the place's name and its charts."""
+        place = self._place = self._place_of()
+        if place is None:
+            return []
+        made = self.rows_of_charts(height, width)
+        if self._source is None:
+            return []
+        # It stands in place of the blank line above charts.
+        title = [(" ", theme.BASE), (self._source.title, theme.STRONG), (self._source.words, theme.QUIET)]
+        return [text_line(charts.head(title, "", width - 1), width), *made[1:]][top:height]
+
+    def makers(self) -> list[Callable[[], Trend]]:
+        self._source = None if self._place is None else _Source.of(self._place)
+        return [] if self._source is None else self._source.makers()
+
+    def drawn_of(self) -> tuple[Hashable, ...]:
+        place = self._place
+        if place is None:
+            return ()
+        self._ui = place.context
+        return (*super().drawn_of(), place.context.monitor.fleet_name, *place[1:])
+
+    def figure(self, key: str) -> str:
+        return "" if self._source is None else self._source.figure(key)
+
+
+class _Source(NamedTuple):
+    """What is read once for all charts of a place."""
+
+    place: Place
+    node: Node | None
+    """None for what is not in the layout, and for a job alone."""
+    inputs: ChartInputs
+    marks: tuple[Mark, ...]
+    kept: Kept | None
+    title: str
+    words: str
+
+    @staticmethod
+    def of(place: Place) -> _Source | None:
+        """Return what is there of a place; None where it is not known."""
+        context, monitor = place.context, place.context.monitor
+        node = _node_of(place)
+        if node is None and not place.job:
+            return None
+        layout, history = monitor.store.layout, monitor.history
+        path = "" if node is None else layout.path(node)
+        if node is not None and (node.level is Level.CHIP or not history.seconds(node.level)):
+            history.watch(path)
+        inputs = chart_inputs(monitor, context.window, shows_past=context.shows_past)
+        span_s = inputs.times.span_s
+        if place.job:
+            marks = fired_marks(monitor, span_s, lambda alert: alert.job == place.job)
+        else:
+            marks = fired_marks(
+                monitor, span_s, lambda alert: is_below(address_of(alert).partition(":")[0], path)
+            )
+        kept = None if node is None else read_kept(context, inputs.times, path)
+        name = plain(path) if path else plain(monitor.fleet_name, 64)
+        level = "" if node is None else LEVEL_NAMES[node.level]
+        if node is not None and node.level is Level.ULTRASERVER and layout.is_standalone[node.number]:
+            level = "instances outside UltraServers"
+        title, words = (name, f"  {level}") if node is not None else ("", "")
+        if place.job:
+            words = f"  {title}{words}" if title else ""
+            title = f"job {plain(place.job, 64)}"
+        return _Source(place, node, inputs, marks, kept, title, words)
+
+    def makers(self) -> list[Callable[[], Trend]]:
+        """Return what makes each chart, the most telling one first."""
+        made: list[Callable[[], Trend]] = []
+        history, job = self.place.context.monitor.history, self.place.job
+        if job and job in history.job_names():
+            for key in (STEP_TIME, POWER):
+                known = history.job_track(job, key, self.inputs.times.span_s).mean
+                if key != self.place.without and not np.isnan(known).all():
+                    made.append(partial(self._of_job, key))
+        if self.node is None:
+            return made
+        fields = [each for each in FLEET_CHARTS if each.key != self.place.without]
+        if self.place.without != _UTIL:
+            made.append(self._busy)
+        return made + [partial(self._single, each) for each in fields if each.key != _UTIL]
+
+    def figure(self, key: str) -> str:
+        """Return a field's value as the tree's row of the place has it."""
+        node, store = self.node, self.place.context.monitor.store
+        averages, field = self.place.context.frame.averages, BY_KEY[key]
+        if node is None or (node.level is not Level.CHIP and averages.generation != store.generation):
+            return with_unit(None, field.unit)
+        if node.level is not Level.CHIP and not averages.rollups.ready:
+            return with_unit(None, field.unit)
+        value = float(field.values(store, averages, node.level, np.array([node.number]))[0])
+        return with_unit(value, field.unit) + (" now" if node.level is Level.CHIP else "")
+
+    @property
+    def _is_chip(self) -> bool:
+        return self.node is not None and self.node.level is Level.CHIP
+
+    @property
+    def _note(self) -> str:
+        if self._is_chip:
+            return self.inputs.line_note + resolution(self.kept)
+        return f"{self.inputs.note}, {MEAN_S} s mean{resolution(self.kept)}"
+
+    def _series(self, field: Field) -> Series:
+        context, node = self.place.context, self.node or FLEET_NODE
+        layout, history = context.monitor.store.layout, context.monitor.history
+        track = history.track(layout, node, field.key, self.inputs.times.span_s)
+        before = None if self.kept is None else self.kept.field(field, figure_of(field, layout), track)
+        mean_s = self.inputs.mean_s if self._is_chip else MEAN_S
+        return Series(track.smoothed(mean_s), theme.CHART, before=before)
+
+    def _chart(self, series: list[Series], unit: str, **rest: object) -> Chart:
+        chart = Chart(series, unit, self.inputs.times, marks=self.marks, gaps=self.inputs.gaps)
+        if self.kept is not None:
+            chart = chart._replace(kept_gaps=self.kept.gaps([each.track for each in series]))
+        return chart._replace(**rest)  # type: ignore[arg-type]  # the names are checked by tests that draw all charts
+
+    def _busy(self) -> Trend:
+        """Return utilisation of NeuronCores with MFU."""
+        util, mfu = BY_KEY[_UTIL], BY_KEY[_MFU]
+        series = [
+            self._series(util)._replace(name=util.title),
+            self._series(mfu)._replace(name=mfu.title, style=theme.LINK, has_band=False),
+        ]
+        chart = self._chart(series, "%", ceiling=100.0)
+        return Trend("NeuronCores", "", "", chart, (_UTIL, _MFU), self._note, has_keys=True)
+
+    def _single(self, field: Field) -> Trend:
+        """Return one field with the limits of rules and hardware."""
+        monitor, node = self.place.context.monitor, self.node or FLEET_NODE
+        limits = list(thresholds(monitor, field, node.level))
+        of = ""
+        if not field.is_ratio and field.peak is not None:
+            most = self._most(field, node)
+            limits.append(Limit(most, "cap" if field.key == POWER else "peak", theme.CHART_CAP))
+            of = f" of {with_unit(most, field.unit)}"
+        ceiling = 100.0 if field.unit == "%" else np.inf
+        chart = self._chart(
+            [self._series(field)], field.unit, floor=field.low, ceiling=ceiling, limits=limits
+        )
+        name = field.title if self._is_chip else fleet_name(field)
+        return Trend(name, field.key, of, chart, (), self._note)
+
+    def _most(self, field: Field, node: Node) -> float:
+        """Return the most that the hardware of a node can have of a field."""
+        context = self.place.context
+        layout = context.monitor.store.layout
+        if field.key == POWER and node.level is Level.FLEET and context.frame.summary.mean.power_cap_w:
+            # The header's: of the chips whose power is known.
+            return context.frame.summary.mean.power_cap_w
+        peak = field.peak
+        assert peak is not None  # noqa: S101  callers have looked
+        by_type = np.array([peak(kind.chip) for kind in layout.types])
+        covered = layout.instance_range(node)
+        rows = slice(covered.start, covered.stop)
+        chips = np.ones(1) if node.level is Level.CHIP else layout.sizes[rows]
+        return float((by_type[layout.instance_type[rows]] * chips).sum())
+
+    def _of_job(self, key: str) -> Trend:
+        """Return the time of a job's steps with what is usual and the rule's limit, or the power of its chips."""
+        monitor, name = self.place.context.monitor, self.place.job
+        track = monitor.history.job_track(name, key, self.inputs.times.span_s).smoothed(MEAN_S)
+        note = f"{self.inputs.note}, {MEAN_S} s mean"
+        limits: list[Limit] = []
+        if key == STEP_TIME:
+            usual_s = monitor.alerts.usual(STEP_TIME, name)
+            rule = next(
+                (each for each in monitor.alerts.rules if each.figure == STEP_TIME and each.reference), None
+            )
+            if usual_s:
+                limits.append(Limit(usual_s, "usual", theme.CHART_CAP))
+                if rule is not None and rule.limit is not None and not rule.is_plain:
+                    limits.append(Limit(usual_s * rule.limit, "alert", theme.CHART_THRESHOLD))
+        unit = "s" if key == STEP_TIME else "W"
+        chart = Chart(
+            [Series(track, theme.CHART)],
+            unit,
+            self.inputs.times,
+            limits=limits,
+            marks=self.marks,
+            gaps=self.inputs.gaps,
+        )
+        last = float(track.mean[-1]) if len(track.mean) else float("nan")
+        title = f"{'Step time' if key == STEP_TIME else 'Power'} of the job {with_unit(last, unit)}"
+        return Trend(title, "", "", chart, (), note)
+
+
+def _node_of(place: Place) -> Node | None:
+    """Return the node that charts are of: a core's chip; the fleet without an address, unless a job is wanted."""
+    if not place.address:
+        return None if place.job else FLEET_NODE
+    layout = place.context.monitor.store.layout
+    node = layout.find(place.address)
+    return layout.parent(node) if node is not None and node.level is Level.CORE else node
