@@ -317,7 +317,7 @@ class EventMessage(Message):
 
 
 class CommandMessage(BaseModel):
-    """A request to a simulator; unknown fields are refused, because they might change its meaning."""
+    """A request to a simulator or a relay; unknown fields are refused, because they might change its meaning."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, cache_strings="keys")
 

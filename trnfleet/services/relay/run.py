@@ -237,8 +237,9 @@ class RelayService:
             )
             for path, frame in frames.items()
         ]
-        await self._publisher.publish(outgoing)
-        self.frames += len(frames)
+        result = await self._publisher.publish(outgoing)
+        # They are the last of it.
+        self.frames += max(0, len(frames) - result.unsent)
 
     def farewell(self) -> list[Envelope]:
         """Return what an ordered end publishes: what an active one described is not observed from now on, until another describes it.

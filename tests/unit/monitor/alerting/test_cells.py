@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.alerts.status import AlertState, AlertStatus
 from trnfleet.domain.alerts.templates import summary
 from trnfleet.domain.severity import Severity
-from trnfleet.monitor.alerting.cells import LEFT_TO_CELLS_NS, alert_of, unknown_rule
+from trnfleet.monitor.alerting.cells import LEFT_TO_CELLS_NS, CellAlerts, alert_of, unknown_rule
 from trnfleet.monitor.alerting.unpublished import notifying
 from trnfleet.monitor.problems import texts
 from trnfleet.monitor.problems.cell_watches import cells_of
@@ -302,12 +303,12 @@ async def test_a_relay_that_has_gone_is_no_publisher_any_more() -> None:
 
 
 async def test_what_happens_to_them_is_in_the_history() -> None:
-    """Also as events; not what the broker had retained for longer than a minute."""
+    """Also as events; not what the broker had retained for longer than a minute, nor each message about one that goes on."""
     top = Top((rule_of(),))
     await top.clock.advance(BEGIN_NS / 1e9)
-    for number, fired_s in ((1, -3_600.0), (2, 0.0)):
+    for number, fired_s, members in ((1, -3_600.0, 1), (2, 0.0, 1), (2, 0.0, 5)):
         fired = format_rfc3339(BEGIN_NS + round(fired_s * 1e9))
-        take(top, firing(target=f"uc1/us-000{number}", fired=fired, since=fired))
+        take(top, firing(target=f"uc1/us-000{number}", fired=fired, since=fired, members=members))
     resolved = format_rfc3339(BEGIN_NS + 1_000_000_000)
     for change in ({}, {"state": "resolved", "resolved": resolved}):
         if change:
@@ -321,6 +322,33 @@ async def test_what_happens_to_them_is_in_the_history() -> None:
     assert [top.monitor.alerts.status(each.alert) for each in (begun, over)] == [AlertStatus.RESOLVED] * 2
     assert over.alert.resolved_ns == BEGIN_NS + 1_000_000_000
     assert [each.name for each in top.monitor.ingest.alert_events.newest_first()]
+
+
+def test_one_that_comes_of_a_cell_that_is_not_seen_is_as_last_known() -> None:
+    """A broker gives what it has retained one by one, and a relay may end in between."""
+    cells = CellAlerts()
+    cells.put(firing())
+    cells.observe({"cell-a": False}, ())
+    for target in (PLACE, PLACE_OF_B):
+        cells.put(firing(target=target, members=5))
+    assert [each.is_unobserved for each in cells.firing.values()] == [True, True]
+    cells.observe({"cell-a": True}, ())
+    assert [each.is_unobserved for each in cells.firing.values()] == [False, False]
+
+
+@pytest.mark.parametrize("scope", Scope)
+def test_what_a_cell_s_watch_does_not_see_is_not_left_to_it(scope: Scope) -> None:
+    """Publishers and the pipeline are others here: an alert about them fires at once."""
+    cells = CellAlerts()
+    rule = unknown_rule("own", scope=scope)
+    alert = dataclasses.replace(alert_of(firing()), rule=rule, fingerprint="0" * 16, fired_ns=BEGIN_NS)
+    assert not cells.leaves_out(alert, BEGIN_NS)
+    cells.observe({}, {"cell-a"})
+    is_left = scope not in {Scope.PUBLISHER, Scope.PIPELINE}
+    assert [cells.leaves_out(alert, BEGIN_NS + passed_ns) for passed_ns in (0, LEFT_TO_CELLS_NS)] == [
+        is_left,
+        False,
+    ]
 
 
 def test_an_alert_on_another_cell_s_topic_is_refused() -> None:

@@ -138,9 +138,10 @@ async def test_what_the_top_broker_does_not_take_is_cleared_when_it_is_back() ->
     relay = await top.join("relay-a")
     await top.run(LISTEN_S + PERIOD_S)
     await relay.service.pass_on(QueueSource([job("a")], []))
-    relay.is_half_open = True
+    relay.is_half_open, published = True, (relay.service.frames, relay.service.passed_on)
     await relay.service.pass_on(QueueSource([job("a", b"")], []))
     await top.run(2 * EVENTS_KEPT_S)
+    assert published == (relay.service.frames, relay.service.passed_on) != (0, 0)
     assert job("a").topic in top.retained
     relay.is_half_open, relay.status.connects = False, 2
     await top.run(LISTEN_S + PERIOD_S)
