@@ -1,9 +1,10 @@
-"""What a pass costs: `python tests/bench/bench_passes.py [--fleet rainier-1m] [--passes 20] [--against CHECKOUT] [--missing] [--hosts]`.
+"""What a pass costs: `python tests/bench/bench_passes.py [--fleet rainier-1m] [--passes 20] [--against CHECKOUT] [--hosts]`.
 
 Freshness, roll-ups, findings, all shipped rules and samples over a simulated fleet whose values change between passes: CPU of each,
 the longest slice, and all together. With `--against` another checkout's passes are measured in turn with these, ten at a time, on the
 same values. With `--missing` some chips lack some values, some instances are stale, and what real hosts do not publish is not available.
-With `--hosts` each instance has a publisher of its own, from which a message came between two passes.
+With `--hosts` each instance has a publisher of its own, from which a message came between two passes; with `--offline` so it
+does, and one of them is offline, as one of many mostly is.
 Figures are printed, never asserted.
 """
 
@@ -33,6 +34,7 @@ from support.monitor.alert_run import AlertRun
 
 from trnfleet.domain.fleet import Publishing
 from trnfleet.domain.metrics import BY_NAME, METRICS, Kind
+from trnfleet.monitor.pipeline.traffic import OFFLINE
 from trnfleet.monitor.slices import finish
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ PASSES_A_TURN = 10
 class Bench:
     """One fleet and its passes."""
 
-    def __init__(self, fleet: str, *, has_missing: bool, has_hosts: bool) -> None:
+    def __init__(self, fleet: str, *, has_missing: bool, has_hosts: bool, has_offline: bool) -> None:
         self._run = AlertRun(fleet=fleet, publishing=Publishing(format="cbor", granularity="block"))
         self._ticks: list[dict[str, NDArray[Any]]] = []
         self._run.on_tick = self._keep
@@ -65,7 +67,9 @@ class Bench:
         self.longest_s = 0.0
         monitor: Any = self._run.monitor
         monitor._stage = self._stage
-        self._hosts = self._announce_hosts() if has_hosts else np.zeros(0, np.int64)
+        self._hosts = self._announce_hosts() if has_hosts or has_offline else np.zeros(0, np.int64)
+        if has_offline:
+            self._end_host(len(self._hosts) // 2)
         if has_missing:
             for columns in self._ticks:
                 for name in UNAVAILABLE:
@@ -83,6 +87,13 @@ class Bench:
             publishers.announce(state, online=True)
             store.publisher_of[instance] = state.number
         return publishers.rows()[store.publisher_of]
+
+    def _end_host(self, instance: int) -> None:
+        """Let the publisher of an instance be offline."""
+        publishers = self._run.monitor.ingest.publishers
+        state = publishers.number(f"host-{instance}", f"{instance:016x}")
+        publishers.announce(state, online=False)
+        publishers.traffic.announce(int(self._hosts[instance]), OFFLINE, "", self._run.clock.monotonic_s())
 
     def _keep(self) -> None:
         """Keep the gauges of a tick, to come again and again."""
@@ -172,16 +183,22 @@ def main() -> None:
     parser.add_argument("--passes", type=int, default=20)
     parser.add_argument("--missing", action="store_true")
     parser.add_argument("--hosts", action="store_true", help="a publisher for each instance")
+    parser.add_argument("--offline", action="store_true", help="the same, and one of them is offline")
     parser.add_argument("--against", type=Path, action="append", default=[], help="another checkout")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        Bench(options.fleet, has_missing=options.missing, has_hosts=options.hosts).serve()
+        Bench(
+            options.fleet,
+            has_missing=options.missing,
+            has_hosts=options.hosts,
+            has_offline=options.offline,
+        ).serve()
         return
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
           f"NumPy {np.__version__}; {options.fleet}")  # fmt: skip
     command = [sys.executable, __file__, "--serve", "--fleet", options.fleet]
-    command += [f"--{name}" for name in ("missing", "hosts") if getattr(options, name)]
+    command += [f"--{name}" for name in ("missing", "hosts", "offline") if getattr(options, name)]
     checkouts = [*options.against, Path(__file__).parents[2]]
     children = [
         subprocess.Popen(
