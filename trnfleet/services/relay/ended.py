@@ -1,6 +1,7 @@
 """Jobs and reservations of a cell that only the top broker has, because they were cleared in the cell while none of its relays ran.
 
-Their topics do not say of which cell they are, so that their places do: all have to be among what the cell describes.
+Their topics do not say of which cell they are, so that their places do: all have to be among what the cell describes,
+and none a whole cluster or the standalone instances of one, of which other cells may have a part.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from trnfleet import logs
+from trnfleet.domain.address import STANDALONE, Level
 from trnfleet.errors import BrokerError, WireError
 from trnfleet.services.relay.alerts import SETTLED_S
 from trnfleet.services.session import CONNECT_LIMIT_S
@@ -116,6 +118,13 @@ def ended_of(found: Iterable[Envelope], known: Iterable[str], layout: Layout, ro
             places = decode_message(envelope.payload, kind).on
         except (WireError, KeyError):
             continue
-        if places and all(layout.find_instances(each) is not None for each in places):
+        if places and all(_is_of_cell(each, layout) for each in places):
             cleared.append(Envelope(envelope.topic, b"", qos=1, retain=True))
     return cleared
+
+
+def _is_of_cell(place: str, layout: Layout) -> bool:
+    """Return whether a place is the cell's alone: of a cluster, and of its standalone instances, other cells may have a part."""
+    begin = place.partition("..")[0]
+    is_shared = begin.count("/") + 1 < Level.ULTRASERVER or begin.endswith(f"/{STANDALONE}")
+    return not is_shared and layout.find_instances(place) is not None

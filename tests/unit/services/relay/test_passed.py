@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 from support.monitor.alert_messages import fingerprint
-from support.monitor.feed import Feed, ultraservers
+from support.monitor.feed import Feed, standalone, ultraservers
 from support.monitor.queue_source import QueueSource
 from support.monitor.relays import Top
 
+from trnfleet.domain.layout import Layout
 from trnfleet.export.election import LISTEN_S
 from trnfleet.services.relay.alerts import SETTLED_S, PassedAlerts
+from trnfleet.services.relay.ended import ended_of
 from trnfleet.services.relay.passed import (
     CLEARED_KEPT_S,
     ENTRY_BYTES,
@@ -20,7 +22,7 @@ from trnfleet.services.relay.passed import (
 from trnfleet.services.relay.role import RelayIdentity
 from trnfleet.services.relay.run import PERIOD_S
 from trnfleet.wire.limits import Limits
-from trnfleet.wire.messages import WatchMessage, encode_message
+from trnfleet.wire.messages import JobMessage, WatchMessage, encode_message
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic
 
@@ -179,3 +181,27 @@ async def test_names_that_somebody_makes_up_on_the_top_take_no_memory(
     await top.run(SETTLED_S + LISTEN_S)
     cleared = [each.topic for _, each in top.sent[since:] if each.retain and not each.payload]
     assert sorted(cleared) == sorted(each.topic for each in (*made_up[:2], *alerts[:2]))
+
+
+def test_what_other_cells_may_have_a_part_of_is_not_cleared_on_the_top() -> None:
+    """Cells share clusters: what runs on all of one, or on its standalone instances, may be another cell's."""
+    places = {
+        "cluster": "uc1",
+        "segment": "uc1/standalone",
+        "ultraserver": "uc1/us-0001",
+        "range": "uc1/us-0001..us-0002",
+        "instance": "uc1/standalone/trn2-0001",
+        "elsewhere": "uc1/us-0003",
+    }
+    found = [
+        job(
+            name,
+            encode_message(
+                JobMessage(job=name, kind="training", state="running", ts="2026-01-05T09:00:00Z", on=(on,))
+            ),
+        )
+        for name, on in places.items()
+    ]
+    layout = Layout.of([*ultraservers(2), *standalone(1)])
+    cleared = ended_of(found, [job("range").topic], layout, DEFAULT_ROOT)
+    assert cleared == [job("ultraserver", b""), job("instance", b"")]
