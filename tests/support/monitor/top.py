@@ -69,8 +69,8 @@ class Top:
     ) -> None:
         self.monitor.apply([message_envelope(build_topic("demo", topic_class, path), message, retain=False)])
 
-    def frame(self, power_w: tuple[float, ...], stale: int = 0) -> None:
-        """Take a frame of a row's power each, of which the last has some stale chips."""
+    def frame(self, power_w: tuple[float, ...], stale: int = 0, critical: int = 0) -> None:
+        """Take a frame of a row's power each, of which the last has some stale chips, and critical alerts."""
         states = np.zeros((3, STATES), np.uint16)
         states[:, 0] = CHIPS
         states[2, :2] = 64 - stale, stale
@@ -78,10 +78,12 @@ class Top:
         covered = np.zeros((len(TOTALS) + len(COUNTERS), 3), np.uint16)
         totals[TOTALS.index("power_w")], covered[TOTALS.index("power_w")] = power_w, states[:, 0]
         totals[TOTALS.index("nc_util_pct")], covered[TOTALS.index("nc_util_pct")] = 50.0 * CHIPS, CHIPS
+        alerts = np.zeros((3, len(SEVERITIES)), np.uint16)
+        alerts[2, 0] = critical
         ts_ns = self.clock.wall_ns()
         frame = RollupFrame(
             Head(self.boot, self.seq, ts_ns), totals, np.zeros((len(COUNTERS), 3)), covered, states,
-            np.zeros((3, len(SEVERITIES)), np.uint16), ["", "trn2u-1-1/chip03", ""],
+            alerts, ["", "trn2u-1-1/chip03", ""],
         )  # fmt: skip
         self.seq += 1
         topic = build_topic("demo", TopicClass.ROLLUP, PATH)

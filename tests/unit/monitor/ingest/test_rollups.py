@@ -31,12 +31,13 @@ def test_totals_of_every_level_come_from_roll_ups() -> None:
     assert list(layout.children(Node(Level.ULTRASERVER, 1))) == []
 
 
-def test_a_later_frame_replaces_states_and_coverage() -> None:
+def test_a_later_frame_replaces_states_coverage_and_alerts() -> None:
     """Also where totals are as before, and where all is again as it was at first."""
     top = Top()
     for stale in (0, 14, 0):
-        top.frame((4_000.0, 20_000.0, 10_000.0), stale=stale)
+        top.frame((4_000.0, 20_000.0, 10_000.0), stale=stale, critical=stale)
         seen = top.look()
+        assert top.monitor.store.rolled.alerts.tolist() == [[0, 0, 0], [0, 0, 0], [stale, 0, 0]]
         assert (seen.live_chips, seen.stale_chips) == (144 - stale, stale)
         assert top.monitor.rollups.covered("power_w", Level.INSTANCE).tolist() == [16, 64, 64 - stale]
 

@@ -146,9 +146,10 @@ def test_alikeness_is_the_least_share_of_two_lanes_of_a_chip() -> None:
 @pytest.mark.parametrize("instances", [1, 3, 249, 250, 2_501, 5_000])
 @pytest.mark.parametrize("shift", [0, 4])
 def test_lanes_that_are_read_once_have_the_same_ends_and_sums(chips: int, instances: int, shift: int) -> None:
-    """Whole blocks of instances and a rest, of codes whose sums fit into 16 bits or not, with missing ones or without."""
+    """Whole blocks of instances and a rest, even ones and others, of codes whose sums fit into 16 bits or not, with missing ones or without."""
     given = codes("u2", instances * chips, 6) >> np.uint16(shift)
     given.reshape(-1, 6)[:: 7 * chips, 3] = 65_535 if not shift else 0
+    given.reshape(instances, -1)[1::3] = 1_000
     before, starts = given.copy(), np.arange(instances + 1) * chips
     assert has_word_lanes(given, chips)
     found, ends = read_lanes(given, chips), spread(given, starts, chips)
@@ -160,7 +161,10 @@ def test_lanes_that_are_read_once_have_the_same_ends_and_sums(chips: int, instan
     for mine, theirs in ((found.spread.of(slice(None)), ends), (found.spread.of(some), ends.of(some))):
         assert np.array_equal(mine.lowest, theirs.lowest)
         assert np.array_equal(mine.highest, theirs.highest)
-    assert np.array_equal(found.spread.uneven(65_535), ends.uneven(65_535))
+    uneven = found.spread.uneven(65_535)
+    assert np.array_equal(uneven, ends.uneven(65_535))
+    assert uneven[0]
+    assert not uneven[1::3].any()
     twice = WordSpread.joined([found.spread, found.spread]).of(slice(None))
     assert np.array_equal(twice.highest, Spread.joined([ends, ends]).highest)
     assert np.array_equal(given, before)
