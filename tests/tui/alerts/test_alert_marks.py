@@ -71,7 +71,7 @@ async def test_other_views_mark_what_has_alerts() -> None:
         assert next(line for line in pilot.screen() if "● llama" in line).rstrip().endswith("✖1")
         await pilot.press("2")
         await pilot.telemetry(feed)
-        marked = [line for line in pilot.screen()[4:-2] if "✖" in line]
+        marked = [line for line in pilot.screen()[4:-2] if "✖" in line and "live" in line]
         assert [line.split()[1] for line in marked] == ["uc1", "us-0001", "trn2u-0001-2"]
         app.go(CHIP)
         await pilot.telemetry(feed)

@@ -138,8 +138,12 @@ def alert_parts(row: Row, plan: AlertPlan, snapshot: AlertSnapshot, *, selected:
         (f"{right('' if value == 'n/a' else value, plan.value)} ", ink.body),
     ]
     if plan.amount:
+        extent = amount_text(alert)
+        if len(extent) > plan.amount:
+            # The number is whole where its noun has no room.
+            extent = extent.partition(" ")[0]
         # Without a column of its own, the status replaces the amount.
-        amount = (not plan.status and status) or amount_text(alert)
+        amount = (not plan.status and status) or extent
         parts.append((f"{right(amount, plan.amount)} ", ink.quiet))
     if plan.job:
         parts.append((f"{fit(plain(alert.job), plan.job)} ", ink.quiet))

@@ -30,6 +30,7 @@ from trnfleet.tui.alerts.lists import (
 )
 from trnfleet.tui.alerts.query import AT, AlertQuery, columns_of
 from trnfleet.tui.alerts.rows import SORTS, Row, arrange, in_order
+from trnfleet.tui.alerts.space import ROOMY_FROM, ROOMY_ROWS, Space, charted
 from trnfleet.tui.alerts.tabs import (
     ACTIVE,
     ALL,
@@ -44,6 +45,7 @@ from trnfleet.tui.alerts.tabs import (
     with_order,
 )
 from trnfleet.tui.format.alerts import where_text
+from trnfleet.tui.trends.place import PlaceCharts
 from trnfleet.tui.view import FilteredView, View
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.cursor_list import CursorList
@@ -63,10 +65,6 @@ NOTE_S = 10.0
 """Seconds for which a note stands in the first line, at most."""
 MOST_LINES = 1_000
 """More than any screen has."""
-ROOMY_FROM, ROOMY_ROWS = 160, 30
-"""Cells and rows from which the list takes no more rows than it needs, and the details the others."""
-LEAST_LIST, LIST_STEP = 8, 4
-"""Rows of the list there: at least, and in steps of."""
 
 
 class AlertsView(FilteredView):
@@ -124,6 +122,7 @@ class AlertsView(FilteredView):
         self.silences = SilenceList(context.alerts)
         self.history = HistoryList(context.alerts)
         self.details = AlertDetails(context, lambda: self.current.picked)
+        self.charts = PlaceCharts(context, lambda: charted(context, self.picked_alerts, self.place))
 
     def compose(self) -> ComposeResult:
         yield self._tabs
@@ -134,6 +133,7 @@ class AlertsView(FilteredView):
                 yield self.silences
                 yield self.history
             yield self.details
+            yield self.charts
         yield self.actions
         yield self.prompt
 
@@ -196,13 +196,14 @@ class AlertsView(FilteredView):
         self._share_space()
         painted = self.current.tick(max(1, allowance))
         self._write()
-        return painted + self.details.tick(max(1, allowance - painted))
+        painted += self.details.tick(max(1, allowance - painted))
+        return painted + self.charts.tick(max(1, allowance - painted))
 
     def on_resize(self) -> None:
         self._share_space()
 
     def _share_space(self) -> None:
-        """Give the list the rows that it needs, up to a share, and the details below it the rest."""
+        """Give the list the rows that it needs, up to a share, and details and charts below it the rest."""
         width, height = self.size
         listed = self.current.count if width >= ROOMY_FROM and height >= ROOMY_ROWS else 0
         shared = width, height, self._is_large, listed
@@ -210,16 +211,9 @@ class AlertsView(FilteredView):
             return
         # Setting a layout lays everything out again, even where it is the same.
         self._shared = shared
-        details = self.details
-        if width >= ROOMY_FROM and height >= ROOMY_ROWS:
-            # In steps, so that what is read does not move with each alert.
-            wanted = -(-(listed + 2) // LIST_STEP) * LIST_STEP
-            share = 3 if self._is_large else 6
-            details.styles.height = height - 2 - min(max(LEAST_LIST, wanted), height * share // 10)
-            return
-        # An empty list needs no more than it says.
-        rows = max(3, height - 8) if self._is_large else min(22, max(4, height * 3 // 8))
-        details.styles.height = rows if height >= 12 else 0
+        space = Space.of(width, height, listed, is_large=self._is_large)
+        self.details.styles.height = space.details
+        self.charts.lend(space.charts)
 
     def _list(self) -> None:
         """Read the tab's rows again where anything changed."""

@@ -1,0 +1,77 @@
+"""How list, details and charts of the Alerts view share its rows, and which place the charts are of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.domain.alerts.alert import address_of
+from trnfleet.domain.alerts.signals import Scope
+from trnfleet.tui.state.highlight import place_of
+from trnfleet.tui.trends.grid import LEAST_ROWS, MOST_ROWS
+from trnfleet.tui.trends.place import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trnfleet.domain.alerts.alert import Alert
+    from trnfleet.tui.state.context import UiContext
+
+ROOMY_FROM, ROOMY_ROWS = 160, 30
+"""Cells and rows from which the list takes no more rows than it needs, and what is below it the others."""
+LEAST_LIST, LIST_STEP = 8, 4
+"""Rows of the list there: at least, and in steps of."""
+DETAILS = 18
+"""Rows of the details there where charts are below them: facts, and the chart of the alert's own figure."""
+
+
+class Space(NamedTuple):
+    """Rows below the list."""
+
+    details: int
+    charts: int = 0
+
+    @staticmethod
+    def of(width: int, height: int, listed: int, *, is_large: bool) -> Space:
+        """Return how a view's rows are shared out.
+
+        Args:
+            width: Cells of the view.
+            height: Its rows.
+            listed: Rows that the list would fill.
+            is_large: Whether the details are to have most of the room.
+        """
+        if width < ROOMY_FROM or height < ROOMY_ROWS:
+            # An empty list needs no more than it says.
+            rows = max(3, height - 8) if is_large else min(22, max(4, height * 3 // 8))
+            return Space(rows if height >= 12 else 0)
+        # In steps, so that what is read does not move with each alert.
+        wanted = -(-(listed + 2) // LIST_STEP) * LIST_STEP
+        share = 3 if is_large else 6
+        rows = height - 2 - min(max(LEAST_LIST, wanted), height * share // 10)
+        charts = min(MOST_ROWS, rows - DETAILS)
+        return Space(rows) if is_large or charts < LEAST_ROWS else Space(rows - charts, charts)
+
+
+def charted(context: UiContext, alerts: Sequence[Alert], place: str) -> Place | None:
+    """Return what the charts below the details are of; None for what has no place, such as a publisher.
+
+    Args:
+        context: The fleet.
+        alerts: Those under the cursor.
+        place: The address of their cause; empty for none.
+    """
+    if not alerts:
+        return None
+    alert = alerts[0]
+    scope = alert.rule.scope
+    if scope is Scope.RESERVATION:
+        table, layout = context.monitor.reservations.table(), context.monitor.store.layout
+        found = next((each for each in table if each.message.id == alert.target), None)
+        place = "" if found is None else place_of(found, layout)
+    job = alert.job if scope is Scope.JOB else ""
+    if not place and not job:
+        return None
+    own = (alert.worst or address_of(alert)).partition(":")[0]
+    # The details have a chart of the alert's own figure.
+    is_charted = len(alerts) == 1 and (bool(job) or place == own)
+    return Place(context, place, job, (alert.rule.figure or "") if is_charted else "")
