@@ -2,11 +2,13 @@
 
 OpenSSL is most of it: asyncio and the MQTT clients import `ssl`, paho and pydantic `hashlib` and `secrets`, and without TLS nothing of
 them is used. paho also imports an HTTP client. Measured with Python 3.11 on Linux, MiB resident: 5.0 for `ssl` and `hashlib`, 2.0 for
-`urllib.request`, 0.8 for the archives, 0.5 for `lz4.frame`, which recordings of others need, and `locale`.
+`urllib.request`, 0.8 for the archives, 0.5 for `lz4.frame`, which recordings of others need, and `locale`; 3.2 for what follows
+them in the table: linear algebra and descriptions of numpy, what reads packages, and what draws errors, trees and other widgets.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import sys
@@ -31,8 +33,37 @@ DEFERRED = {
     "lzma": "_lzma",
     "locale": "",
     "lz4.frame": "lz4",
+    "difflib": "",
+    "importlib.metadata": "",
+    "mimetypes": "",
+    "platformdirs": "",
+    "numpy._core._add_newdocs": "",
+    "numpy._core._add_newdocs_scalars": "",
+    "numpy.linalg": "",
+    "pydantic._internal._discriminated_union": "",
+    "rich.panel": "",
+    "rich.table": "",
+    "rich.tree": "",
+    "textual.pilot": "",
+    "textual.widgets._directory_tree": "",
+    "textual.widgets._placeholder": "",
+    "textual.widgets._select": "",
 }
 """The modules, each with one that has to be there: where it is not, importers see at once that the module cannot be had."""
+CALLED_LATER = {
+    "difflib": {"get_close_matches"},
+    "importlib.metadata": {"entry_points"},
+    "platformdirs": {"user_downloads_path"},
+    "numpy.linalg": {"eigvals", "inv", "lstsq", "matrix_power"},
+    "rich.panel": {"Panel"},
+    "rich.table": {"Table"},
+    "rich.tree": {"Tree"},
+    "textual.pilot": {"Pilot"},
+    "textual.widgets._directory_tree": {"DirEntry"},
+    "textual.widgets._placeholder": {"PlaceholderVariant"},
+    "textual.widgets._select": {"NoSelection", "SelectType"},
+}
+"""Names that importers of a module take from it at once, to call them later, or for annotations alone, as `textual.types` does."""
 _OF_IMPORTS = frozenset({"__class__", "__spec__", "__loader__", "__path__", "__name__", "__package__"})
 """What import statements ask of a module that is there."""
 _loading = threading.RLock()
@@ -62,14 +93,27 @@ class _Deferred(ModuleType):
             with _loading:
                 # Another thread may have loaded it meanwhile, and while it is loaded its own code asks for names.
                 if type(self) is _Deferred and id(self) not in _being_loaded:
-                    _being_loaded.add(id(self))
-                    try:
-                        self.__spec__.loader.load(self)  # type: ignore[union-attr]  # the finder below has set it
-                        self.__class__ = ModuleType  # type: ignore[assignment]  # mypy knows no change of a module's class
-                    finally:
-                        _being_loaded.remove(id(self))
+                    if name in CALLED_LATER.get(self.__name__, ()):
+                        return functools.partial(_call, self, name)
+                    _load(self)
         # It may be a plain module by now, for which there is no `super`.
         return ModuleType.__getattribute__(self, name)
+
+
+def _load(module: _Deferred) -> None:
+    _being_loaded.add(id(module))
+    try:
+        module.__spec__.loader.load(module)  # type: ignore[union-attr]  # the finder below has set it
+        module.__class__ = ModuleType  # type: ignore[assignment]  # mypy knows no change of a module's class
+    finally:
+        _being_loaded.remove(id(module))
+
+
+def _call(module: ModuleType, name: str, /, *arguments: Any, **named: Any) -> Any:
+    """Call a function of a deferred module, which is loaded for it."""
+    # Its names beside those of `CALLED_LATER` load it.
+    _ = module.__dict__
+    return getattr(module, name)(*arguments, **named)
 
 
 class _Loader:
