@@ -86,6 +86,23 @@ def seq_at(payload: bytes) -> int | None:
     raise WireError("a frame without seq")
 
 
+def with_seq(payload: bytes, seq: int) -> bytes:
+    """Return a frame with another sequence number, in as many bytes as the one that it has, which is not smaller.
+
+    Raises:
+        WireError: it is no frame, or has no sequence number.
+    """
+    for key, at in _places(payload):
+        if key == b"seq":
+            major, _, end = _item(payload, at)
+            if major != _NUMBER:
+                raise WireError("a frame whose seq is no number")
+            size = end - at - 1
+            number = payload[at : at + 1] + seq.to_bytes(size, "big") if size else bytes([seq])
+            return payload[:at] + number + payload[end:]
+    raise WireError("a frame without seq")
+
+
 def frame_time_ns(payload: bytes) -> int:
     """Return the timestamp of a frame, ns since 1970.
 

@@ -15,6 +15,7 @@ from trnfleet.clock import NS_PER_S
 from trnfleet.record.read.preroll import preroll
 from trnfleet.record.read.read_ahead import ReadAhead
 from trnfleet.record.read.rebranding import Rebranding
+from trnfleet.record.read.renumbering import Renumbering
 from trnfleet.wire.topics import RETAINED, TopicClass
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ SHORTEST_LOOP_S = 1.0
 """A loop over less than this would only be a flood."""
 MOST_TOPICS = 200_000
 """Topics that are kept taken apart."""
+_NUMBERED = frozenset({TopicClass.TELEMETRY, TopicClass.ROLLUP})
+"""Classes whose messages are counted by their numbers."""
 
 
 class Player:
@@ -85,6 +88,7 @@ class Player:
         self._rebranding = Rebranding(
             root, nonce=nonce(), speed=speed, fleet=fleet, name=name, to_root=to_root
         )
+        self._renumbering = Renumbering()
         self._topics: dict[str, tuple[Topic | None, bool]] = {}
         self._publisher: Publisher | None = None
         self._is_running = False
@@ -143,6 +147,7 @@ class Player:
                 start_s += max(self.length_s, SHORTEST_LOOP_S)
                 await self._clock.sleep(start_s - self._clock.monotonic_s())
                 self._rebranding.renew(self._nonce())
+                self._renumbering = Renumbering()
         finally:
             self._is_running = False
             await self._publish(self._goodbyes())
@@ -190,6 +195,8 @@ class Player:
 
     def _keep(self, envelope: Envelope, topic: Topic | None) -> Envelope:
         """Return a message as replayed, and remember it if it is retained."""
+        if topic is not None and topic.topic_class in _NUMBERED:
+            envelope = self._renumbering.renumber(envelope)
         replayed = self._rebranding.rebrand(envelope, topic)
         if replayed.retain:
             if replayed.payload:
