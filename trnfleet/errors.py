@@ -5,7 +5,6 @@ A message names the file, the key, the value and the limit, and where there is o
 
 from __future__ import annotations
 
-import difflib
 import errno
 from typing import TYPE_CHECKING
 
@@ -58,6 +57,8 @@ def write_failure(what: str, error: OSError) -> TrnfleetError:
 
 def nearest(name: str, choices: Iterable[str]) -> str:
     """Return a clause that names the valid choice nearest to `name`, or every choice when none is near."""
+    import difflib  # noqa: PLC0415  for errors alone, and they are imported before what defers imports
+
     known = sorted(choices)
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     if close:

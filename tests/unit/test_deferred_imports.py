@@ -17,6 +17,7 @@ def test_the_app_of_the_demo_loads_nothing_that_it_does_not_use() -> None:
     """What libraries import for TLS, proxies, plugins and errors stays unloaded, with what they import; so does what simulators need."""
     code = """
 import sys
+import trnfleet.cli.main
 from trnfleet.cli.command_table import load_command
 from trnfleet.deferred_imports import DEFERRED
 load_command("demo")
