@@ -368,3 +368,31 @@ async def test_a_click_on_the_timeline_chooses() -> None:
         chosen = view(app).table.picked
         assert chosen is not None
         assert chosen.message.id == "cb-alone"
+
+
+async def test_a_tall_screen_has_charts_of_the_chosen_ones_place() -> None:
+    """Below its details; utilisation has the one figure that its row has, and a place that is not known none."""
+    feed = fed()
+    feed.monitor.apply([feed.reservation("cb-a", "uc9/nowhere", end="2026-01-05T01:00:00Z")])
+    app = fleet_app(feed)
+    async with running(app, size=(240, 70)) as pilot:
+        await pilot.telemetry(feed)
+        await pilot.press("7")
+        for chosen, head in (
+            ("cb-ultra", f" {US}  UltraServer ─"),
+            ("cb-alone", f" {ALONE}  instance ─"),
+            ("cb-a", ""),
+        ):
+            view(app).show_reservation(chosen)
+            await pilot.telemetry(feed)
+            await pilot.telemetry(feed)
+            charts = view(app).charts
+            lines = [charts.render_line(y).text for y in range(charts.size.height)]
+            assert lines[0].strip().startswith(head.strip())
+            text = "\n".join(lines)
+            assert ("NeuronCores" in text) is bool(head)
+            assert not re.search(r"NC util +\d", text)
+        assert not text.strip()
+        await pilot.resize_terminal(240, 48)
+        await pilot.telemetry(feed)
+        assert not view(app).charts.display

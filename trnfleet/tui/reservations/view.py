@@ -27,6 +27,8 @@ from trnfleet.tui.reservations.table import (
 from trnfleet.tui.reservations.timeline import CELLS_S, LABEL, TimelineView
 from trnfleet.tui.state.highlight import place_of
 from trnfleet.tui.state.subjects import of_reservation
+from trnfleet.tui.trends.grid import LEAST_ROWS
+from trnfleet.tui.trends.place import Place, PlaceCharts
 from trnfleet.tui.view import FilteredView, View
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.cells import fit
@@ -47,6 +49,9 @@ _FIXED_ROWS = 6
 """Summary, head, the axis' two and the foot's two."""
 _LEAST_DETAILS = 9
 """Spare rows from which the details of the reservation under the cursor are shown."""
+
+_CHARTS_FROM, _DETAILS = 120, 22
+"""Cells of the view, and rows of the details with the chart of use, from which charts of the reservation's place are below them."""
 
 
 class ReservationsView(FilteredView):
@@ -80,6 +85,7 @@ class ReservationsView(FilteredView):
         self.table = ReservationTable(context)
         self.timeline = TimelineView(context, self.table)
         self.details = ReservationDetails(context, self.table, self.timeline)
+        self.charts = PlaceCharts(context, self._charted)
         self._summary = Bar()
         self._head = Bar(fill=lambda: theme.HEAD)
         self._axis = Bar(fill=lambda: theme.HEAD)
@@ -96,6 +102,7 @@ class ReservationsView(FilteredView):
         yield self._axis
         yield self.timeline
         yield self.details
+        yield self.charts
         yield self._foot
         yield self.prompt
 
@@ -150,6 +157,7 @@ class ReservationsView(FilteredView):
         painted += self.timeline.tick(max(1, allowance - painted))
         if self.details.display:
             painted += self.details.tick(max(1, allowance - painted))
+        painted += self.charts.tick(max(1, allowance - painted))
         self._write()
         return painted
 
@@ -213,9 +221,18 @@ class ReservationsView(FilteredView):
         # The legend stands below the last line.
         spare = rows - wanted - known - 2
         lent = spare if known and spare >= _LEAST_DETAILS else 0
+        charts = lent - _DETAILS if self.size.width >= _CHARTS_FROM else 0
+        if charts >= LEAST_ROWS:
+            lent = _DETAILS
+        self.charts.lend(charts)
         _set_height(self.table, wanted)
         _set_height(self.details, lent)
         self.details.display = lent > 0
+
+    def _charted(self) -> Place | None:
+        """Return what the charts are of: the first place of the reservation under the cursor; None where it is not known."""
+        place = self.place
+        return Place(self.context, place, untold="nc_util_pct") if place else None
 
     def _write(self) -> None:
         window = self.timeline.window()
