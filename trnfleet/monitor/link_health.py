@@ -342,7 +342,7 @@ class LinkHealth:
             and quiet_s > QUIET_FROM_PERIODS * float(store.period_s.min())
         ):
             # Of what is live the shortest period may be longer.
-            live = store.chip_state == Freshness.LIVE
+            live = store.chip_state == Freshness.LIVE.value
             if not live.any():
                 return
             period_s = float(store.period_s[store.layout.instance_of_chip[live]].min())

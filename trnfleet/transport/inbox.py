@@ -252,7 +252,7 @@ class Inbox:
         size_bytes = self._size_bytes + sum(sizes) + sum(each.memory_bytes for each in properties)
         waiting = len(batch) + len(recent) + len(self._kept)
         has_room = waiting <= limits.messages and size_bytes <= limits.size_bytes
-        if not batch or not has_room or max(sizes) > limits.payload_bytes:
+        if not batch or self._newest or not has_room or max(sizes) > limits.payload_bytes:
             for envelope in batch:
                 self.put(envelope)
             return

@@ -205,6 +205,16 @@ async def test_what_has_no_room_is_owed_to_its_topic() -> None:
     assert (status.shed, status.dropped) == (2, 0)
 
 
+async def test_a_reader_that_is_behind_has_its_limit_whatever_comes_at_once() -> None:
+    """Also where a topic comes twice in one batch."""
+    inbox, status = behind(messages=8)
+    fill(inbox, frame("a", 0, 10.0), frame("a", 1, 11.0))
+    for number in range(40):
+        inbox.put_all([frame(str(number), 0, 11.0), frame(str(number), 1, 11.0)])
+        assert len(inbox) == status.waiting <= 8
+    assert (status.shed, status.dropped) == (82 - 8, 0)
+
+
 @given(
     sent=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.booleans()), max_size=80),
     messages=st.integers(1, 6),
