@@ -103,3 +103,19 @@ async def test_a_filter_that_finds_nothing_leaves_no_charts() -> None:
         await pilot.press("escape")
         await pilot.tick(feed)
         assert charted(pilot).endswith(f"{view_of(pilot).table.cursor}  chip")
+
+
+async def test_the_foot_and_the_chips_head_say_what_they_cut() -> None:
+    """An ellipsis stands for it, and a blank between it and the place in the tree."""
+    feed = await busy(1)
+    feed.jobs = {"pretraining-with-a-long-name": ("uc1/us-0001",)}
+    feed.describe()
+    async with running(fleet_app(feed), size=(80, 24)) as pilot:
+        await pilot.press("2")
+        view_of(pilot).show_place("uc1/us-0001/trn2u-0001-2/chip05")
+        await pilot.tick(feed)
+        assert re.search(r"… \d+/\d+", view_of(pilot).foot.render_line(0).text)
+        pilot.app.place = "uc1/us-0001/trn2u-0001-2/chip05"  # type: ignore[attr-defined]
+        await pilot.press("4")
+        await pilot.tick(feed)
+        assert next(line for line in pilot.screen() if "Trainium2 " in line).rstrip().endswith("…")

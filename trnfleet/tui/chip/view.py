@@ -27,7 +27,7 @@ from trnfleet.tui.state.descriptors import Descriptions
 from trnfleet.tui.state.leases import why_no_chips
 from trnfleet.tui.view import FilteredView, View
 from trnfleet.tui.widgets import charts
-from trnfleet.tui.widgets.cells import Column, beside, width_of
+from trnfleet.tui.widgets.cells import Column, beside, fit, width_of
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
 from trnfleet.tui.widgets.strips import LineStrip
 
@@ -402,7 +402,7 @@ def _head(facts: ChipFacts, width: int) -> list[Line]:
     about = " " + "  ".join(word for word in words if word)
     return [
         text_line((*left, (" " * room, theme.BASE), *right), width),
-        text_line(((about, theme.QUIET),), width),
+        text_line(((fit(about, width), theme.QUIET),), width),
     ]
 
 

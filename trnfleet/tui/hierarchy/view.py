@@ -193,7 +193,8 @@ class TreeFoot(LineView, can_focus=False):
         right.append((f"{count(min(table.row + 1, rows))}/{count(rows)} ", theme.HEAD))
         left = " " + "  ".join(self._words())
         room = width - width_of(tuple(right))
-        return [text_line(((fit(left, max(0, room)), theme.HEAD), *right), width, theme.HEAD)]
+        # What is cut keeps a blank before what is on the right.
+        return [text_line(((fit(left, max(0, room - 1)) + " ", theme.HEAD), *right), width, theme.HEAD)]
 
     def _words(self) -> list[str]:
         """Return the words about the entity under the cursor."""
