@@ -26,6 +26,7 @@ _RESIZED_WITHIN_S = 0.05
 class TerminalApp(App[None]):
     """An app on our driver of terminals, in our themes."""
 
+    _has_size = False
     _last_resize: Timer | None = None
 
     def take_theme(self, name: str | None, *, ascii_only: bool) -> None:
@@ -66,11 +67,15 @@ class TerminalApp(App[None]):
         return TerminalDriver if usual is LinuxDriver else usual
 
     def on_resize(self) -> None:
-        """Draw everything again soon after a window has got its size.
+        """Draw everything again soon after a window has got another size.
 
         Textual looks at the last of several sizes and draws only what that one has moved. The terminal took all of them, has
-        cut what did not fit one, and has drawn in its new size what was meant for the one before.
+        cut what did not fit one, and has drawn in its new size what was meant for the one before. Nothing was drawn before
+        the first one.
         """
+        if not self._has_size:
+            self._has_size = True
+            return
         if self._last_resize is not None:
             self._last_resize.stop()
         self._last_resize = self.set_timer(_RESIZED_WITHIN_S, self._draw_again)

@@ -54,17 +54,18 @@ async def late_monitor(stage: Stage) -> str:
     began = time.monotonic()
     async with stage.monitor() as (_, monitor):
         await eventually(lambda: is_whole(monitor), 20)
-        seconds = time.monotonic() - began
-        summary = monitor.summary()
-        assert (summary.undescribed_chips, summary.undescribed_paths) == (0, 0)
-        assert summary.publishers_online >= 1
-        return f"{seconds:.0f} s"
+        return f"{time.monotonic() - began:.0f} s"
 
 
 def is_whole(monitor: Monitor) -> bool:
-    """Return whether all of the demo is known and live."""
+    """Return whether all of the demo is known and live; of what is retained, a broker may send any part last."""
     summary = monitor.summary()
-    return summary.live_chips == summary.chips == CHIPS and summary.jobs >= 3
+    return (
+        summary.live_chips == summary.chips == CHIPS
+        and summary.undescribed_chips == summary.undescribed_paths == 0
+        and summary.jobs >= 3
+        and summary.publishers_online >= 1
+    )
 
 
 async def late_reservations(stage: Stage) -> str:

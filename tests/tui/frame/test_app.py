@@ -240,6 +240,15 @@ async def test_an_app_that_ends_right_after_a_resize_ends_quietly() -> None:
     app._draw_again()
 
 
+async def test_all_is_drawn_again_after_another_size_only() -> None:
+    """The first one finds nothing drawn."""
+    app = fleet_app(hot_feed())
+    async with running(app, size=(80, 24)) as pilot:
+        assert app._last_resize is None
+        await pilot.resize_terminal(100, 30)
+        assert app._last_resize is not None
+
+
 async def test_remote_text_is_shown_plainly() -> None:
     """Markup is no markup, and nothing that a terminal acts upon leaves the app."""
     feed = hot_feed()
