@@ -16,17 +16,20 @@ if TYPE_CHECKING:
 
     from textual.dom import DOMNode
     from textual.driver import Driver
+    from textual.events import Resize
     from textual.filter import LineFilter
+    from textual.geometry import Size
     from textual.timer import Timer
 
 _RESIZED_WITHIN_S = 0.05
 """The time without another size after which a window is not dragged about any more."""
+_TOLD_AT_START = 2
 
 
 class TerminalApp(App[None]):
     """An app on our driver of terminals, in our themes."""
 
-    _has_size = False
+    _sizes_told: tuple[Size, ...] = ()
     _last_resize: Timer | None = None
 
     def take_theme(self, name: str | None, *, ascii_only: bool) -> None:
@@ -66,16 +69,17 @@ class TerminalApp(App[None]):
         usual = super().get_driver_class()
         return TerminalDriver if usual is LinuxDriver else usual
 
-    def on_resize(self) -> None:
+    def on_resize(self, event: Resize) -> None:
         """Draw everything again soon after a window has got another size.
 
         Textual looks at the last of several sizes and draws only what that one has moved. The terminal took all of them, has
-        cut what did not fit one, and has drawn in its new size what was meant for the one before. Nothing was drawn before
-        the first one.
+        cut what did not fit one, and has drawn in its new size what was meant for the one before. At the start Textual and
+        the driver tell the same size, and neither finds anything drawn.
         """
-        if not self._has_size:
-            self._has_size = True
-            return
+        if len(self._sizes_told) < _TOLD_AT_START:
+            self._sizes_told += (event.size,)
+            if len(set(self._sizes_told)) == 1:
+                return
         if self._last_resize is not None:
             self._last_resize.stop()
         self._last_resize = self.set_timer(_RESIZED_WITHIN_S, self._draw_again)
