@@ -11,7 +11,7 @@ from __future__ import annotations
 import signal
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar, cast
 
 import numpy as np
 from textual import on
@@ -29,7 +29,6 @@ from trnfleet.tui.actions.command_keys import CommandKeys
 from trnfleet.tui.actions.commands import Commands
 from trnfleet.tui.actions.cursor_keys import CursorKeys
 from trnfleet.tui.actions.fleet_keys import FleetKeys
-from trnfleet.tui.alerts.view import AlertsView
 from trnfleet.tui.bars.tour import Tour
 from trnfleet.tui.fleet_pages import FleetPages, notice_of_others
 from trnfleet.tui.help import HelpScreen, Key, Section, help_title, sections, sign_section
@@ -37,8 +36,6 @@ from trnfleet.tui.library_caches import empty_caches
 from trnfleet.tui.pacing import Pacer
 from trnfleet.tui.playback.keys import NOTE_S, TimeKeys
 from trnfleet.tui.playback.seek_bar_format import SIGNS
-from trnfleet.tui.reservations.table import ReservationTable
-from trnfleet.tui.reservations.view import ReservationsView
 from trnfleet.tui.screen_bars import Note, ScreenBars
 from trnfleet.tui.state.chart_history import FROM_S
 from trnfleet.tui.state.context import WatchedFleet
@@ -46,13 +43,13 @@ from trnfleet.tui.state.highlight import holders
 from trnfleet.tui.state.leases import look_at_chips, open_chips
 from trnfleet.tui.terminal_app import TerminalApp
 from trnfleet.tui.view import ALERTS, CHIP, FLEET, HIERARCHY, SHOWN, View
-from trnfleet.tui.views import TABS, VIEWS, ViewEntry
+from trnfleet.tui.views import TABS, VIEWS, ViewEntry, alerts_view, reservations_view
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.line_view import LineView
 from trnfleet.tui.widgets.targets import Pressed, TargetKind
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Hashable, Sequence
+    from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 
     from textual import events
     from textual.app import ComposeResult
@@ -85,6 +82,7 @@ MOST_LINES = 1_000
 SIGNALS = {signal.SIGINT: 0, signal.SIGTERM: 143, signal.SIGHUP: 129}
 """Signals that end the app, with the status to end with; the terminal is restored first."""
 _GC_THRESHOLDS = (50_000, 50, 100)
+_TITLES = frozenset(entry.title for entry in VIEWS)
 _PLAYED_NS = 500_000_000
 """Played time that counts as news."""
 
@@ -202,6 +200,7 @@ class FleetApp(CommandKeys, TerminalApp):
         """Whether a note stands in the status line."""
         self._entry = VIEWS[0]
         """The view on the screen."""
+        self._shown.make_view(self._entry.title).add_class(SHOWN)
         self._news: Hashable = None
         self._news_s = -np.inf
         self._is_due = False
@@ -213,14 +212,13 @@ class FleetApp(CommandKeys, TerminalApp):
         self._shown = fleet
         self.context, self.actions = fleet.context, fleet.actions
         self.monitor, self.playback = fleet.context.monitor, fleet.context.playback
-        self._pages, self._watch, self._beside = fleet.views, fleet.watch, fleet.news
+        self._watch, self._beside = fleet.watch, fleet.news
         self._bars.show_fleet(fleet.context)
         self.seek_bar.show_playback(fleet.context.playback, fleet.context)
 
     def compose(self) -> ComposeResult:
         yield from self._bars.above
-        for fleet in self._fleets:
-            yield from fleet.views.values()
+        yield self.page
         yield self.seek_bar
         yield self.ask_line
         for fleet in self._fleets:
@@ -231,7 +229,6 @@ class FleetApp(CommandKeys, TerminalApp):
         """Start: the first view and the one timer."""
         for tab in TABS:
             self.bind(tab.key, f"view('{tab.title}')", show=False)
-        self.page.add_class(SHOWN)
         for fleet in self._fleets:
             fleet.context.frame.take()
         self._write_bars()
@@ -252,7 +249,7 @@ class FleetApp(CommandKeys, TerminalApp):
 
     @on(FleetArrived)
     async def _take_arrival(self, message: FleetArrived) -> None:
-        """Show a fleet that has come beside the others, where there is room for it; keys wait until its views are there."""
+        """Show a fleet that has come beside the others, where there is room for it; keys wait until it is there."""
         fleets, arrival = self.context.fleets, message.arrival
         if isinstance(arrival, str):
             fleets.not_shown += 1
@@ -263,9 +260,7 @@ class FleetApp(CommandKeys, TerminalApp):
             self._fleets.append(pages)
             if len(self._fleets) == 2:
                 self.commands = Commands([self.fleet_command(), *self.commands.all])
-            screen = self.screen_stack[0]
-            await screen.mount(*pages.views.values(), before=self.seek_bar)
-            await screen.mount(pages.actions, before=self._bars.status)
+            await self.screen_stack[0].mount(pages.actions, before=self._bars.status)
             context.frame.take()
             self.tell(f"fleet {plain(pages.name, 64)} has come: f goes to the next fleet")
         self._news = None
@@ -321,7 +316,22 @@ class FleetApp(CommandKeys, TerminalApp):
 
     @property
     def page(self) -> View:
-        return self._pages[self._entry.title]
+        return self._shown.views[self._entry.title]
+
+    @property
+    def view_title(self) -> str:
+        return self._entry.title
+
+    async def make_views(self) -> None:
+        """Make the views that were not opened yet, of which the help and the palette have keys."""
+        for entry in VIEWS:
+            if entry.title not in self._shown.views:
+                self._mount(self._shown.make_view(entry.title))
+        await self.wait_mounted()
+
+    def _mount(self, view: View) -> None:
+        """Mount a view; keys wait until it has its widgets."""
+        self.being_mounted.append(self.screen_stack[0].mount(view, before=self.seek_bar))
 
     def go(self, address: str, view: str | None = None, fleet: str | None = None) -> None:
         """Go to an address in a view of a fleet and remember where one was.
@@ -333,7 +343,7 @@ class FleetApp(CommandKeys, TerminalApp):
         """
         if view is None:
             view = CHIP if level_of(address) >= Level.CHIP else HIERARCHY
-        if view not in self._pages:
+        if view not in _TITLES:
             self.bell()
             return
         here = Stop(self._entry.title, self.place, self._shown.name)
@@ -362,7 +372,7 @@ class FleetApp(CommandKeys, TerminalApp):
             self.go(before.address, before.view, before.fleet)
 
     def action_view(self, title: str) -> None:
-        if title not in self._pages:
+        if title not in _TITLES:
             key = next(tab.key for tab in TABS if tab.title == title)
             self.tell(f"{key} {title} is not built yet")
             self._write_bars()
@@ -389,8 +399,9 @@ class FleetApp(CommandKeys, TerminalApp):
         """Return the classes whose keys there are, with the titles of their sections: those of the view on the screen first."""
         parts: list[tuple[str, type[DOMNode]]] = []
         for entry in (self._entry, *(entry for entry in VIEWS if entry is not self._entry)):
-            widgets = self._pages[entry.title].query("*")
-            parts.append((entry.title, entry.kind))
+            view = self._shown.views[entry.title]
+            widgets = view.query("*")
+            parts.append((entry.title, type(view)))
             parts.extend((help_title(type(widget), entry.title), type(widget)) for widget in widgets)
         fleets = (FleetKeys,) if len(self._fleets) > 1 else ()
         parts.extend(("Everywhere", kind) for kind in (type(self), CommandKeys, CursorKeys, *fleets))
@@ -398,7 +409,8 @@ class FleetApp(CommandKeys, TerminalApp):
             parts.append((TimeKeys.HELP_TITLE, TimeKeys))
         return parts
 
-    def action_help(self) -> None:
+    async def action_help(self) -> None:
+        await self.make_views()
         views = Section("Views", [Key(entry.key, entry.title) for entry in VIEWS])
         signs = [] if self.playback is None else [sign_section("On the time bar", SIGNS)]
         found = sections(self.key_parts())
@@ -416,7 +428,7 @@ class FleetApp(CommandKeys, TerminalApp):
         if place:
             holding = holders(self.monitor.reservations.table(), self.monitor.store.layout, place)
             chosen = chosen if chosen in holding else next(iter(holding), "")
-        reservations = self._open(ReservationsView)
+        reservations = self._open(reservations_view)
         if chosen:
             reservations.show_reservation(chosen)
         elif place:
@@ -425,18 +437,17 @@ class FleetApp(CommandKeys, TerminalApp):
     def action_alerts(self) -> None:
         """Go to the alerts of the present place; from the fleet, to all of them."""
         place = self.place
-        self._open(AlertsView).show_at(place)
+        self._open(alerts_view).show_at(place)
 
     @on(View.OpenReservation)
     def _reservation_asked(self, message: View.OpenReservation) -> None:
         message.stop()
-        self._open(ReservationsView).show_reservation(message.reservation_id)
+        self._open(reservations_view).show_reservation(message.reservation_id)
 
-    def _open(self, kind: type[V]) -> V:
+    def _open(self, kind: Callable[[], type[V]]) -> V:
         """Go to the view of a class at the present place, and return it."""
-        title, page = next((title, page) for title, page in self._pages.items() if isinstance(page, kind))
-        self.go(self.place, title)
-        return page
+        self.go(self.place, next(entry.title for entry in VIEWS if entry.kind is kind))
+        return cast("V", self.page)
 
     def action_unpick(self) -> None:
         """Pick nothing out any more."""
@@ -449,8 +460,8 @@ class FleetApp(CommandKeys, TerminalApp):
         self._write_crumbs()
         self.page.tick(MOST_LINES)
 
-    @on(ReservationTable.Picked)
-    def _picked(self, message: ReservationTable.Picked) -> None:
+    @on(View.PickReservation)
+    def _picked(self, message: View.PickReservation) -> None:
         message.stop()
         highlight = self.context.highlight
         highlight.reservation_id = message.reservation_id
@@ -492,14 +503,18 @@ class FleetApp(CommandKeys, TerminalApp):
             self._take_fleet(next(each for each in self._fleets if each.name == stop.fleet))
             self._shown.follow_source()
             self.context.frame.take()
+        self._entry = next(entry for entry in VIEWS if entry.title == stop.view)
+        is_new = stop.view not in self._shown.views
+        view = self._shown.make_view(stop.view) if is_new else self.page
+        if view is not before:
             self._write_bars()
-        view = self._pages[stop.view]
         self.place = stop.address
         if view is not before:
             self._beside.tour.end()
             before.remove_class(SHOWN)
             view.add_class(SHOWN)
-            self._entry = next(entry for entry in VIEWS if entry.title == stop.view)
+            if is_new:
+                self._mount(view)
         view.show_place(stop.address)
         if stop.view == CHIP:
             # It shows one chip, whatever was asked for.
@@ -507,7 +522,7 @@ class FleetApp(CommandKeys, TerminalApp):
             open_chips(self.context, self.place)
         view.take_focus()
         # Its widgets know their size only after the layout; then it paints, not at the next tick.
-        self.call_after_refresh(view.show_place, stop.address)
+        view.call_after_refresh(view.show_place, stop.address)
         self._news = None
         self._write_crumbs()
 

@@ -26,7 +26,7 @@ class FleetPages:
     """The views of one fleet, and what goes with them."""
 
     def __init__(self, app: App[Any], context: UiContext, *, rings: bool, notifies: bool, tour: Tour) -> None:
-        """Make the views of a fleet.
+        """Make what goes with the views of a fleet, and no view yet.
 
         Args:
             app: The app, whose terminal rings.
@@ -36,7 +36,8 @@ class FleetPages:
             tour: The tour of a first run.
         """
         self.context = context
-        self.views: dict[str, View] = {entry.title: entry.kind(context) for entry in VIEWS}
+        self.views: dict[str, View] = {}
+        """Those that have been opened, by their titles."""
         self.actions = AlertActions(context)
         self.watch = AlertWatch(app, context, rings=rings, notifies=notifies)
         self.news = News(context.monitor, self.watch, tour)
@@ -48,6 +49,12 @@ class FleetPages:
     def name(self) -> str:
         """The fleet's name."""
         return self.context.monitor.fleet_name
+
+    def make_view(self, title: str) -> View:
+        """Make the view of a title, and return it; the app mounts it."""
+        kind = next(entry.kind for entry in VIEWS if entry.title == title)
+        view = self.views[title] = kind()(self.context)
+        return view
 
     def follow_source(self) -> bool:
         """Drop caches where another monitor of the fleet is shown than before; return whether that is so."""

@@ -82,6 +82,13 @@ class View(Widget):
             super().__init__()
             self.reservation_id = reservation_id
 
+    class PickReservation(Message):
+        """A request to the app to pick out what a reservation holds, in all views."""
+
+        def __init__(self, reservation_id: str) -> None:
+            super().__init__()
+            self.reservation_id = reservation_id
+
     class GoTo(Message):
         """A request to the app to go to the moment at which something happened."""
 
@@ -104,6 +111,11 @@ class View(Widget):
         self.context = context
         self.monitor = context.monitor
         self.clock = context.clock
+
+    def on_mount(self) -> None:
+        """Take the keys, where the view is opened for the first time."""
+        if self.has_class(SHOWN):
+            self.take_focus()
 
     @property
     def place(self) -> str:
@@ -137,7 +149,8 @@ class View(Widget):
     def show_place(self, address: str) -> None:
         """Put the cursor on an address, or on the nearest thing above it that this view shows.
 
-        Called whenever the view comes onto the screen, and possibly before the address is known to the monitor.
+        Called whenever the view comes onto the screen, and possibly before its widgets are mounted, or the address is known to the
+        monitor.
         """
 
     def renew(self) -> None:

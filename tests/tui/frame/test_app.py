@@ -6,8 +6,11 @@ import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
 from support.tui.fleet_scene import fleet_view, hot_feed
 from support.tui.pilot import SIZES, fleet_app, running
+from textual import events
 
 from trnfleet.tui.help import HelpScreen, HelpText
+from trnfleet.tui.view import View
+from trnfleet.tui.views import VIEWS
 from trnfleet.tui.widgets.bar import Bar
 
 
@@ -240,9 +243,10 @@ async def test_an_app_that_ends_right_after_a_resize_ends_quietly() -> None:
     app._draw_again()
 
 
-async def test_all_is_drawn_again_after_another_size_only() -> None:
+async def test_all_is_drawn_again_after_another_size_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first one finds nothing drawn."""
     app = fleet_app(hot_feed())
+    monkeypatch.setattr(app, "_draw_again", str)
     async with running(app, size=(80, 24)) as pilot:
         assert app._last_resize is None
         await pilot.resize_terminal(100, 30)
@@ -287,3 +291,20 @@ async def test_a_crash_is_not_a_success() -> None:
     with pytest.raises(RuntimeError, match="on purpose"):
         await run()
     assert app.return_code == 1
+
+
+async def test_a_view_is_made_when_it_is_opened_and_the_help_has_the_keys_of_all() -> None:
+    """Keys that follow at once are the new view's, and a view that was opened stays."""
+    app = fleet_app(hot_feed())
+    async with running(app, size=(120, 40)) as pilot:
+        assert [type(view).__name__ for view in app.query(View)] == ["FleetView"]
+        for char in "2jj":
+            app.post_message(events.Key(char, char))
+        await pilot.pause()
+        opened = app.page
+        assert opened.place
+        assert [type(view).__name__ for view in app.query(View)] == ["FleetView", "HierarchyView"]
+        await pilot.press("question_mark")
+        assert len(app.screen_stack[0].query(View)) == len(VIEWS)
+        await pilot.press("escape", "1", "2")
+        assert app.page is opened

@@ -21,16 +21,14 @@ from trnfleet.tui.actions.cursor_keys import CursorKeys
 from trnfleet.tui.actions.fleet_keys import FleetKeys
 from trnfleet.tui.actions.palette import Palette
 from trnfleet.tui.actions.palette_source import PaletteSource
-from trnfleet.tui.alerts.view import AlertsView
 from trnfleet.tui.fleet.heatmap import FIELDS
 from trnfleet.tui.fleet.jobs import begin_of, unplaced_text
 from trnfleet.tui.fleet.view import FleetView
 from trnfleet.tui.playback.time_input import parse_time
-from trnfleet.tui.reservations.view import ReservationsView
 from trnfleet.tui.state.chart_window import WINDOWS_S
 from trnfleet.tui.state.chip_table import ChipTable, column_of
 from trnfleet.tui.view import ALERTS, CHIP, FLEET, HIERARCHY, RESERVATIONS, FilteredView
-from trnfleet.tui.views import VIEWS
+from trnfleet.tui.views import VIEWS, alerts_view, reservations_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -67,7 +65,10 @@ class CommandKeys(FleetKeys, CursorKeys):
         raise TypeError(f"{type(self).__name__} does not implement go({address!r}, {view!r}, {fleet!r})")
 
     def key_parts(self) -> list[tuple[str, type[DOMNode]]]:
-        """Return the classes whose keys there are, with the titles of their sections: those of the view on the screen first."""
+        """Return the classes whose keys there are, with the titles of their sections: those of the view on the screen first.
+
+        Views have been made before.
+        """
         raise TypeError(f"{type(self).__name__} does not implement key_parts()")
 
     def _commands(self) -> list[Command]:
@@ -143,11 +144,12 @@ class CommandKeys(FleetKeys, CursorKeys):
             history=self._typed,
         )
 
-    def action_palette(self) -> None:
+    async def action_palette(self) -> None:
         """Open the command palette; a field that is being written in is left first, so that no key goes there."""
         if isinstance(self.focused, Input):
             self._say("Ctrl-p: leave this field first, by Enter or Esc")
             return
+        await self.make_views()
         self.push_screen(Palette(PaletteSource(self).candidates()))
 
     def answer(self, asked: str, text: str) -> bool:
@@ -191,13 +193,17 @@ class CommandKeys(FleetKeys, CursorKeys):
     @property
     def view_title(self) -> str:
         """Title of the view on the screen."""
-        return next(entry.title for entry in VIEWS if isinstance(self.page, entry.kind))
+        raise TypeError(f"{type(self).__name__} does not implement view_title")
+
+    async def make_views(self) -> None:
+        """Make the views that were not opened yet."""
+        raise TypeError(f"{type(self).__name__} does not implement make_views()")
 
     def go_to_alert(self, alert: Alert) -> None:
         """Go to an alert, with those of its rule that are at, below or above its place."""
         place = address_of(alert)
         self.go(place or self.page.place, ALERTS)
-        if isinstance(self.page, AlertsView):
+        if isinstance(self.page, alerts_view()):
             self.page.show_at(place)
             at = f" & at={quoted(place)}" if place else ""
             self.attempt(partial(self._filter, f"rule={quoted(alert.rule.name)}{at}"))
@@ -249,7 +255,7 @@ class CommandKeys(FleetKeys, CursorKeys):
     def _reservation(self, rest: str) -> None:
         known = checked("reservation", rest, self._reservations())
         self.go(self.page.place, RESERVATIONS)
-        if isinstance(self.page, ReservationsView):
+        if isinstance(self.page, reservations_view()):
             self.page.show_reservation(known)
 
     def _filter(self, rest: str) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual.binding import Binding, BindingType
-from textual.message import Message
 
 from trnfleet.domain.filters.columns import Column, Columns, Kind
 from trnfleet.domain.filters.language import EVERYTHING
 from trnfleet.tui import theme
 from trnfleet.tui.format.reservations import ReservationPlan, is_ended, state_text, what_text
 from trnfleet.tui.format.reservations import row as parts_of
+from trnfleet.tui.view import View
 from trnfleet.tui.widgets.cells import fit
 from trnfleet.tui.widgets.cursor_list import RowList
 
@@ -86,13 +86,6 @@ class ReservationTable(RowList[str, "Reservation"]):
         Binding("enter", "enter", "highlight its part of the fleet in every view"),
     ]
 
-    class Picked(Message):
-        """A request to the app to pick a reservation out in every view."""
-
-        def __init__(self, reservation_id: str) -> None:
-            super().__init__()
-            self.reservation_id = reservation_id
-
     def __init__(self, context: UiContext) -> None:
         super().__init__()
         self._monitor = context.monitor
@@ -137,7 +130,7 @@ class ReservationTable(RowList[str, "Reservation"]):
 
     def action_enter(self) -> None:
         if self.picked is not None:
-            self.post_message(self.Picked(self.picked.message.id))
+            self.post_message(View.PickReservation(self.picked.message.id))
 
 
 def texts_of(reservation: Reservation) -> tuple[str, ...]:
