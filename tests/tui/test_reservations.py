@@ -207,8 +207,19 @@ async def test_nothing_is_reserved() -> None:
         await pilot.telemetry(feed)
         assert rows(pilot, "Nothing is reserved")
         assert rows(pilot, "trnfleet bridge")
+        assert not view(app).timeline.display, "an axis without lines"
+        assert not rows(pilot, "a cell")
         await pilot.press("enter", "s", "down")
         assert view(app).table.picked is None
+        feed.monitor.apply([feed.reservation("cb-1", US, instances=4)])
+        await pilot.telemetry(feed)
+        assert view(app).timeline.display
+        assert rows(pilot, "4 h a cell")
+        assert len(rows(pilot, "cb-1")) == 3, "table, timeline and foot"
+        feed.monitor.reservations.remove("cb-1")
+        await pilot.telemetry(feed)
+        await pilot.telemetry(feed)
+        assert not view(app).timeline.display
 
 
 async def test_a_publisher_that_is_gone_is_not_drawn_as_live() -> None:
@@ -242,6 +253,7 @@ async def test_the_filter() -> None:
         assert len(view(app).table.rows) == 4
         await pilot.press("slash", *"zzz", "enter")
         assert rows(pilot, "Nothing that is reserved matches")
+        assert not rows(pilot, "a cell")
         app.go(US, HIERARCHY)
         await pilot.press("r")
         await pilot.pause()
@@ -371,8 +383,9 @@ async def test_a_click_on_the_timeline_chooses() -> None:
 
 
 async def test_a_tall_screen_has_charts_of_the_chosen_ones_place() -> None:
-    """Below its details; utilisation has the one figure that its row has, and a place that is not known none."""
+    """Below its details; utilisation has the one value that its row has, and a place that is not known none."""
     feed = fed()
+    feed.set("nc_util_pct", 60.0, slice(0, 64))
     feed.monitor.apply([feed.reservation("cb-a", "uc9/nowhere", end="2026-01-05T01:00:00Z")])
     app = fleet_app(feed)
     async with running(app, size=(240, 70)) as pilot:
@@ -385,13 +398,20 @@ async def test_a_tall_screen_has_charts_of_the_chosen_ones_place() -> None:
         ):
             view(app).show_reservation(chosen)
             await pilot.telemetry(feed)
+            feed.set("nc_util_pct", 90.0, slice(0, 64))
             await pilot.telemetry(feed)
             charts = view(app).charts
             lines = [charts.render_line(y).text for y in range(charts.size.height)]
             assert lines[0].strip().startswith(head.strip())
             text = "\n".join(lines)
             assert ("NeuronCores" in text) is bool(head)
-            assert not re.search(r"NC util +\d", text)
+            title = re.search(r"NC util +([\d.]+) %", text)
+            row = next(line for line in pilot.screen() if line.startswith(">") and chosen in line)
+            util = re.search(r"([\d.]+)%", row)
+            assert (title and title[1]) == (util[1] if util and head else None), row
+            if chosen == "cb-ultra":
+                assert title
+                assert 61.0 < float(title[1]) < 89.0, "a mean"
         assert not text.strip()
         await pilot.resize_terminal(240, 48)
         await pilot.telemetry(feed)

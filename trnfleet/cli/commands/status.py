@@ -202,20 +202,16 @@ class Report(NamedTuple):
 
     def reservation_facts(self) -> dict[str, Any]:
         """Return its reservations as JSON values."""
-        from trnfleet.cli.report.reservations import reservation_facts
+        from trnfleet.cli.report.reservations import facts_of
 
-        table = self.seen[0].reservations.table() if self.seen else ()
         error = {"error": self.error} if self.error else {}
-        return {"fleet": self.fleet, "reservations": [reservation_facts(each) for each in table], **error}
+        return {"fleet": self.fleet, "reservations": facts_of(self.seen[0]) if self.seen else [], **error}
 
     def reservation_text(self) -> str:
         """Return its reservations as text."""
-        from trnfleet.cli.report.reservations import reservation_lines
+        from trnfleet.cli.report.reservations import lines_of
 
-        if self.seen is None:
-            return plain(self.error, 400)
-        monitor = self.seen[0]
-        return "\n".join(reservation_lines(monitor.reservations.table(), monitor.moment().time_ns))
+        return plain(self.error, 400) if self.seen is None else "\n".join(lines_of(self.seen[0]))
 
 
 def _recorded(

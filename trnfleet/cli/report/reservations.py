@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from trnfleet.cli.tables import table_lines
 from trnfleet.clock import format_rfc3339
+from trnfleet.domain.quantities import mean_label
+from trnfleet.monitor.reservations.means import MeanUse
 from trnfleet.tui.format import reservations as words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from trnfleet.monitor.monitor import Monitor
     from trnfleet.monitor.reservations.table import Reservation
 
 HEADS = (
@@ -27,10 +30,30 @@ HEADS = (
 )
 
 
-def reservation_facts(reservation: Reservation) -> dict[str, Any]:
+def facts_of(monitor: Monitor) -> list[dict[str, Any]]:
+    """Return a fleet's reservations as JSON values."""
+    use = _use(monitor)
+    return [reservation_facts(each, use) for each in monitor.reservations.table()]
+
+
+def lines_of(monitor: Monitor) -> list[str]:
+    """Return a fleet's reservations as text."""
+    return reservation_lines(monitor.reservations.table(), _use(monitor), monitor.moment().time_ns)
+
+
+def _use(monitor: Monitor) -> MeanUse:
+    return MeanUse(monitor.averages, monitor.store.generation)
+
+
+def reservation_facts(reservation: Reservation, use: MeanUse) -> dict[str, Any]:
     """Return a reservation as JSON values: EC2's fields as published, and figures of telemetry and time.
 
-    Money is decimal text, times are RFC 3339, unknown values are null.
+    Money is decimal text, times are RFC 3339, unknown values are null. `nc_util_pct` is the present, `mean` that of the last seconds,
+    as in the fleet's own figures.
+
+    Args:
+        reservation: The reservation.
+        use: Its mean utilisation.
     """
     message = reservation.message
     return {
@@ -49,6 +72,7 @@ def reservation_facts(reservation: Reservation) -> dict[str, Any]:
         "used": reservation.used,
         "unknown": reservation.unknown,
         "nc_util_pct": reservation.util_pct,
+        "mean": {"seconds": use.seconds, "nc_util_pct": use.util_pct(reservation)},
         "start": message.start,
         "end": message.end,
         "terminates": message.terminates,
@@ -66,22 +90,20 @@ def reservation_facts(reservation: Reservation) -> dict[str, Any]:
     }
 
 
-def reservation_lines(table: Sequence[Reservation], time_ns: int) -> list[str]:
-    """Return the table of reservations, with the time of its countdowns above."""
+def reservation_lines(table: Sequence[Reservation], use: MeanUse, time_ns: int) -> list[str]:
+    """Return the table of reservations, with the time of its countdowns above, and what its utilisation is the mean over."""
     if not table:
         return ["no reservations"]
     rows: list[tuple[str, ...]] = [HEADS]
     for each in table:
         message = each.message
-        quiet = words.is_ended(each) or words.is_waiting(each)
-        util = "" if quiet else "n/a" if each.util_pct is None else f"{each.util_pct:.1f} %"
         rows.append(
             (
                 words.state_text(each),
                 message.id,
                 words.what_text(each),
                 words.used_text(each),
-                util,
+                words.util_text(each, use.util_pct(each)),
                 words.until_text(each),
                 words.termination_text(each),
                 "" if each.idle_per_h is None else words.money(each.idle_per_h, message.currency),
@@ -89,4 +111,4 @@ def reservation_lines(table: Sequence[Reservation], time_ns: int) -> list[str]:
                 words.extension_text(each),
             )
         )
-    return [f"reservations at {format_rfc3339(time_ns)}", *table_lines(rows)]
+    return [f"reservations at {format_rfc3339(time_ns)}, util: {mean_label(use.seconds)}", *table_lines(rows)]

@@ -1,7 +1,7 @@
 """Reserved capacity: the messages of publishers, and the use, the time left and the cost that follow from them.
 
 Owns the reservations' messages and what follows from them and the store at an instant. Times are monitor time. Their members are in
-`members.py`, their use hour by hour in `usage.py`.
+`members.py`, their use hour by hour in `usage.py`, and over the last seconds in `means.py`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Reservation:
     unknown: int
     """Instances of it of which nothing live is known."""
     util_pct: float | None
-    """Mean NeuronCore utilisation of its live instances now."""
+    """Mean NeuronCore utilisation of its live instances now; over the last seconds in `means.py`."""
     mean_util_pct: float | None
     """The same since it began or since the monitor has watched it, whichever is later."""
     fee_per_h: Decimal | None

@@ -158,6 +158,16 @@ class Averages:
         totals, counts = self._window(name, level, pick)
         return _quotient(np.where(counts > 0, totals, 0.0).sum(axis=0), counts.sum(axis=0))
 
+    def parts(self, name: str, level: Level) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return a mean's two parts for all nodes of a level: totals over the window, and chips (or instances) that went into them.
+
+        Of several nodes together it is the quotient of their sums.
+        """
+        if name not in _ROWS or not self.samples:
+            return self.rollups.parts(name, level)
+        totals, counts = self._window(name, level, ALL)
+        return np.where(counts > 0, totals, 0.0).sum(axis=0), counts.sum(axis=0)
+
     def highest(self, name: str, level: Level) -> int | None:
         """Return the node of a level with the highest value of the window, for a metric whose aggregate is a maximum.
 

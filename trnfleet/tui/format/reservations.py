@@ -141,6 +141,13 @@ def used_text(reservation: Reservation) -> str:
     return f"{used}/{reservation.message.instances}"
 
 
+def util_text(reservation: Reservation, util_pct: float | None, unit: str = " %") -> str:
+    """Return its utilisation; empty where it has none because it has not begun, or is over."""
+    if is_ended(reservation) or is_waiting(reservation):
+        return ""
+    return "n/a" if util_pct is None else f"{util_pct:.1f}{unit}"
+
+
 def short_id(text: str, width: int) -> str:
     """Return an id without its middle where there is too little room: its end tells ids apart."""
     shown = plain(text, 64)
@@ -206,12 +213,20 @@ def head(width: int) -> Parts:
     return [(" " + (" " * plan.gap).join(title for title in titles if title), theme.HEAD)]
 
 
-def row(reservation: Reservation, plan: ReservationPlan, *, selected: bool, picked: bool) -> Parts:
+def row(
+    reservation: Reservation,
+    plan: ReservationPlan,
+    util_pct: float | None = None,
+    *,
+    selected: bool,
+    picked: bool,
+) -> Parts:
     """Return one reservation's line.
 
     Args:
         reservation: The reservation.
         plan: The columns.
+        util_pct: Its mean utilisation over the last seconds; None where it is not known.
         selected: Whether the cursor is on it.
         picked: Whether it is highlighted in every view.
     """
@@ -231,14 +246,11 @@ def row(reservation: Reservation, plan: ReservationPlan, *, selected: bool, pick
         (fit(what_text(reservation, plan.what), plan.what) + gap, body),
         (right(used_text(reservation), plan.used) + gap, body),
     ]
-    util = reservation.util_pct
     if plan.bar:
-        filled = () if util is None or ended else bar(util / 100.0, plan.bar)
+        filled = () if util_pct is None or ended else bar(util_pct / 100.0, plan.bar)
         parts += [(text, body if selected else style) for text, style in filled]
         parts.append((" " * (1 if filled else plan.bar + 1), quiet))
-    shown = (
-        "" if is_ended(reservation) or is_waiting(reservation) else "n/a" if util is None else f"{util:.1f}%"
-    )
+    shown = util_text(reservation, util_pct, "%")
     near = theme.SEVERITY_STYLE[Severity.WARNING] if reservation.is_near_end and not selected else body
     parts += [
         (right(shown, plan.util) + gap, body),

@@ -8,6 +8,8 @@ from textual.binding import Binding, BindingType
 
 from trnfleet.domain.filters.columns import Column, Columns, Kind
 from trnfleet.domain.filters.language import EVERYTHING
+from trnfleet.monitor.reservations.means import MeanUse
+from trnfleet.monitor.store.averages import Averages
 from trnfleet.tui import theme
 from trnfleet.tui.format.reservations import ReservationPlan, is_ended, state_text, what_text
 from trnfleet.tui.format.reservations import row as parts_of
@@ -56,6 +58,8 @@ class ReservationRow(NamedTuple):
     """A reservation as a filter sees it."""
 
     reservation: Reservation
+    util_pct: float | None = None
+    """Its mean utilisation over the last seconds."""
 
     def value(self, column: str) -> str | float | None:
         each = self.reservation
@@ -64,7 +68,7 @@ class ReservationRow(NamedTuple):
             "id": message.id,
             "state": message.state.value,
             "idle": None if each.idle_per_h is None else float(each.idle_per_h),
-            "util": each.util_pct,
+            "util": self.util_pct,
             "ends": each.to_end_s,
             "type": message.instance_type,
             "zone": message.zone,
@@ -90,6 +94,8 @@ class ReservationTable(RowList[str, "Reservation"]):
         super().__init__()
         self._monitor = context.monitor
         self._highlight = context.highlight
+        self._frame = context.frame
+        self._use = MeanUse(Averages(), -1)
         self.wanted = EVERYTHING
         """The filter."""
         self.sort = 0
@@ -112,11 +118,22 @@ class ReservationTable(RowList[str, "Reservation"]):
         """Read the table, and keep the cursor on its reservation, from the first one on."""
         table = self._monitor.reservations.table()
         wanted = self.wanted
-        left = [each for each in table if wanted.keeps(ReservationRow(each))] if wanted else table
-        self.rows = ordered(left, self.sort)
+        use = self.use
+        left = table
+        if wanted:
+            left = [each for each in table if wanted.keeps(ReservationRow(each, use.util_pct(each)))]
+        self.rows = ordered(left, self.sort, use)
         super().sync()
         if self._key is None:
             self._key = self._kept_key(self.row)
+
+    @property
+    def use(self) -> MeanUse:
+        """The mean utilisation of reservations, of the means that are on the screen."""
+        averages, generation = self._frame.averages, self._monitor.store.generation
+        if not self._use.is_of(averages, generation):
+            self._use = MeanUse(averages, generation)
+        return self._use
 
     def empty_lines(self) -> Sequence[tuple[str, Style]]:
         texts = (f" {NOT_FOUND}",) if self.wanted else NOTHING
@@ -125,7 +142,11 @@ class ReservationTable(RowList[str, "Reservation"]):
     def parts_of(self, row: Reservation, width: int, *, selected: bool) -> Parts:
         highlighted = self._highlight.reservation_id
         return parts_of(
-            row, ReservationPlan.of(width), selected=selected, picked=row.message.id == highlighted
+            row,
+            ReservationPlan.of(width),
+            self.use.util_pct(row),
+            selected=selected,
+            picked=row.message.id == highlighted,
         )
 
     def action_enter(self) -> None:
@@ -147,14 +168,19 @@ def texts_of(reservation: Reservation) -> tuple[str, ...]:
     )
 
 
-def ordered(table: list[Reservation], sort: int) -> list[Reservation]:
+def ordered(table: list[Reservation], sort: int, use: MeanUse) -> list[Reservation]:
     """Return reservations in one of `SORTS`; what has ended or is not known comes last."""
     if sort == 1:
         return sorted(table, key=lambda each: (is_ended(each), -(each.idle_per_h or 0)))
     if sort == 2:
-        known = 1_000.0
+        unknown = 1_000.0
+        utils = {each.message.id: use.util_pct(each) for each in table}
         return sorted(
-            table, key=lambda each: (is_ended(each), known if each.util_pct is None else each.util_pct)
+            table,
+            key=lambda each: (
+                is_ended(each),
+                unknown if (util := utils[each.message.id]) is None else util,
+            ),
         )
     if sort == 3:
         return sorted(table, key=lambda each: each.message.id)

@@ -217,6 +217,18 @@ class ReservationsView(FilteredView):
         if rows <= 0:
             return
         known = len(self.monitor.reservations)
+        # An axis without a line says nothing; the table says why there is none.
+        if not self.table.rows:
+            self.table.sync()
+        is_listed = bool(self.table.rows)
+        if self._foot.display is not is_listed:
+            for each in (self._axis, self.timeline, self._foot):
+                each.display = is_listed
+        if not is_listed:
+            self.charts.lend(0)
+            self.details.display = False
+            self.table.styles.height = "1fr"
+            return
         wanted = max(3, min(known, rows // 2)) if known else len(NOTHING)
         # The legend stands below the last line.
         spare = rows - wanted - known - 2
@@ -232,7 +244,7 @@ class ReservationsView(FilteredView):
     def _charted(self) -> Place | None:
         """Return what the charts are of: the first place of the reservation under the cursor; None where it is not known."""
         place = self.place
-        return Place(self.context, place, untold="nc_util_pct") if place else None
+        return Place(self.context, place) if place else None
 
     def _write(self) -> None:
         window = self.timeline.window()

@@ -49,8 +49,6 @@ class Place(NamedTuple):
     """Name of a job, whose own charts come first."""
     without: str = ""
     """Key of the field whose chart stands elsewhere on the screen."""
-    untold: str = ""
-    """Key of the field whose value of now stands there, so that no mean of it is beside that."""
 
 
 class PlaceCharts(ChartGrid):
@@ -165,8 +163,6 @@ class _Source(NamedTuple):
         """Return a field's value as the tree's row of the place has it."""
         node, store = self.node, self.place.context.monitor.store
         averages, field = self.place.context.frame.averages, BY_KEY[key]
-        if key == self.place.untold:
-            return ""
         if node is None or (node.level is not Level.CHIP and averages.generation != store.generation):
             return with_unit(None, field.unit)
         if node.level is not Level.CHIP and not averages.rollups.ready:
