@@ -172,6 +172,8 @@ class EventList(CursorList["Event"]):
         """Numbers of the newest events of either kind that the filter has seen."""
         self.wanted = EVERYTHING
         """The filter."""
+        self.changes = 0
+        """Goes up whenever other events are listed."""
 
     @property
     def pattern(self) -> str:
@@ -205,6 +207,7 @@ class EventList(CursorList["Event"]):
     def filter(self, wanted: Filter) -> None:
         """Leave what a filter leaves."""
         self.wanted = wanted
+        self.changes += 1
         self._found.clear()
         self._looked_at = [0, 0]
         self.tick()
@@ -215,6 +218,7 @@ class EventList(CursorList["Event"]):
         The cursor stays on its event; where that has not happened yet, it is on the one before until it has.
         """
         self.hold()
+        self.changes += 1
         self._found.clear()
         self._looked_at = [0, 0]
 
@@ -257,6 +261,7 @@ class EventList(CursorList["Event"]):
                 self._found = [each for each in self._found if each.number in rings[each.is_own]]
             # Nearly in order: events come in turns of their kinds.
             self._found.sort(key=_ORDER)
+            self.changes += 1
             self._look_for_awaited()
         self.sync()
 

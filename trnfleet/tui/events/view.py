@@ -31,7 +31,10 @@ from trnfleet.tui.events.details import EventDetails
 from trnfleet.tui.events.list import EVENT_COLUMNS, NO_MATCH, EventList, head
 from trnfleet.tui.events.publishers import NO_MATCH as NO_PUBLISHER
 from trnfleet.tui.events.publishers import PUBLISHER_COLUMNS, SORTS, PublisherList, publisher_head
+from trnfleet.tui.events.rates import EventRates
+from trnfleet.tui.events.space import Space
 from trnfleet.tui.state.subjects import of_alerts, of_job
+from trnfleet.tui.trends.place import Place, PlaceCharts
 from trnfleet.tui.view import FilteredView, Lists, View
 from trnfleet.tui.widgets.bar import Bar, justified
 from trnfleet.tui.widgets.cells import Parts, fit, width_of, wrapped
@@ -115,6 +118,8 @@ class EventsView(FilteredView):
         self._head = Bar(fill=lambda: theme.HEAD)
         self.foot = EventFoot(self.monitor, self.list)
         self.details = EventDetails(context, self.list)
+        self.rates = EventRates(context, self.list)
+        self.charts = PlaceCharts(context, self._charted)
 
     def compose(self) -> ComposeResult:
         yield self._tabs
@@ -125,6 +130,8 @@ class EventsView(FilteredView):
                 yield self.publishers
                 yield self.brokers
             yield self.details
+        yield self.rates
+        yield self.charts
         yield self.foot
         yield self.facts
         yield self.prompt
@@ -142,7 +149,11 @@ class EventsView(FilteredView):
         is_beside = width >= BESIDE_FROM and is_events
         self.details.display, self.foot.display, self.facts.display = is_beside, is_events, not is_events
         self.details.styles.width = min(MOST_DETAILS, width * 38 // 100)
-        self.foot.styles.height = 1 if is_beside else 3
+        self.foot.styles.height = foot = 1 if is_beside else 3
+        rows = height - HEADS - foot - 2 * self.has_class("asking")
+        space = Space.of(width, rows, self.list.count, is_beside=is_beside) if is_events else Space()
+        self.rates.lend(space.rates)
+        self.charts.lend(space.charts)
         # What is under the cursor stands below the list, and has all rows that it does not need.
         needed = HEADS + 2 * self.has_class("asking") + max(LEAST_LISTED, self.current.count)
         rows = max(min(24, max(4, height * 2 // 5)), height - needed)
@@ -212,6 +223,15 @@ class EventsView(FilteredView):
         event = self.list.picked
         return self.list.address_of(event) if event else ""
 
+    def _charted(self) -> Place:
+        """Return what the charts are of: the place of the event under the cursor and its job, the fleet where it has none."""
+        event = self.list.picked
+        if event is None:
+            return Place(self.context)
+        job = event.job if event.job in self.monitor.history.job_names() else ""
+        place = self.place if self.monitor.store.layout.find(self.place) is not None else ""
+        return Place(self.context, place, job)
+
     @property
     def lists(self) -> Lists:
         return Lists(events=self.tab == EVENT_TAB)
@@ -250,10 +270,10 @@ class EventsView(FilteredView):
     def _tick_rest(self) -> int:
         """Paint the tabs and what is under the cursor."""
         self._tabs.show(lambda width: [self._first_line(width)])
+        self._share_space()
         if self.tab != EVENT_TAB:
-            self._share_space()
             return self.facts.tick()
-        return self.foot.tick() + self.details.tick()
+        return self.foot.tick() + self.details.tick() + self.rates.tick() + self.charts.tick()
 
     def _first_line(self, width: int) -> Parts:
         """Return the tabs with their numbers, and the worst problem of the pipeline, the filter or the order."""

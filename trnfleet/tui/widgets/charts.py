@@ -159,7 +159,7 @@ def draw(
     for row, parts in enumerate(canvas.lines()):
         text, style = labels.get(row, ("", theme.CHART_AXIS))
         made.append(((text.rjust(gutter - 1), style), ("┤", theme.CHART_AXIS), *parts))
-    return [*made, ((" " * gutter, theme.BASE), *_time_axis(chart, grid, cells))]
+    return [*made, ((" " * gutter, theme.BASE), *time_axis(chart, grid, cells))]
 
 
 def value_axis(chart: Chart, width: int, height: int) -> ValueAxis:
@@ -385,7 +385,7 @@ def _gaps(chart: Chart, grid: plot.Grid, bands: list[plot.Bands]) -> list[tuple[
     ]
 
 
-def _time_axis(chart: Chart, grid: plot.Grid, cells: int) -> FixedParts:
+def time_axis(chart: Chart, grid: plot.Grid, cells: int) -> FixedParts:
     """Return the line below a chart: ticks, and over them a sign where an alert began to fire."""
     times = chart.times
     line: list[tuple[str, Style]] = [(" ", theme.CHART_AXIS)] * cells
@@ -421,7 +421,7 @@ def _time_axis(chart: Chart, grid: plot.Grid, cells: int) -> FixedParts:
 def _ticks(times: Times, cells: int) -> list[tuple[float, str]]:
     """Return the ticks from the last to the first: how many wall seconds back each is, and its label."""
     if times.end_ns is None:
-        every_s = plot.tick_every(times.span_s, cells, 4)
+        every_s = max(plot.tick_every(times.span_s, cells, 4), 30 if times.span_s > 60 else 1)
         ticks = [(0.0, "now")]
         ticks += [
             (float(back_s), f"-{_back(back_s)}") for back_s in range(every_s, times.span_s + 1, every_s)

@@ -1,0 +1,131 @@
+"""Events over time: how many of each severity came when, below the list and at the scale of the charts.
+
+It counts what the list's filter leaves. Severities have a line each, so that a critical event is not lost among hundreds of others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trnfleet.clock import NS_PER_S
+from trnfleet.domain.quantities import count
+from trnfleet.domain.severity import BY_RANK
+from trnfleet.tui import theme
+from trnfleet.tui.events.space import TALL_RATES
+from trnfleet.tui.state.chart_window import chart_inputs
+from trnfleet.tui.widgets import charts, plot, sparks
+from trnfleet.tui.widgets.charts import Chart
+from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from trnfleet.tui.events.list import EventList
+    from trnfleet.tui.state.chart_window import ChartInputs
+    from trnfleet.tui.state.context import UiContext
+    from trnfleet.tui.widgets.cells import Parts
+
+_LABEL = 24
+"""Cells before the time line: a severity, how many, and how many came at most in a cell."""
+_PICKED = "◆"
+"""Marks the event under the cursor on the time axis."""
+
+
+class EventRates(LineView, can_focus=False):
+    """The time line of the list's events."""
+
+    DEFAULT_CSS = "EventRates { display: none; overflow: hidden; }"
+
+    def __init__(self, context: UiContext, events: EventList) -> None:
+        super().__init__()
+        self._ui = context
+        self._events = events
+        self._read_of: Hashable = None
+        self._times_ns = np.zeros(0, np.int64)
+        self._ranks = np.zeros(0, np.int64)
+
+    def lend(self, rows: int) -> None:
+        """Take a number of rows, or none; lays out again only where that is new."""
+        if self.display != (rows > 0):
+            self.display = rows > 0
+        height = self.styles.height
+        if rows and (height is None or height.value != rows):
+            self.styles.height = rows
+
+    def tick(self, limit: int | None = None) -> int:
+        return super().tick(limit) if self.display else 0
+
+    def lines(self, top: int, height: int, width: int) -> list[Line]:
+        """Return a title, a line or two for each severity, and the time axis."""
+        del top
+        context, cells = self._ui, width - _LABEL - 2
+        if cells < charts.LEAST_WIDTH:
+            return []
+        self._read()
+        inputs = chart_inputs(context.monitor, context.window, shows_past=context.shows_past)
+        times = inputs.times
+        grid = plot.Grid(times.span_s, cells * plot.COLUMNS, times.end_s)
+        ends_ns, speed = context.monitor.moment().time_ns, times.speed
+        seconds = times.end_s - np.maximum(ends_ns - self._times_ns, 0) / NS_PER_S / speed
+        at = np.array([grid.column_of(each) for each in seconds.tolist()], np.int64) // plot.COLUMNS
+        shown = (at >= 0) & (at < cells)
+        rows = 2 if height >= TALL_RATES else 1
+        made = [self._title(inputs, cells, width)]
+        for severity in BY_RANK:
+            here = at[shown & (self._ranks == severity.rank)]
+            counts = np.bincount(here, minlength=cells).astype(np.float64)
+            most = int(counts.max())
+            label = f"{theme.SEVERITY_GLYPH[severity]} {severity.value:<9}{count(len(here)):>6}"
+            note = f"most {count(most)}" if most else ""
+            drawn = sparks.area(np.where(counts > 0, counts, np.nan), 0.0, max(most, 1), rows)
+            for number, text in enumerate(drawn):
+                is_last = number == rows - 1
+                words = label if is_last else note.rjust(len(label))
+                style = theme.QUIET if not len(here) or not is_last else theme.SEVERITY_STYLE[severity]
+                parts: Parts = [
+                    (f" {words}".ljust(_LABEL), style),
+                    ("┤", theme.CHART_AXIS),
+                    (text, theme.SEVERITY_STYLE[severity]),
+                ]
+                made.append(text_line(parts, width))
+        axis: Parts = [(" " * (_LABEL + 1), theme.BASE), *charts.time_axis(Chart([], "", times), grid, cells)]
+        made.append(text_line(self._with_cursor(axis, inputs, grid, ends_ns), width))
+        return [blank_line(width), *made] if len(made) < height else made
+
+    def _title(self, inputs: ChartInputs, cells: int, width: int) -> Line:
+        per_s = inputs.times.span_s / cells
+        every = f"{per_s:.2g} s" if per_s < 60 else f"{per_s / 60:.2g} min"
+        parts: Parts = [(" ", theme.BASE), ("Events by severity", theme.STRONG)]
+        return text_line(charts.head(parts, f"{inputs.note}, {every} a cell", width - 1), width)
+
+    def _with_cursor(self, axis: Parts, inputs: ChartInputs, grid: plot.Grid, ends_ns: int) -> Parts:
+        """Return the time axis with the mark of the event under the cursor."""
+        event = self._events.picked
+        if event is None:
+            return axis
+        back_s = max(0, ends_ns - event.ts_ns) / NS_PER_S / inputs.times.speed
+        column = grid.column_of(inputs.times.end_s - back_s)
+        if not 0 <= column < grid.columns:
+            return axis
+        at, made = _LABEL + 1 + column // plot.COLUMNS, []
+        for text, style in axis:
+            if 0 <= at < len(text):
+                made += [(text[:at], style), (_PICKED, theme.LINK), (text[at + 1 :], style)]
+            else:
+                made.append((text, style))
+            at -= len(text)
+        return made
+
+    def _read(self) -> None:
+        """Read when events came and how severe they are, where that is new."""
+        events = self._events
+        read_of = (self._ui.monitor.revision.source, events.changes)
+        if read_of == self._read_of:
+            return
+        self._read_of = read_of
+        number = events.count
+        found = [events.row_key(each) for each in range(number)]
+        self._times_ns = np.fromiter((each.ts_ns for each in found), np.int64, number)
+        self._ranks = np.fromiter((each.severity.rank for each in found), np.int64, number)
