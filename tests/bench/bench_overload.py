@@ -31,7 +31,7 @@ import psutil
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from support.bench.app import account, alerts_in, cpu_s, quantile, shown_lag_s, waited_s
+from support.bench.app import account, alert_names, alerts_in, cpu_s, quantile, shown_lag_s, waited_s
 from support.bench.packets import SLICES_PER_S, connect
 from support.monitor.feed import Feed, ultraservers
 from support.processes.mosquitto import MosquittoProcess
@@ -192,6 +192,8 @@ class Looks:
         self.keys_ms: list[float] = []
         self.rss_mib: list[float] = []
         self.alerts: set[str] = set()
+        self.names: set[str] = set()
+        """Names of the rules of those that fired."""
         self.stale: set[str] = set()
 
     def look(self, terminal: Terminal, *, key: int | None) -> None:
@@ -202,7 +204,12 @@ class Looks:
             self.lags_s.append(lag_s)
         self.rss_mib.append(terminal.process.memory_info().rss / 2**20)
         header = "\n".join(text.splitlines()[:2])
-        self.alerts |= alerts_in(text)
+        shown = alerts_in(text)
+        is_other = any("pending" not in each for each in shown - self.alerts)
+        self.alerts |= shown
+        if is_other and HELP not in text:
+            # Each number of those that fire is looked at once: another view takes time from what is measured.
+            self.names |= alert_names(terminal)
         self.stale |= set(re.findall(r"[\d,.]+k? (?:stale|offline)", header))
         if key is not None:
             self.keys_ms.append(help_ms(terminal, key))
@@ -214,8 +221,15 @@ class Looks:
             f"lag median {quantile(self.lags_s, 0.5):.2f} s, most {quantile(self.lags_s, 1):.2f} s | "
             f"RSS {quantile(self.rss_mib, 0.5):.0f}, most {quantile(self.rss_mib, 1):.0f} MiB | "
             f"keys median {quantile(self.keys_ms, 0.5):.0f}, p95 {quantile(self.keys_ms, 0.95):.0f}, most {quantile(self.keys_ms, 1):.0f} ms "
-            f"({len(self.keys_ms)}) | alerts {', '.join(sorted(self.alerts)) or 'none'} | {', '.join(sorted(self.stale)) or 'none stale'}"
+            f"({len(self.keys_ms)}) | alerts {self._alerts} | {', '.join(sorted(self.stale)) or 'none stale'}"
         )
+
+    @property
+    def _alerts(self) -> str:
+        if not self.alerts:
+            return "none"
+        names = f" ({', '.join(sorted(self.names))})" if self.names else ""
+        return ", ".join(sorted(self.alerts)) + names
 
 
 def help_ms(terminal: Terminal, number: int) -> float:

@@ -225,6 +225,27 @@ async def test_retained_state_of_a_large_fleet_arrives(mosquitto: MosquittoProce
     assert len(set(topics(taken))) == len(taken) == 3000
 
 
+async def test_requests_wait_for_a_reader_of_state(
+    mosquitto: MosquittoProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While what is retained waits to be taken no more of it is asked for, also of a reader that gets only the newest telemetry when behind."""
+    monkeypatch.setattr("trnfleet.transport.retained_requests.MOST_WAITING", 20)
+    paths = [f"node/{number}" for number in range(20)]
+    publisher = MqttPublisher(mosquitto.url, client_id="p")
+    publisher.on_connect(lambda: [Envelope(path, b"d", 1, retain=True) for path in paths])
+    limits = InboxLimits(newest_of="telemetry/")
+    source = MqttSource(mosquitto.url, [("node/#", 1), ("telemetry/#", 0)], limits=limits)
+    async with running(publisher.run()):
+        await publisher.wait_connected(5)
+        async with running(source.run()):
+            await eventually(lambda: source.waiting == 20)
+            source.request_retained(paths)
+            await asyncio.sleep(0.2)
+            assert (source.waiting, source.status.retained_exactly) == (20, 0)
+            await source.take()
+            await eventually(lambda: source.status.retained_exactly == 20)
+
+
 async def test_oversize_is_counted_and_not_taken(mosquitto: MosquittoProcess) -> None:
     """A payload above the limit is counted as oversize; the connection goes on and the next message comes."""
     publisher = MqttPublisher(mosquitto.url, client_id="p", max_payload_bytes=1_000_000)

@@ -221,10 +221,15 @@ class Inbox:
         """Bytes of the payloads and properties of all that waits."""
         return self._size_bytes
 
-    @property
-    def kept(self) -> int:
-        """Messages that wait and have no newer one to come in their place: all where none has."""
-        return len(self._kept) if self._limits.newest_of else len(self)
+    def keeps(self, messages: int) -> bool:
+        """Return whether at least that many wait of which no newer one takes the place: of all where nothing does."""
+        if not self._limits.newest_of:
+            return len(self) >= messages
+        # Of a reader that keeps up both kinds wait together, which are told apart only where they may be enough.
+        kept, recent = len(self._kept), self._recent
+        if kept + len(recent) < messages:
+            return False
+        return kept + len(recent) - sum(map(self._is_replaceable, recent)) >= messages
 
     @property
     def is_full(self) -> bool:

@@ -283,7 +283,7 @@ class MqttSource:
         self._warn = log.warning if is_needed else log.debug
         self._inbox = Inbox(limits or InboxLimits(), self._link.status)
         self._filters = topic_pattern(*(topic_filter for topic_filter, _ in topics))
-        self._requests = RetainedRequests(self.clock, self._link.status, lambda: self._inbox.kept)
+        self._requests = RetainedRequests(self.clock, self._link.status, self._inbox.keeps)
 
     @property
     def status(self) -> LinkStatus:

@@ -43,17 +43,17 @@ LOOK_S = 0.05
 class RetainedRequests:
     """The exact topics of a source that are still to be asked for, and those that were and have not been answered."""
 
-    def __init__(self, clock: Clock, status: LinkStatus, waiting: Callable[[], int]) -> None:
+    def __init__(self, clock: Clock, status: LinkStatus, keeps: Callable[[int], bool]) -> None:
         """Begin with none.
 
         Args:
             clock: Paces the batches.
             status: Counts what is answered.
-            waiting: Returns the number of messages in the inbox that no newer one replaces.
+            keeps: Returns whether at least a number of messages wait in the inbox that no newer one replaces.
         """
         self._clock = clock
         self._status = status
-        self._waiting = waiting
+        self._keeps = keeps
         self._pending: dict[str, None] = {}
         self._asked: set[str] = set()
         self._connection: AnyConnection | None = None
@@ -119,7 +119,7 @@ class RetainedRequests:
 
     async def _await_room(self) -> None:
         for _ in range(round(1.0 / LOOK_S)):
-            if self._waiting() < MOST_WAITING:
+            if not self._keeps(MOST_WAITING):
                 return
             await self._clock.sleep(LOOK_S)
 

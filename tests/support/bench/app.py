@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from support.processes.terminal import Terminal
 
 ALERTS = re.compile(r"\d+ (?:firing|pending|critical|warnings?|info)\b")
+_RULE = re.compile(
+    r"^[ >]\S? *(?:critical|warning|info) +\d+[smhd](?: ?\d+[smhd])? +([a-z][a-z0-9-]+) ", re.MULTILINE
+)
 _LAG = re.compile(r"lag (\d+(?:\.\d+)?) (ms|s)\b")
 _ACCOUNT = re.compile(
     r"published ([\d,]+) by sequence numbers = ([\d,]+) came \+ ([\d,]+) came late \+ ([\d,]+) lost \+ ([\d,]+) left out here"
@@ -46,6 +49,20 @@ def shown_lag_s(text: str) -> float | None:
 def alerts_in(text: str) -> set[str]:
     """Return the numbers of alerts that the header of a screen shows."""
     return set(ALERTS.findall("\n".join(text.splitlines()[:2])))
+
+
+def alert_names(terminal: Terminal) -> set[str]:
+    """Return the names of the rules of which the app shows alerts, from their view, and go back to Fleet."""
+    names: set[str] = set()
+    terminal.send("8")
+    end_s = time.perf_counter() + 3.0
+    while not names and time.perf_counter() < end_s:
+        time.sleep(0.05)
+        names = set(_RULE.findall(terminal.text)) if "[8 Alerts" in terminal.text else names
+    terminal.send("1")
+    while "[1 Fleet" not in terminal.text and time.perf_counter() < end_s + 3.0:
+        time.sleep(0.05)
+    return names
 
 
 def key_ms(terminal: Terminal, number: int) -> float:

@@ -197,6 +197,17 @@ async def test_every_topic_has_its_turn() -> None:
     assert [each.payload for each in seen[TAKEN_AT_ONCE::TAKEN_AT_ONCE]] == [b"2.", b"3."]
 
 
+async def test_a_part_is_taken_at_once_of_what_is_replaced() -> None:
+    """4,096 messages, so that 62,500 hosts have had their turn after 16 of them and what is applied is new; all that is state comes before."""
+    inbox, _ = behind(messages=100_000, size_bytes=10_000_000)
+    fill(inbox, frame("0", 0, 10.0), frame("0", 1, 11.0))
+    inbox.put_all([frame(str(number), 0, 11.0) for number in range(1, 62_500)])
+    inbox.put_all([transition(number, 10)._replace(received_s=11.0) for number in range(5_000)])
+    sizes = [len(await inbox.take()) for _ in range(16)]
+    assert sizes == [5_000 + 4_096, *[4_096] * 14, 62_500 - 15 * 4_096]
+    assert len(inbox) == 0
+
+
 async def test_what_has_no_room_is_owed_to_its_topic() -> None:
     """Telemetry that goes for want of room is shed, too, and the next message of its topic says so."""
     inbox, status = behind(messages=2)
@@ -333,15 +344,17 @@ async def test_a_reader_that_was_behind_leaves_nothing_with_the_broker_for_a_whi
 
 
 async def test_telemetry_that_is_replaced_does_not_count_as_kept() -> None:
-    """Of a reader that is behind only events and state are kept; where nothing is replaced, all that waits is."""
+    """Only events and state do, whether the reader is behind or not; where nothing is replaced, all that waits does."""
     inbox, _ = behind()
     fill(inbox, *(frame(str(number), 0, 10.0) for number in range(20)))
-    assert inbox.kept == 0
-    fill(inbox, transition(1, 10)._replace(received_s=11.5), frame("a", 1, 11.6))
-    assert (inbox.kept, len(inbox)) == (1, 22)
+    assert (inbox.keeps(0), inbox.keeps(1)) == (True, False)
+    fill(inbox, *(transition(number, 10)._replace(received_s=10.5) for number in range(3)))
+    assert (inbox.is_behind, inbox.keeps(3), inbox.keeps(4)) == (False, True, False)
+    fill(inbox, frame("a", 1, 11.6), transition(4, 10)._replace(received_s=11.7))
+    assert (inbox.is_behind, inbox.keeps(4), inbox.keeps(5), len(inbox)) == (True, True, False, 25)
     whole, _ = make(messages=8)
     fill(whole, telemetry(0), telemetry(1))
-    assert whole.kept == 2
+    assert (whole.keeps(2), whole.keeps(3)) == (True, False)
 
 
 async def test_who_must_get_every_message_is_never_behind() -> None:

@@ -50,6 +50,7 @@ class Broker:
     async def unsubscribe(self, topics: Sequence[str], at_once: int) -> None:
         """Forget subscriptions."""
         assert len(topics) <= at_once
+        assert set(topics) <= self.subscribed
         self.subscribed -= set(topics)
 
 
@@ -57,7 +58,7 @@ class Broker:
 async def asking(clock: ManualClock, *brokers: Broker) -> AsyncIterator[tuple[RetainedRequests, LinkStatus]]:
     """Yield requests that run on the first connection."""
     status = LinkStatus()
-    requests = RetainedRequests(clock, status, lambda: 0)
+    requests = RetainedRequests(clock, status, lambda _: False)
     for broker in brokers:
         broker.requests = requests
     requests.use(brokers[0])  # type: ignore[arg-type]  # what it has of a connection is all that is used
@@ -112,6 +113,38 @@ async def test_a_connection_that_is_closed_on_purpose_ends_no_requests() -> None
     assert status.retained_exactly == 3
 
 
+async def test_the_next_connection_begins_with_what_the_former_one_owes() -> None:
+    """Also where it is there before the end of the former one has been noticed: its wildcards may give what was asked for, which is no answer."""
+    clock = ManualClock()
+    broker, after = Broker(retained=()), Broker()
+    async with asking(clock, broker, after) as (requests, status):
+        requests.add(TOPICS[:SUBSCRIBED_AT_ONCE])
+        await clock.advance(0.0)
+        requests.add(TOPICS[SUBSCRIBED_AT_ONCE:100])
+        assert requests.is_asking
+        broker.ended.set_result("the broker closed the connection")
+        requests.use(after)  # type: ignore[arg-type]  # as above
+        requests.note(Envelope(TOPICS[0], b"x", retain=True))
+        assert (status.retained, status.retained_exactly) == (1, 0)
+        await clock.advance(1.0)
+    assert after.subscribed == set()
+    assert (sum(after.batches), status.retained_exactly) == (100, 100)
+
+
+async def test_requests_that_wait_for_a_connection_begin_with_it() -> None:
+    """What is added while none stands is asked for on the next one, without a further request."""
+    clock = ManualClock()
+    broker, after = Broker(), Broker()
+    async with asking(clock, broker, after) as (requests, status):
+        broker.ended.set_result("the broker closed the connection")
+        requests.add(TOPICS[:3])
+        await clock.advance(1.0)
+        assert status.retained_exactly == 0
+        requests.use(after)  # type: ignore[arg-type]  # as above
+        await clock.advance(1.0)
+    assert status.retained_exactly == 3
+
+
 async def test_topics_that_nobody_retains_slow_it_down() -> None:
     """Each batch without any answer doubles the pause, so that made-up names are a small load; an answer ends that."""
     clock = ManualClock()
@@ -155,7 +188,7 @@ async def test_a_request_whose_answer_is_lost_is_made_again() -> None:
 async def test_a_full_inbox_holds_up_the_next_batch() -> None:
     """While more waits than newer messages replace, a batch is asked for each second, so that nothing is pushed out; then all of them."""
     clock, broker, waiting = ManualClock(), Broker(), MOST_WAITING
-    requests = RetainedRequests(clock, LinkStatus(), lambda: waiting)
+    requests = RetainedRequests(clock, LinkStatus(), lambda most: waiting >= most)
     broker.requests = requests
     requests.use(broker)  # type: ignore[arg-type]  # as above
     task = asyncio.create_task(requests.run())

@@ -210,9 +210,7 @@ class Rolled:
         }
         for path, early in self._early.items():
             waits = self._held.get(path)
-            if waits is None or waits.frame is not None:
-                continue
-            if (waits.block.rows, waits.block.columns) == (early.rows, early.columns):
+            if waits is not None and (waits.block.rows, waits.block.columns) == (early.rows, early.columns):
                 self._held[path] = waits._replace(frame=early.frame, seen_s=early.seen_s)
         self._early = {}
         index, is_rolled, taken = layout.instance_index, layout.is_rolled, set[int]()

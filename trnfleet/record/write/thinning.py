@@ -24,7 +24,10 @@ LESS_AFTER_S = 30.0
 """Time for which fewer would do before fewer are left out."""
 MOST_LEFT_OUT = 64
 """Of that many messages one is kept at least."""
+FORGOTTEN_AFTER_S = 600.0
+"""Time without a message after which a topic is forgotten, at twice that at the latest."""
 _MOST_TOPICS = 131_072
+"""Topics that have come last and are known; as many of before them, until these are as many again."""
 _MOST_CHANGES = 256
 
 
@@ -44,6 +47,9 @@ class Thinning:
         self._most_per_s = most_per_s
         self._left_out: dict[str, int] = {}
         """Messages since the last one that was kept, by topic."""
+        self._former: dict[str, int] = {}
+        """The same of topics of which nothing has come since the last turn: they are forgotten with the next."""
+        self._turns, self._turned_s = 0, -FORGOTTEN_AFTER_S
         self._since_s: float | None = None
         self._count = 0
         self._fewer_since_s: float | None = None
@@ -53,6 +59,11 @@ class Thinning:
         self._full_at_s = -LESS_AFTER_S
         self._changes: list[tuple[int, int]] = []
         """Times, ns since 1970, and what held from each on."""
+
+    @property
+    def known(self) -> int:
+        """Topics that are known."""
+        return len(self._left_out) + len(self._former)
 
     def at(self, time_ns: int) -> int:
         """Return of how many messages of a topic one was kept at a time, ns since 1970."""
@@ -73,7 +84,8 @@ class Thinning:
             return batch
         now_s = batch[-1].received_s
         self._measure(len(batch), filled, now_s, to_ns)
-        return batch if self.one_in == 1 and not self._left_out else self._thinned(batch)
+        knows_any = bool(self._left_out or self._former)
+        return self._thinned(batch) if self.one_in > 1 or knows_any else batch
 
     def _measure(self, count: int, filled: float, now_s: float, to_ns: Callable[[float], int]) -> None:
         since_s = now_s if self._since_s is None else self._since_s
@@ -86,6 +98,9 @@ class Thinning:
             return
         rate = self._count / passed_s if passed_s > 0 else 0.0
         self._since_s, self._count = now_s, 0
+        if now_s - self._turned_s >= FORGOTTEN_AFTER_S:
+            self._turned_s = now_s
+            self._turn()
         needed = max(1, min(MOST_LEFT_OUT, -int(-rate // self._most_per_s)))
         if needed > self.one_in:
             self._change(needed, now_s, to_ns)
@@ -104,19 +119,28 @@ class Thinning:
         self._changes.append((to_ns(now_s), one_in))
         del self._changes[:-_MOST_CHANGES]
 
+    def _turn(self) -> None:
+        """Forget the topics of which nothing has come since the last turn."""
+        self._former, self._left_out = self._left_out, {}
+        self._turns += 1
+
     def _thinned(self, batch: Sequence[Envelope]) -> list[Envelope]:
-        one_in, left_out, kept = self.one_in, self._left_out, []
+        one_in, kept = self.one_in, []
+        left_out, former = self._left_out, self._former
         for envelope in batch:
             topic = envelope.topic
             left = left_out.get(topic)
+            if left is None and former:
+                left = former.pop(topic, None)
             if left is None:
                 if envelope.retain or envelope.qos or not self._is_telemetry(topic):
                     kept.append(envelope)
                     continue
                 if len(left_out) >= _MOST_TOPICS:
-                    left_out.clear()
-                # The first of all topics are not kept in the same tick.
-                left = hash(topic) % one_in
+                    self._turn()
+                    left_out, former = self._left_out, self._former
+                # The first of all topics are not kept in the same tick, nor is one that is forgotten each time never kept.
+                left = (hash(topic) + self._turns) % one_in
             # What was left out before it came here counts as well: it is a tick that is not there.
             left += envelope.shed
             if left + 1 < one_in and not (envelope.retain or envelope.qos):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cbor2
 import numpy as np
@@ -13,18 +13,34 @@ from support.monitor.feed import Feed, standalone, ultraservers
 from support.monitor.state import stored_difference
 
 from trnfleet.clock import NS_PER_S
-from trnfleet.domain.metrics import INSTANCE_METRICS
+from trnfleet.domain.metrics import BY_NAME, INSTANCE_METRICS
 from trnfleet.monitor.ingest.frame_rows import FrameTables
 from trnfleet.monitor.ingest.sequence import LARGEST_GAP
 from trnfleet.monitor.ingest.topics import TopicState
 from trnfleet.monitor.pipeline.traffic import _COLUMNS, _RINGS
 from trnfleet.wire.frame_head import seq_at
-from trnfleet.wire.ports import CONTENT_TYPE_JSON
-
-if TYPE_CHECKING:
-    from trnfleet.wire.ports import Envelope
+from trnfleet.wire.messages import STANDARD_COLUMNS, ClockSpec, Descriptor, message_envelope
+from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope
+from trnfleet.wire.rollups import RollupDescriptor, RollupRow
+from trnfleet.wire.telemetry import Head
+from trnfleet.wire.topics import TopicClass, build_topic
 
 INSTANCES = [*ultraservers(8), *standalone(8)]
+
+
+def rolled_block(relay: str, ultraserver: str) -> Envelope:
+    """Return a relay's descriptor of one UltraServer."""
+    descriptor = RollupDescriptor(
+        path="uc1/cell-a/0000",
+        publisher=relay,
+        boot=f"boot-{relay}",
+        period_s=1.0,
+        cell="cell-a",
+        rows=(RollupRow(path=ultraserver, type="trn2u.48xlarge", instances=4),),
+        clock=ClockSpec(epoch="2026-01-05T00:00:00Z"),
+        origin="neuron",
+    )
+    return message_envelope(build_topic("demo", TopicClass.NODE, descriptor.path), descriptor, retain=True)
 
 
 def entered(feed: Feed) -> int:
@@ -264,6 +280,64 @@ def test_a_topic_that_another_describes_too_goes_by_itself() -> None:
     assert entered(single) == 0
 
 
+def test_topics_of_one_descriptor_go_by_themselves() -> None:
+    """A host that begins to publish chips beside its frames leaves the table, and stays out of it: the last message has the chip."""
+    feed, by_chip = Feed(INSTANCES), Feed(INSTANCES, json=True)
+    feed.describe()
+    for _ in range(3):
+        feed.tick()
+    assert entered(feed) == len(INSTANCES)
+    feed.set("power_w", 200.0)
+    by_chip.set("power_w", 100.0)
+    power = feed.monitor.store.columns["power_w"]
+    for _ in range(3):
+        feed.monitor.apply(by_chip.telemetry([feed.layout.instances[3]])[1:])
+        assert power[3 * 16] == by_chip.columns["power_w"][0]
+        feed.monitor.apply(feed.telemetry())
+        assert power[3 * 16] == feed.columns["power_w"][0]
+        assert entered(feed) == len(INSTANCES) - 1
+    assert feed.monitor.counts.lost == 0
+
+
+def test_instances_that_another_describes_later_leave_together() -> None:
+    """A block that comes to be described over the first UltraServer: its hosts' frames go by themselves, and the rest as before."""
+    feed, block = Feed(INSTANCES), Feed(ultraservers(1), grouped=True)
+    feed.describe()
+    for _ in range(3):
+        feed.tick()
+    assert entered(feed) == len(INSTANCES)
+    block.publisher, block.boot = "other", "boot-other"
+    feed.monitor.apply(block.announcements())
+    feed.monitor.compute()
+    for seed in (1, 2):
+        feed.scatter(seed)
+        block.scatter(seed + 10)
+        feed.monitor.apply([*block.telemetry(), *feed.telemetry()])
+    assert entered(feed) == len(INSTANCES) - 4
+    assert np.array_equal(feed.monitor.store.columns["power_w"], feed.columns["power_w"])
+    assert feed.monitor.counts.lost == 0
+
+
+def test_instances_whose_rows_are_a_relay_s_now_leave() -> None:
+    """A part of an UltraServer that a relay shows as a whole: its frames are undescribed, and none is written into other rows."""
+    feed = Feed(INSTANCES)
+    feed.describe()
+    for _ in range(3):
+        feed.tick()
+    gone = [path for path in feed.layout.instances if path.startswith("uc1/us-0001/")]
+    feed.monitor.apply([rolled_block("relay", gone[0].rpartition("/")[0])])
+    topics = [build_topic("demo", TopicClass.NODE, path) for path in gone[1:]]
+    feed.monitor.apply([Envelope(topic, b"", qos=1, retain=True) for topic in topics])
+    feed.monitor.compute()
+    assert entered(feed) == len(INSTANCES) - 4
+    tables = feed.monitor.ingest.topics._tables._by_form.values()
+    assert sum(len(table) for _, table in tables) == len(INSTANCES) - 4
+    before = feed.monitor.store.columns["power_w"].copy()
+    feed.monitor.apply(feed.telemetry(gone))
+    assert feed.monitor.counts.undescribed == 4
+    assert np.array_equal(feed.monitor.store.columns["power_w"], before)
+
+
 def test_with_a_new_layout_frames_go_to_their_new_rows() -> None:
     """Instances that come in front of those that are entered move their rows."""
     feed = Feed(INSTANCES)
@@ -280,6 +354,41 @@ def test_with_a_new_layout_frames_go_to_their_new_rows() -> None:
     assert entered(feed) == len(INSTANCES)
     for name, column in feed.columns.items():
         assert np.array_equal(store.columns[name][-len(column) :], column), name
+
+
+def test_instances_that_come_to_lie_apart_leave() -> None:
+    """A block of which another publisher has an instance in between: its frames are written row by row, each to its own."""
+    every = [(f"uc1/standalone/trn2-{number:04d}", "trn2.48xlarge") for number in range(60)]
+    alone = Feed([every[1]])
+    feed = Feed([each for number, each in enumerate(every) if number != 1])
+    blocks = [slice(first, first + 2) for first in range(0, 58, 2)]
+    names = [f"uc1/block-{number:04d}" for number in range(len(blocks))]
+    described = []
+    for name, rows in zip(names, blocks, strict=True):
+        instances = tuple(map(feed._spec, feed.layout.instances[rows]))
+        descriptor = Descriptor(
+            path=name, publisher="feed", boot=feed.boot, period_s=1.0, clock=ClockSpec(epoch=feed.epoch),
+            origin="simulated", instances=instances, columns=STANDARD_COLUMNS,
+        )  # fmt: skip
+        described.append(
+            message_envelope(build_topic("demo", TopicClass.NODE, name), descriptor, retain=True)
+        )
+    feed.monitor.apply([feed.publisher_envelope("online"), *described])
+    feed.monitor.compute()
+    for seq in range(4):
+        feed.scatter(seq)
+        head = Head(feed.boot, seq, feed.clock.wall_ns())
+        feed.monitor.apply([feed._frame(name, rows, head) for name, rows in zip(names, blocks, strict=True)])
+        if seq == 2:
+            assert entered(feed) == len(blocks)
+            feed.monitor.apply(alone.announcements())
+            feed.monitor.compute()
+    assert entered(feed) == len(blocks) - 1
+    store, expected = feed.monitor.store, feed.columns["power_w"]
+    assert feed.monitor.counts.messages == 4 * len(blocks)
+    assert np.array_equal(store.columns["power_w"][:16], expected[:16])
+    assert (store.columns["power_w"][16:32] == BY_NAME["power_w"].top).all()
+    assert np.array_equal(store.columns["power_w"][32 : 16 * 59], expected[16 : 16 * 58])
 
 
 def test_what_is_lost_takes_no_topic_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
 from support.monitor.feed import Feed
-from support.monitor.top import BOOT, ROWS, Top
+from support.monitor.top import BOOT, OTHER_PATH, PATH, ROWS, Top
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.layout import Node
 from trnfleet.monitor.minutes.minutes import Minutes
 from trnfleet.tui.chip.reading import chip_at
-from trnfleet.wire.messages import ClockSpec, PublisherMessage
+from trnfleet.wire.messages import ClockSpec, Descriptor, InstanceSpec, PublisherMessage
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.rollups import RollupDescriptor, RollupRow
 from trnfleet.wire.topics import TopicClass, build_topic
@@ -187,3 +189,95 @@ def test_other_metrics_of_the_same_rows_take_effect() -> None:
     seen = top.look()
     assert (seen.undecodable, seen.power_w) == (0, 2_000.0)
     assert top.monitor.rollups.covered("power_w", Level.INSTANCE).tolist() == [64]
+
+
+def block(path: str, relay: str, rows: dict[str, int], kind: str = "trn2u.48xlarge") -> RollupDescriptor:
+    """Return the descriptor of a relay of another cell, with rows and the instances that each stands for."""
+    return RollupDescriptor(
+        path=path,
+        publisher=relay,
+        boot=f"boot-{relay}",
+        period_s=1.0,
+        cell=path.split("/")[1],
+        rows=tuple(RollupRow(path=row, type=kind, instances=count) for row, count in rows.items()),
+        clock=ClockSpec(epoch="2026-01-05T00:00:00Z"),
+        origin="neuron",
+    )
+
+
+def test_chips_take_a_row_s_place_in_a_block_of_ultraservers_alone() -> None:
+    """As in any block: a part of one is not shown for the whole, and all of it is shown once, as chips."""
+    top = Top()
+    top.change_rows({"uc1/us-0001": 1_000.0, "uc1/us-0002": 2_000.0})
+    assert (top.look().chips, top.look().rolled_chips) == (128, 128)
+    top.describe_hosts((0, 1))
+    assert (top.look().chips, top.look().rolled_chips, top.look().power_w) == (128, 128, 3_000.0)
+    top.describe_hosts((2, 3))
+    assert (top.look().chips, top.look().rolled_chips, top.look().power_w) == (128, 64, 2_000.0)
+
+
+@pytest.mark.parametrize("beside", [(), ("uc1/standalone/trn2-1",)])
+def test_of_two_blocks_with_the_same_row_the_first_has_it(beside: tuple[str, ...]) -> None:
+    """Such as of a cell under two names, or one that somebody makes up: sizes and figures are the first's, and nothing counts twice."""
+    top = Top()
+    top.change_rows({"uc1/us-0001": 1_000.0, "uc1/us-0002": 2_000.0})
+    rows = {"uc1/us-0001": 4, **dict.fromkeys(beside, 1)}
+    top.take(TopicClass.NODE, OTHER_PATH, block(OTHER_PATH, "relay-2", rows))
+    seen = top.look()
+    assert (seen.chips, seen.power_w) == (128 + 16 * len(beside), 3_000.0)
+    smaller = block("uc1/cell-c/0000", "relay-3", {"uc1/us-0002": 2, **dict.fromkeys(beside, 1)})
+    top.take(TopicClass.NODE, smaller.path, smaller)
+    seen = top.look()
+    assert (seen.chips, seen.power_w, seen.internal_errors) == (128 + 16 * len(beside), 3_000.0, 0)
+    assert len(top.monitor.store.rolled) == 2 + len(beside)
+
+
+def test_an_instance_that_is_described_has_no_row_beside_it() -> None:
+    """A standalone one under a lease: its chips are shown, and its row waits."""
+    top = Top()
+    top.frame((4_000.0, 20_000.0, 10_000.0))
+    path = ROWS[0]
+    top.take(TopicClass.NODE, path, Descriptor(
+        path=path, publisher="host", boot="h", period_s=1.0, clock=ClockSpec(epoch="2026-01-05T00:00:00Z"),
+        instances=(InstanceSpec(path=path, type="trn2.48xlarge"),), columns=(),
+    ))  # fmt: skip
+    assert (top.look().chips, top.look().rolled_chips, top.look().power_w) == (144, 128, 30_000.0)
+    top.monitor.apply([Envelope(build_topic("demo", TopicClass.NODE, path), b"")])
+    assert (top.look().rolled_chips, top.look().power_w) == (144, 34_000.0)
+
+
+def test_a_frame_that_came_before_its_layout_counts_for_that_descriptor_alone() -> None:
+    """Where the descriptor is another one by then, the frame is no row's; and it does not come back with the descriptor."""
+    top = Top()
+    top.frame((4_000.0, 20_000.0, 10_000.0))
+    top.look()
+    top.change_rows({"uc1/us-0002": 3_000.0})
+    top.describe(top.boot)
+    assert (top.look().chips, top.look().power_w) == (144, None)
+    top.seq = 9
+    top.frame((1.0, 2.0, 3.0))
+    assert top.look().power_w == 6.0
+    top.change_rows({"uc1/us-0001": 7_000.0})
+    assert top.look().power_w == 7_000.0
+    top.monitor.apply([Envelope(build_topic("demo", TopicClass.NODE, PATH), b"")])
+    assert top.look().chips == 0
+    top.take(TopicClass.NODE, PATH, block(PATH, "relay-1", {"uc1/us-0001": 4}))
+    assert (top.look().chips, top.look().power_w) == (64, None)
+
+
+async def test_a_relay_whose_new_rows_wait_for_a_layout_is_heard() -> None:
+    """Its frames come for rows that are not there yet: what is described beside them is not taken for out of its sight."""
+    top = Top()
+    top.change_rows({"uc1/us-0001": 1_000.0})
+    top.describe_hosts((0, 1, 2, 3))
+    top.look()
+    rolled, instances = top.monitor.store.rolled, 4
+    await top.clock.advance(5.0)
+    top.change_rows({"uc1/us-0001": 1_000.0, "uc1/us-0002": 2_000.0})
+    now_s, every = top.clock.monotonic_s(), np.ones(instances, np.bool_)
+    unseen = rolled.observe(np.full(instances, now_s), every, ~every, now_s, np.ones(3, np.bool_))
+    assert unseen.tolist() == []
+    await top.clock.advance(5.0)
+    now_s = top.clock.monotonic_s()
+    unseen = rolled.observe(np.full(instances, now_s), every, ~every, now_s, np.ones(3, np.bool_))
+    assert unseen.tolist() == [0, 1, 2, 3]

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import itertools
+from typing import TYPE_CHECKING
 
 from support.record.files import NS_PER_S, START_NS
 
-from trnfleet.record.write.thinning import LESS_AFTER_S, MOST_LEFT_OUT, RATE_OVER_S, Thinning
+from trnfleet.record.write.thinning import (
+    FORGOTTEN_AFTER_S,
+    LESS_AFTER_S,
+    MOST_LEFT_OUT,
+    RATE_OVER_S,
+    Thinning,
+)
 from trnfleet.wire.ports import Envelope
+
+if TYPE_CHECKING:
+    import pytest
 
 TOPICS = [f"t/{number}" for number in range(40)]
 
@@ -111,3 +121,46 @@ def test_it_ends_when_less_comes_for_long_and_says_what_was_left_out_last() -> N
     assert gaps == [each.shed for each in last[1:]]
     at = [fed.thinning.at(START_NS + round(second * NS_PER_S)) for second in (99, began_s, fed.now_s)]
     assert at == [1, 3, 1]
+
+
+def test_topics_that_are_gone_are_forgotten() -> None:
+    """Not those that still come; once all is kept again, nothing of the others is left, and batches pass as they are."""
+    fed = Fed(most_per_s=15)
+    fed.seconds(RATE_OVER_S + 3)
+    assert fed.thinning.known == len(TOPICS)
+    fed.seconds(FORGOTTEN_AFTER_S / 2, topics=30)
+    assert fed.thinning.known == len(TOPICS)
+    fed.seconds(2 * FORGOTTEN_AFTER_S, topics=30)
+    assert (fed.thinning.one_in, fed.thinning.known) == (2, 30)
+    fed.seconds(2 * FORGOTTEN_AFTER_S + RATE_OVER_S, topics=10)
+    assert (fed.thinning.one_in, fed.thinning.known) == (1, 0)
+    batch = [Envelope(TOPICS[39], b"", received_s=fed.now_s)]
+    assert fed.thinning.keep(batch, 0.0, int) is batch
+
+
+def test_no_more_topics_are_known_than_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made-up ones push out those that came before them, and of those that go on coming nothing is unaccounted for."""
+    monkeypatch.setattr("trnfleet.record.write.thinning._MOST_TOPICS", 100)
+    fed = Fed(most_per_s=15)
+    fed.seconds(RATE_OVER_S + 3)
+    kept: list[Envelope] = []
+    for number in range(30):
+        made_up = [Envelope(f"t/{number}/{each}", b"", received_s=fed.now_s) for each in range(50)]
+        fed.thinning.keep(made_up, 0.0, int)
+        kept += [each for each in fed.second() if each.topic == TOPICS[0]]
+        assert fed.thinning.known <= 200
+    times = [int(each.payload) for each in kept]
+    gaps = [later - earlier - 1 for earlier, later in itertools.pairwise(times)]
+    assert gaps == [each.shed for each in kept[1:]]
+
+
+def test_a_topic_that_is_forgotten_each_time_is_kept_now_and_then() -> None:
+    """One that publishes less often than topics are forgotten: not all of its messages are left out because of its name."""
+    fed = Fed(most_per_s=15)
+    kept = 0
+    for _ in range(12):
+        fed.seconds(FORGOTTEN_AFTER_S + RATE_OVER_S)
+        fed.seconds(FORGOTTEN_AFTER_S + RATE_OVER_S)
+        kept += len(fed.thinning.keep([Envelope("t/slow", b"", received_s=fed.now_s)], 0.0, int))
+    assert fed.thinning.one_in == 3
+    assert 3 <= kept <= 6
