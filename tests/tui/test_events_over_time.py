@@ -43,6 +43,11 @@ def lines_of(widget: EventRates) -> list[str]:
     return [widget.render_line(y).text for y in range(widget.size.height)]
 
 
+def below(page: EventsView) -> tuple[bool, bool]:
+    """Return whether time line and charts are shown."""
+    return page.rates.display, page.charts.display
+
+
 def bars(lines: list[str], severity: str) -> dict[int, str]:
     """Return the lower cells of a severity's line with something in them, by their places."""
     (line,) = (each for each in lines if severity in each)
@@ -130,15 +135,13 @@ async def test_charts_are_of_the_place_under_the_cursor() -> None:
         assert "power" in pilot.text()
         await pilot.press("t")
         await pilot.telemetry(feed)
-        assert not page.charts.display
-        assert not page.rates.display
+        assert below(page) == (False, False)
         await pilot.press("T")
         await pilot.telemetry(feed)
-        assert page.charts.display
+        assert below(page) == (True, True)
         await pilot.resize_terminal(80, 24)
         await pilot.telemetry(feed)
-        assert not page.charts.display
-        assert not page.rates.display
+        assert below(page) == (False, False)
 
 
 @pytest.mark.parametrize(

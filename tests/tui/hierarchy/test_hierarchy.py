@@ -8,8 +8,10 @@ import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
 from support.tui.pilot import ViewHost
 
+from trnfleet.domain.address import Level
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.quantities import with_unit
+from trnfleet.monitor.store.history import KEPT, History
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui import theme
 from trnfleet.tui.hierarchy.view import HierarchyView
@@ -286,3 +288,36 @@ async def test_the_sparkline_goes_by_the_wall_clock() -> None:
             units = app.view.head.render_line(1).text
             assert re.search(r"last \d+ s", units)
             assert (" s wall" in units) is said
+
+
+async def test_rows_have_a_sparkline_from_when_they_are_shown_where_levels_are_not_kept() -> None:
+    """In a fleet that is too large for all of its past; rows that were never on the screen have none, and cost nothing."""
+    feed = Feed(ultraservers(30))
+    history = feed.monitor.history = History(budget_bytes=2 * 130 * len(KEPT) * 4)
+    feed.set("nc_util_pct", 90.0)
+    feed.describe()
+    feed.tick()
+    app = Host(feed)
+
+    async def seconds(number: int) -> None:
+        for _ in range(number):
+            feed.tick()
+            await feed.advance(1.0)
+            app.view.tick(99)
+
+    async with app.run_test(size=(120, 20)) as pilot:
+        await pilot.pause()
+        await seconds(12)
+        assert not history.seconds(Level.ULTRASERVER)
+        assert "▇▇" in app.row("us-0002")
+        shown = len(history._glances)
+        assert 10 < shown < 20
+        await pilot.press("end")
+        app.view.tick(99)
+        assert "▇" not in app.row("us-0030")
+        await seconds(7)
+        assert "▇" in app.row("us-0030")
+        assert shown < len(history._glances) < 40
+        await pilot.press("home")
+        app.view.tick(99)
+        assert app.row("us-0002").count("▇") > 2, "what was kept before is still there"

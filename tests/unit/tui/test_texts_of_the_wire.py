@@ -35,6 +35,7 @@ PLAIN_ALREADY = {
     "chip/panels.py: mark.note": "made plain where it is made",
     "chip/view.py: facts.job": "`Descriptions` has plain names",
     "format/alerts.py: each.alert.name": "a part of a line that is made plain as a whole",
+    "events/rates.py: inputs.note": "a span in words",
     "fleet/trend_charts.py: source.inputs.note": "a span in words",
     "state/alerts.py: alert.name": "a part of a line that is made plain as a whole",
     "state/alerts.py: alert.target": "a part of a line that is made plain as a whole",

@@ -129,6 +129,11 @@ class PastHistory(History):
         super().watch(path)
         self._other.history.watch(path)
 
+    def glance(self, path: str) -> None:
+        """Keep a figure of a node for the next minutes."""
+        super().glance(path)
+        self._other.history.glance(path)
+
     @property
     def end(self) -> int:
         """Samples of the other one up to the past's time."""

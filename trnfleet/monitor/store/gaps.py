@@ -19,6 +19,8 @@ class Reason(enum.Enum):
     """No sample was taken: the monitor was stopped, or late."""
     BEFORE_START = "before start"
     """Nothing was kept yet, or it is not kept any more."""
+    NOT_KEPT = "not kept"
+    """The fleet is too large to keep all of its nodes, and nobody had looked at this one yet."""
     SILENT = "no telemetry"
     """Sampled, and nothing live was there."""
     NO_STEPS = "no steps"

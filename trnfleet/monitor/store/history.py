@@ -2,7 +2,8 @@
 
 A record a level, of float32 numbers, or two bytes a value for chips: one sample a second, and their least, mean and largest over longer
 steps, which reach farther back. The budgets are shared out level by level from the fleet down; a level whose ring would be shorter than `MIN_SAMPLES` is left out, and
-single nodes of it are kept from the moment that they are looked at (`watch`). Time in which no sample says anything has a reason.
+single nodes of it are kept from the moment that they are looked at (`watch`), and one figure of those in a list on the screen (`glance`). Time in which no sample says
+anything has a reason.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from trnfleet.domain.address import Level
 from trnfleet.monitor.store import fields
 from trnfleet.monitor.store.gaps import Gaps, Reason
 from trnfleet.monitor.store.job_history import JobHistory
+from trnfleet.monitor.store.rings.glances import Glances
 from trnfleet.monitor.store.rings.record import CODED_NODES, TIERS, Record, TierSpec, Track
 from trnfleet.monitor.store.store import Freshness
 
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 KEPT: tuple[Field, ...] = tuple(field for field in fields.FIELDS if field.has_history)
 """The fields that history keeps."""
+GLANCED = fields.BY_KEY["nc_util_pct"]
+"""The field that is kept of nodes at a glance."""
 
 MAX_SAMPLES = 900
 """Seconds that a ring holds at most: 15 minutes."""
@@ -59,6 +63,7 @@ class History:
         self._levels: dict[Level, Record] = {}
         self._watched: OrderedDict[str, Record | None] = OrderedDict()
         """None until a first sample is taken."""
+        self._glances = Glances()
         self._is_cut_off = False
         self.jobs = JobHistory(most_samples)
         """The jobs' own figures."""
@@ -84,12 +89,12 @@ class History:
     @property
     def nbytes(self) -> int:
         """Bytes that all records take once they are full."""
-        return sum(record.nbytes for record in self._records()) + self.jobs.nbytes
+        return sum(record.nbytes for record in self._records()) + self._glances.nbytes + self.jobs.nbytes
 
     @property
     def taken_bytes(self) -> int:
         """Bytes that the records of levels and of watched nodes take at present, at most."""
-        return sum(record.taken_bytes for record in self._records())
+        return sum(record.taken_bytes for record in self._records()) + self._glances.nbytes
 
     def watch(self, path: str) -> None:
         """Keep the node at `path` from now on, where its level has no record of its own."""
@@ -99,6 +104,10 @@ class History:
         while len(self._watched) >= MAX_WATCHED:
             self._watched.popitem(last=False)
         self._watched[path] = None
+
+    def glance(self, path: str) -> None:
+        """Keep `GLANCED` of the node at `path` for the next minutes; where its level has a record of its own that is done already."""
+        self._glances.look(path, self.samples)
 
     def attend(self, jobs: Mapping[str, JobMessage], placed: tuple[str, ...], *, is_cut_off: bool) -> None:
         """Note what goes with the samples that follow.
@@ -132,6 +141,12 @@ class History:
             watched.push(
                 [_with_gaps(field.values(store, rollups, node.level, numbers), silent) for field in KEPT]
             )
+        self._glances.push(
+            layout,
+            self._levels,
+            lambda level, numbers: _glanced(store, rollups, level, numbers),
+            self.samples,
+        )
         self.jobs.push(store, rollups, self.samples)
         self.samples += 1
         if self._is_cut_off:
@@ -142,6 +157,7 @@ class History:
         for record in (*self._levels.values(), *self._watched.values()):
             if record is not None:
                 record.skip(seconds)
+        self._glances.skip(self.samples, seconds)
         self.jobs.skip(seconds)
         self._gaps.add(self.samples, self.samples + seconds, Reason.NOT_OBSERVED)
         self.samples += seconds
@@ -169,13 +185,21 @@ class History:
                 alone = self._watched[path] = Record(self._most, len(KEPT), 1, total=count)
                 alone.follow_on(watched)
         self.jobs.backfill(before.jobs, count, self.samples)
+        self._glances.renumber(count)
         self._gaps.backfill(before._gaps, count)
         self.samples += count
 
     def series(self, layout: Layout, node: Node, key: str) -> NDArray[np.float32]:
         """Return the samples of a field for a node, oldest first, one a second; empty where nothing is kept."""
         found = self._find(layout, node, key)
-        return np.zeros(0, np.float32) if found is None else found[0].ring.series(*found[1:])
+        series = np.zeros(0, np.float32) if found is None else found[0].ring.series(*found[1:])
+        if key != GLANCED.key or node.level in self._levels:
+            return series
+        glanced = self._glances.series(layout.path(node), self.samples)
+        short, long = sorted((series, glanced), key=len)
+        return np.where(
+            np.isnan(long), np.pad(short, (len(long) - len(short), 0), constant_values=np.nan), long
+        )
 
     def track(self, layout: Layout, node: Node, key: str, span_s: int, ago: int = 0) -> Track:
         """Return the past of a field for a node over a span, as fine as it is kept so far back.
@@ -267,6 +291,11 @@ def _has_same_rows(layout: Layout, other: Layout) -> bool:
 def _live(store: Store, rollups: Rollups, level: Level) -> NDArray[np.bool_]:
     """Return which nodes of a level have anything live: the others' last values are no news."""
     return store.chip_state == Freshness.LIVE.value if level is Level.CHIP else rollups.live(level)
+
+
+def _glanced(store: Store, rollups: Rollups, level: Level, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return `GLANCED` of some nodes; NaN where nothing is live."""
+    return _with_gaps(GLANCED.values(store, rollups, level, numbers), ~_live(store, rollups, level)[numbers])
 
 
 def _with_gaps(values: NDArray[np.float64], silent: NDArray[np.bool_]) -> NDArray[np.float64]:

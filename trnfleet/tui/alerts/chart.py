@@ -16,10 +16,11 @@ from trnfleet.domain.alerts.alert import address_of
 from trnfleet.domain.alerts.signals import LEVEL_OF
 from trnfleet.domain.quantities import duration, with_unit
 from trnfleet.monitor.store.fields import BY_KEY
+from trnfleet.monitor.store.gaps import Reason
 from trnfleet.monitor.store.history import KEPT
 from trnfleet.monitor.store.job_history import JOB_KEYS
 from trnfleet.tui import theme
-from trnfleet.tui.state.chart_window import MOST_ALL_S, chart_inputs
+from trnfleet.tui.state.chart_window import MOST_ALL_S, before_of, chart_inputs
 from trnfleet.tui.widgets import charts
 from trnfleet.tui.widgets.cells import width_of
 from trnfleet.tui.widgets.charts import Chart, Limit, Mark, Series
@@ -67,6 +68,7 @@ def read_past(context: UiContext, alert: Alert) -> Past | None:
     span_s = inputs.times.span_s
     # A limit on what is made of the figure, such as its distance from a median, is no height in its chart.
     limit, base = rule.limit if rule.is_plain else None, 0.0
+    before = Reason.BEFORE_START
     if rule.figure in JOB_KEYS and alert.target in history.job_names():
         place, title, unit, low = (
             alert.target,
@@ -89,6 +91,7 @@ def read_past(context: UiContext, alert: Alert) -> Past | None:
             history.watch(layout.path(node))
         place, title, unit, low = layout.path(node), field.title, field.unit, field.low
         track = history.track(layout, node, field.key, span_s)
+        before = before_of(monitor, node.level)
     else:
         return None
     limits = [] if limit is None else [Limit(limit, "alert", theme.CHART_THRESHOLD, is_always_shown=True)]
@@ -105,6 +108,7 @@ def read_past(context: UiContext, alert: Alert) -> Past | None:
         limits,
         marks,
         inputs.gaps,
+        before=before,
     )
     return Past(title, place, chart, inputs.line_note, fired_s)
 

@@ -175,7 +175,7 @@ def counters(facts: ChipFacts, width: int, *, columns: int) -> Panel:
     elif facts.unhealthy:
         health, style = "✖ unhealthy: " + ", ".join(facts.unhealthy), theme.SEVERITY_STYLE[Severity.CRITICAL]
     else:
-        health, style = "healthy", ink.quiet
+        health, style = "components healthy", ink.quiet
     name = "Counters"
     rule = "─" * max(0, width - len(name) - 2 - len(health))
     mark = facts.marks.get(Part(Scope.CHIP, "health"))

@@ -19,7 +19,7 @@ from trnfleet.monitor.store.store import Freshness, join_lanes
 from trnfleet.tui import theme
 from trnfleet.tui.metric_display import CHIP_CHARTS
 from trnfleet.tui.state.chart_history import read_kept, resolution
-from trnfleet.tui.state.chart_window import chart_inputs, fired_marks, thresholds
+from trnfleet.tui.state.chart_window import before_of, chart_inputs, fired_marks, thresholds
 from trnfleet.tui.widgets.charts import Chart, Limit, Series
 
 if TYPE_CHECKING:
@@ -239,8 +239,9 @@ def _charts(
         series = Series(track.smoothed(inputs.mean_s), theme.CHART, before=before)
         gaps = () if kept is None else kept.gaps([track])
         found[field.key] = Chart(
-            [series], field.unit, times, field.low, ceiling, limits, marks, inputs.gaps, gaps
-        )
+            [series], field.unit, times, field.low, ceiling, limits, marks, inputs.gaps, gaps,
+            before=before_of(monitor, Level.CHIP),
+        )  # fmt: skip  # what has a name here is placed
     return found
 
 

@@ -259,6 +259,8 @@ class TreeRows:
             self._sparks.clear()
         text = self._sparks.get(node)
         if text is None:
+            if not history.seconds(node.level):
+                history.glance(layout.path(node))
             series = history.series(layout, node, columns.SPARK_FIELD)
             # Steps of training take about as long as a cell: without a longer mean, cells would be a saw.
             steady = trailing_mean(series, columns.SPARK_MEAN_S)

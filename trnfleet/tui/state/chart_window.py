@@ -12,6 +12,7 @@ from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
 from trnfleet.domain.metrics import BY_NAME, Aggregate
 from trnfleet.domain.quantities import duration
 from trnfleet.domain.severity import Severity
+from trnfleet.monitor.store.gaps import Reason
 from trnfleet.tui import theme
 from trnfleet.tui.widgets.charts import Limit, Mark, Times
 
@@ -122,6 +123,11 @@ def chart_inputs(
     gaps = tuple(history.gaps_since(end_s - span_s))
     mean_s = MEAN_S if span_s > LEAST_ALL_S else 1
     return ChartInputs(times, gaps, note + ("" if moment.speed == 1.0 else " wall"), mean_s)
+
+
+def before_of(monitor: FleetState, level: Level) -> Reason:
+    """Return why a node of a level has no samples between history's first and its own: whether all of the level are kept."""
+    return Reason.BEFORE_START if monitor.history.seconds(level) else Reason.NOT_KEPT
 
 
 def fired_marks(

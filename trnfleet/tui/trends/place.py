@@ -20,7 +20,7 @@ from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.metric_display import FLEET_CHARTS, fleet_name
 from trnfleet.tui.state.chart_history import figure_of, read_kept, resolution
-from trnfleet.tui.state.chart_window import MEAN_S, chart_inputs, fired_marks, thresholds
+from trnfleet.tui.state.chart_window import MEAN_S, before_of, chart_inputs, fired_marks, thresholds
 from trnfleet.tui.trends.grid import LEAST_ROWS, ChartGrid
 from trnfleet.tui.trends.trend import Trend
 from trnfleet.tui.widgets import charts
@@ -189,7 +189,8 @@ class _Source(NamedTuple):
         return Series(track.smoothed(mean_s), theme.CHART, before=before)
 
     def _chart(self, series: list[Series], unit: str, **rest: object) -> Chart:
-        chart = Chart(series, unit, self.inputs.times, marks=self.marks, gaps=self.inputs.gaps)
+        reason = before_of(self.place.context.monitor, (self.node or FLEET_NODE).level)
+        chart = Chart(series, unit, self.inputs.times, marks=self.marks, gaps=self.inputs.gaps, before=reason)
         if self.kept is not None:
             chart = chart._replace(kept_gaps=self.kept.gaps([each.track for each in series]))
         return chart._replace(**rest)  # type: ignore[arg-type]  # the names are checked by tests that draw all charts

@@ -111,6 +111,8 @@ class Chart(NamedTuple):
     """Whether values are distances, written with a sign."""
     lacking: Reason = Reason.SILENT
     """Why there is no value where none of the gaps says it."""
+    before: Reason = Reason.BEFORE_START
+    """Why there is none between the first sample ever and that of the series."""
 
 
 class ValueAxis(NamedTuple):
@@ -374,7 +376,8 @@ def _gaps(chart: Chart, grid: plot.Grid, bands: list[plot.Bands]) -> list[tuple[
     for gap in chart.gaps:
         first, last = grid.column_of(gap.first), grid.column_of(gap.after - 1)
         reasons[max(0, first) : max(0, last + 1)] = _REASONS.index(gap.reason)
-    reasons[: max(0, grid.column_of(begins_s))] = _REASONS.index(Reason.BEFORE_START)
+    reasons[: max(0, grid.column_of(begins_s))] = _REASONS.index(chart.before)
+    reasons[: max(0, grid.column_of(0))] = _REASONS.index(Reason.BEFORE_START)
     for gap in chart.kept_gaps:
         first, after = grid.column_of(gap.first), grid.column_of(gap.after)
         reasons[max(0, first) : max(0, after)] = _REASONS.index(gap.reason)
@@ -424,7 +427,8 @@ def _ticks(times: Times, cells: int) -> list[tuple[float, str]]:
         every_s = max(plot.tick_every(times.span_s, cells, 4), 30 if times.span_s > 60 else 1)
         ticks = [(0.0, "now")]
         ticks += [
-            (float(back_s), f"-{_back(back_s)}") for back_s in range(every_s, times.span_s + 1, every_s)
+            (float(back_s), f"-{plot.back_text(back_s)}")
+            for back_s in range(every_s, times.span_s + 1, every_s)
         ]
         return ticks
     speed = times.speed or 1.0
@@ -438,12 +442,3 @@ def _ticks(times: Times, cells: int) -> list[tuple[float, str]]:
         ((times.end_ns / NS_PER_S - at_s) / speed, format_rfc3339(at_s * NS_PER_S)[begin : begin + size])
         for at_s in range(first, last_s - span_s, -every_s)
     ]
-
-
-def _back(seconds: int) -> str:
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
-        if seconds >= size and not seconds % size:
-            return f"{seconds // size}{unit}"
-    if seconds >= 3_600:
-        return f"{seconds / 3_600:g}h"
-    return f"{seconds / 60:g}m" if seconds >= 60 else f"{seconds}s"

@@ -178,3 +178,13 @@ def tick_every(span_s: int, cells: int, label: int) -> int:
     """Return the seconds between two ticks, so that labels of a number of cells have room between them."""
     least_s = span_s * (label + 3) / max(1, cells)
     return next((each for each in _TICKS_S if each >= least_s), _TICKS_S[-1])
+
+
+def back_text(seconds: int) -> str:
+    """Return how long ago a tick is, in the largest unit."""
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds >= size and not seconds % size:
+            return f"{seconds // size}{unit}"
+    if seconds >= 3_600:
+        return f"{seconds / 3_600:g}h"
+    return f"{seconds / 60:g}m" if seconds >= 60 else f"{seconds}s"

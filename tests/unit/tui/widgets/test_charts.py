@@ -119,6 +119,24 @@ def test_gaps_say_why() -> None:
     assert any("not observed" in line for line in drawn(paused, 100, 7))
 
 
+def test_what_is_kept_from_a_look_on_was_not_kept_before() -> None:
+    """Between history's start and the first look nothing is kept of a node of a large fleet, and nothing was there before the start."""
+    chart = chart_of([50.0] * 20, span_s=240, ceiling=100)
+    late = chart._replace(
+        before=Reason.NOT_KEPT,
+        series=[chart.series[0]._replace(track=chart.series[0].track._replace(total=100, end=100))],
+        times=chart.times._replace(end_s=100),
+    )
+    (row,) = [line for line in drawn(late, 120, 7) if "┄" in line]
+    assert row.index("before start") < row.index("not kept")
+    assert len(row.split("not kept")[1].strip("┄ ")) == 0
+    whole = late._replace(times=late.times._replace(end_s=1_000), series=[late.series[0]._replace(
+        track=late.series[0].track._replace(total=1_000, end=1_000))])  # fmt: skip  # one series
+    words = "".join(drawn(whole, 120, 7))
+    assert "not kept" in words
+    assert "before start" not in words
+
+
 def test_a_short_gap_is_dotted_without_words() -> None:
     lines = drawn(chart_of([50.0] * 30 + [NAN] * 6 + [50.0] * 24), 40, 6)
     assert any("┄" in line for line in lines)
