@@ -18,6 +18,7 @@ from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.quantities import counted
 from trnfleet.errors import ConfigError, WireError
 from trnfleet.garbage import collect_garbage
+from trnfleet.record.write.tapped_source import TappedSource
 from trnfleet.services.discovery import find_fleet
 from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.publishing import fail_if_all_refused
@@ -27,6 +28,7 @@ from trnfleet.services.relay.ended import clear_ended, ended_of
 from trnfleet.services.relay.forwarding import Forwarding
 from trnfleet.services.relay.leases import Leases, command_server, serve_leases
 from trnfleet.services.relay.links import TopLinks
+from trnfleet.services.relay.missed import MissedClearings, Taps
 from trnfleet.services.relay.passed import MOST_AT_ONCE, PASSED_ON, PassedMessages
 from trnfleet.services.relay.role import CHECK_EVERY_S, RelayIdentity, RelayRole, Role
 from trnfleet.services.session import CONNECT_LIMIT_S
@@ -139,10 +141,18 @@ class RelayService:
     async def pass_on(self, source: Source) -> None:
         """Pass messages of the cell on until cancelled."""
         while batch := await source.take():
-            sent = self._passed.take(batch, self._monitor.clock.monotonic_s())
-            for first in range(0, len(sent), MOST_AT_ONCE):
-                if self.role.is_active:
-                    self.passed_on += await self._pass(sent[first : first + MOST_AT_ONCE])
+            await self.pass_batch(batch)
+
+    async def pass_batch(self, batch: Iterable[Envelope]) -> None:
+        """Pass some messages of the cell on."""
+        sent = self._passed.take(batch, self._monitor.clock.monotonic_s())
+        for first in range(0, len(sent), MOST_AT_ONCE):
+            if self.role.is_active:
+                self.passed_on += await self._pass(sent[first : first + MOST_AT_ONCE])
+
+    async def apply(self, batch: list[Envelope]) -> None:
+        """Let the monitor have messages of the cell beside those of its source."""
+        self._monitor.apply_messages(batch)
 
     async def catch_up(self) -> None:
         """Publish a part of what it owes the top broker since it became active."""
@@ -344,7 +354,8 @@ async def relay_cell(
         publisher = top.publisher(identity.client, will=will)
         stamp = ForwardedBy(cell=identity.cell, relay=identity.client, boot=identity.boot)
         forwarding = Forwarding(fleet, top.root, stamp, publisher, clock)
-        live = monitor_fleet(cell, fleet, tap=forwarding)
+        missed, missed_small = (MissedClearings(fleet, cell.root, clock) for _ in range(2))
+        live = monitor_fleet(cell, fleet, tap=Taps(forwarding, missed))
         live.monitor.evaluates_alerts = False
         service = RelayService(identity, live.monitor, publisher, report)
         leases = Leases(
@@ -383,7 +394,9 @@ async def relay_cell(
 
             async with background(
                 service_manager=manager.run(works, status),
-                pass_on=service.pass_on(small),
+                pass_on=service.pass_on(TappedSource(small, missed_small)),
+                missed=missed.run(live.source, service.apply),
+                missed_small=missed_small.run(small, service.pass_batch),
                 read_top=service.read_top(others),
                 leases=serve_leases(server, commands, publisher, clock, report),
                 forwarding=forwarding.run(),

@@ -1,0 +1,159 @@
+"""What a relay takes for cleared after a reconnect: what its broker does not answer, and nothing where it may not answer at all."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+from support.processes.waiting import running
+
+from trnfleet.clock import ManualClock
+from trnfleet.services.relay.alerts import SETTLED_S
+from trnfleet.services.relay.missed import AGAIN_S, ANSWER_S, LOOK_EVERY_S, MissedClearings
+from trnfleet.wire.ports import Envelope, LinkStatus
+from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+JOBS = [build_topic("demo", TopicClass.JOB, f"job-{number}") for number in range(40)]
+AWAY_S = 5.0
+
+
+class Cell:
+    """A broker and the connection to it, over which a relay hears what it retains."""
+
+    def __init__(self, *, gives_to_wildcards: bool = True, answers: bool = True) -> None:
+        self.clock = ManualClock()
+        self.status = LinkStatus(connected=True, connects=1)
+        self.missed = MissedClearings("demo", DEFAULT_ROOT, self.clock)
+        self.retained = set(JOBS)
+        self.gives_to_wildcards, self.answers = gives_to_wildcards, answers
+        self.lost = 0
+        """Answers that have no room in the broker's queue."""
+        self.asked: list[str] = []
+        self.cleared: list[str] = []
+        self.come(JOBS)
+
+    async def take(self) -> list[Envelope]:
+        """Never called."""
+        raise NotImplementedError
+
+    def come(self, topics: Iterable[str], *, retain: bool = True) -> None:
+        now_s = self.clock.monotonic_s()
+        self.missed.take([Envelope(each, b"{}", 1, retain, received_s=now_s) for each in topics])
+
+    def request_retained(self, topics: Iterable[str]) -> None:
+        """Answer what is retained, in order."""
+        wanted = list(topics)
+        self.asked += wanted
+        held = [each for each in wanted if each in self.retained] if self.answers else []
+        self.lost, begin = 0, self.lost
+        self.come(held[begin:])
+
+    async def clear(self, batch: list[Envelope]) -> None:
+        assert all(each.retain and not each.payload for each in batch)
+        self.cleared += [each.topic for each in batch]
+
+    async def lose(self, *cleared: str) -> None:
+        """Lose the connection, have topics cleared, and connect again."""
+        self.status.connected = False
+        await self.clock.advance(AWAY_S)
+        self.retained.difference_update(cleared)
+        self.status.connected, self.status.changed_s = True, self.clock.monotonic_s()
+        self.status.connects += 1
+        if self.gives_to_wildcards:
+            self.come(sorted(self.retained))
+
+
+@contextlib.asynccontextmanager
+async def relayed(cell: Cell) -> AsyncIterator[Cell]:
+    """Yield a cell to which a relay has been connected for a while."""
+    async with running(cell.missed.run(cell, cell.clear)):
+        await cell.clock.advance(SETTLED_S + 2 * LOOK_EVERY_S)
+        assert cell.asked == []
+        yield cell
+
+
+@pytest.mark.parametrize("gives_to_wildcards", [True, False])
+async def test_what_a_broker_does_not_answer_is_cleared(*, gives_to_wildcards: bool) -> None:
+    """Once it has been heard for a while, also where it gives nothing to wildcards; each topic once, and others are not asked for again."""
+    async with relayed(Cell(gives_to_wildcards=gives_to_wildcards)) as cell:
+        await cell.lose(*JOBS[:3])
+        await cell.clock.advance(SETTLED_S - LOOK_EVERY_S)
+        assert (cell.asked, cell.cleared) == ([], [])
+        await cell.clock.advance(10 * LOOK_EVERY_S)
+        assert cell.cleared == JOBS[:3]
+        asked = len(cell.asked)
+        await cell.clock.advance(2 * AGAIN_S)
+        assert (cell.cleared, len(cell.asked)) == (JOBS[:3], asked)
+        await cell.lose(JOBS[5])
+        await cell.clock.advance(SETTLED_S + 10 * LOOK_EVERY_S)
+    assert cell.cleared == [*JOBS[:3], JOBS[5]]
+
+
+async def test_a_broker_that_may_not_answer_clears_nothing() -> None:
+    """Such as one that lets nobody subscribe to single topics: it is asked again now and then. What is published is no answer."""
+    async with relayed(Cell(answers=False)) as cell:
+        await cell.lose(*JOBS[:3])
+        await cell.clock.advance(SETTLED_S + 2 * LOOK_EVERY_S)
+        assert len(cell.asked) == 4
+        cell.come(JOBS[3:], retain=False)
+        await cell.clock.advance(2.5 * (ANSWER_S + AGAIN_S))
+        assert (cell.cleared, len(cell.asked)) == ([], 3 * 4)
+        cell.answers = True
+        await cell.clock.advance(AGAIN_S + ANSWER_S)
+    assert cell.cleared == JOBS[:3]
+
+
+async def test_a_broker_that_came_back_empty_clears_nothing_until_something_is_heard() -> None:
+    """Its publishers may take their time to come back; then what none of them has is over."""
+    async with relayed(Cell()) as cell:
+        await cell.lose(*JOBS)
+        await cell.clock.advance(SETTLED_S + ANSWER_S)
+        assert cell.cleared == []
+        cell.retained = set(JOBS[10:])
+        cell.come(JOBS[10:], retain=False)
+        await cell.clock.advance(AGAIN_S + ANSWER_S)
+    assert cell.cleared == JOBS[:10]
+
+
+async def test_an_answer_that_is_lost_is_asked_for_again() -> None:
+    """A broker whose queue is full drops answers: one round does not show that a topic is gone."""
+    async with relayed(Cell()) as cell:
+        cell.retained = set(JOBS[:20])
+        await cell.lose()
+        cell.retained = set(JOBS) - {JOBS[39]}
+        cell.lost = 10
+        await cell.clock.advance(SETTLED_S + 10 * LOOK_EVERY_S)
+    assert cell.cleared == [JOBS[39]]
+
+
+async def test_many_are_asked_for_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a connection that ends meanwhile ends the look: the next one is looked at from the beginning."""
+    monkeypatch.setattr("trnfleet.services.relay.missed.ASKED_AT_ONCE", 5)
+    async with relayed(Cell(gives_to_wildcards=False)) as cell:
+        await cell.lose(*JOBS[:12])
+        await cell.clock.advance(SETTLED_S + 2 * LOOK_EVERY_S)
+        assert cell.cleared == []
+        await cell.lose(*JOBS[12:14])
+        await cell.clock.advance(SETTLED_S + AGAIN_S + ANSWER_S)
+    assert sorted(cell.cleared) == sorted(JOBS[:14])
+
+
+async def test_what_is_no_retained_state_or_cleared_in_time_is_not_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Telemetry and events have nothing that is retained; and no more topics are known than there may be."""
+    monkeypatch.setattr("trnfleet.services.relay.missed.MOST_TOPICS", 42)
+    async with relayed(Cell()) as cell:
+        others = [
+            build_topic("demo", each, "uc1/us-0001") for each in (TopicClass.TELEMETRY, TopicClass.EVENT)
+        ]
+        cell.come([*others, "other/topic"], retain=False)
+        cell.come(build_topic("demo", TopicClass.ALERT, f"{number:016x}") for number in range(10))
+        cell.missed.take([Envelope(JOBS[0], b"", 1)])
+        await cell.lose()
+        await cell.clock.advance(SETTLED_S + 10 * LOOK_EVERY_S)
+    assert cell.cleared == [build_topic("demo", TopicClass.ALERT, f"{number:016x}") for number in range(2)]
