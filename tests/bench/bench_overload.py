@@ -242,7 +242,7 @@ def help_ms(terminal: Terminal, number: int) -> float:
     return (time.perf_counter() - begun) * 1e3
 
 
-HELP = " Keys "
+HELP = " Keys and words "
 
 
 def run(options: argparse.Namespace, phases: list[Phase]) -> None:

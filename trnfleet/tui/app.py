@@ -29,6 +29,8 @@ from trnfleet.tui.actions.command_keys import CommandKeys
 from trnfleet.tui.actions.commands import Commands
 from trnfleet.tui.actions.cursor_keys import CursorKeys
 from trnfleet.tui.actions.fleet_keys import FleetKeys
+from trnfleet.tui.bars.header import WORDS as HEADER_WORDS
+from trnfleet.tui.bars.status import WORDS as STATUS_WORDS
 from trnfleet.tui.bars.tour import Tour
 from trnfleet.tui.fleet_pages import FleetPages, notice_of_others
 from trnfleet.tui.help import HelpScreen, Key, Section, help_title, sections, sign_section
@@ -237,6 +239,8 @@ class FleetApp(CommandKeys, TerminalApp):
         # A worker costs half of what a Textual timer does, and one that fails ends the app.
         self.run_worker(self._keep_ticking(), name="ticks", exit_on_error=True)
         self.app_resume_signal.subscribe(self, self._return_to_terminal)
+        # The keys in the status line are others while something is typed.
+        self.watch(self.screen, "focused", self._write_bars, init=False)
         if self._arrivals is not None:
             self.run_worker(self._follow_arrivals(self._arrivals), name="arrivals", exit_on_error=True)
         if not self.is_headless:
@@ -412,7 +416,12 @@ class FleetApp(CommandKeys, TerminalApp):
     async def action_help(self) -> None:
         await self.make_views()
         views = Section("Views", [Key(entry.key, entry.title) for entry in VIEWS])
-        signs = [] if self.playback is None else [sign_section("On the time bar", SIGNS)]
+        signs = [
+            sign_section("In the header", HEADER_WORDS),
+            sign_section("In the status line", STATUS_WORDS),
+        ]
+        if self.playback is not None:
+            signs.append(sign_section("On the time bar", SIGNS))
         found = sections(self.key_parts())
         here = sum(section.title.startswith(self._entry.title) for section in found)
         ordered = sorted(found, key=lambda section: not section.title.startswith(self._entry.title))

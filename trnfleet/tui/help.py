@@ -1,4 +1,4 @@
-"""The help: every key with what it does, made from the bindings themselves, so that it cannot be wrong."""
+"""The help: every key with what it does, made from the bindings themselves, so that it cannot be wrong, and what words and signs mean."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ class HelpScreen(ModalScreen[None]):
     DEFAULT_CSS = """
     HelpScreen { align: center middle; background: $bg 60%; }
     HelpScreen > Vertical {
-        width: 90%; max-width: 156; height: 90%; max-height: 40; padding: 0 1; background: $bg;
+        width: 90%; height: 90%; padding: 0 1; background: $bg;
         border: round $fg-faint; border-title-color: $fg-bright; border-subtitle-color: $fg-muted;
     }
     HelpScreen HelpText { height: 1fr; }
@@ -225,8 +225,8 @@ class HelpScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         frame = Vertical(self._field, self._text)
-        frame.border_title = " Keys "
-        frame.border_subtitle = " Esc closes "
+        frame.border_title = " Keys and words "
+        frame.border_subtitle = " ↑ ↓ scroll  Esc closes "
         yield frame
 
     def on_mount(self) -> None:

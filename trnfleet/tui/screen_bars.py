@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from textual.widgets import Input
 
 from trnfleet.domain.severity import Severity
 from trnfleet.text import plain
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
 _HINTS: Hints = (("?", "help"), ("q", "quit"), ("Enter", "deeper"), ("Esc", "back"), ("A", "alerts"))
 """Of every view; its own come after these."""
 _LIVE_HINTS: Hints = (*_HINTS[:4], ("[ ]", "in time"), *_HINTS[4:])
+
+
+_FIELD_HINTS: Hints = (("Enter", "ok"), ("Esc", "cancel"))
+"""While something is typed: other keys are characters then."""
 
 
 class Note(NamedTuple):
@@ -90,14 +95,19 @@ class ScreenBars:
         link, summary, problems = monitor.link, context.frame.summary, context.fleets.problem_counts
         of_fleets = fleets_text(len(context.fleets.contexts), context.fleets.not_shown)
         is_replay = self._says_replay()
+        now_s = monitor.clock.monotonic_s()
         self.header.show(
-            lambda width: header(summary, link, width, problems, is_replay=is_replay, of_fleets=of_fleets)
+            lambda width: header(
+                summary, link, width, problems, is_replay=is_replay, of_fleets=of_fleets, now_s=now_s
+            )
         )
         counts = self._counts(summary)
         self.tabs.show(lambda width: [tabs_line(TABS, entry.title, counts, width)])
         hints = (*(_HINTS if playback is None else _LIVE_HINTS), *entry.hints)
         if playback is not None and playback.shows_past:
             hints = past_hints(playback)
+        if isinstance(self.status.screen.focused, Input):
+            hints = _FIELD_HINTS
         if note is not None:
             text, is_problem = note
             self.status.show(lambda width: [note_line(text, width, hints, is_problem=is_problem)])
@@ -127,10 +137,13 @@ class ScreenBars:
         self.past.set_class(is_shown, "-shown")
         if is_shown and live is not None:
             seek = Seek.of(playback)
-            present = present_text(is_recording=playback.is_recording, is_connected=live.link.connected)
+            is_connected = live.link.connected
+            present = present_text(is_recording=playback.is_recording, is_connected=is_connected)
             if self._context.fleets.are_several:
-                present = f"{plain(live.fleet_name, 32)} alone; {present}"
-            self.past.show(lambda width: [past_banner(seek, before, now, present, width)])
+                present = "; ".join(filter(None, (f"{plain(live.fleet_name, 32)} alone", present)))
+            self.past.show(
+                lambda width: [past_banner(seek, before, now, present, width, is_connected=is_connected)]
+            )
 
     def _write_banner(self, summary: Summary) -> None:
         """Write the line that says why values cannot be trusted."""

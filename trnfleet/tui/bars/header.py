@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.metrics import BY_NAME
-from trnfleet.domain.quantities import bare, count, counted, mean_label, with_unit
+from trnfleet.domain.quantities import bare, count, counted, duration, mean_label, with_unit
 from trnfleet.monitor.store.averages import WINDOW_S
 from trnfleet.monitor.store.fields import BY_KEY
 from trnfleet.monitor.summary import undescribed_text
@@ -18,6 +18,7 @@ from trnfleet.tui.view import ALERTS
 from trnfleet.tui.widgets.bar import LONGEST_REASON, Item, fitted, justified, paragraph
 from trnfleet.tui.widgets.cells import Parts, width_of
 from trnfleet.tui.widgets.targets import Target, TargetKind, linked
+from trnfleet.wire.ports import RECORDING
 
 if TYPE_CHECKING:
     from trnfleet.monitor.problems.problem import ProblemCounts
@@ -27,6 +28,24 @@ if TYPE_CHECKING:
 
 OPTIONAL_FROM = 7
 """Rank from which figures are left out before the others are shortened."""
+REMEDY_AFTER_S = 5.0
+"""Seconds of waiting after which the header says what would end it."""
+LAST_KNOWN = "last known"
+"""What figures are of which nothing is live."""
+WORDS = (
+    ("live", "Chips of which telemetry comes"),
+    ("stale", "No telemetry for three periods: the values are the last known"),
+    ("offline", "Their publisher said that it ends, or the broker did"),
+    ("not heard yet", "Described, and no telemetry has come"),
+    ("not observed", "Their relay does not hear their cell"),
+    ("not described", "They publish, and no descriptor says what they are"),
+    ("more to come", "Instances that are described, and shown in a moment"),
+    ("from roll-ups", "Sums of a cell's relay, without single chips"),
+    ("cells", "Without a watch: nobody evaluates their rules"),
+    ("ack silenced", "Problems that somebody has seen to"),
+    ("pending", "Rules that hold, but not yet for long enough to fire"),
+)
+"""Words of the header with what they mean, for the help."""
 _YEAR_FROM = 100
 """Columns from which a date has its year."""
 
@@ -39,8 +58,9 @@ def header(
     *,
     is_replay: bool = False,
     of_fleets: str = "",
+    now_s: float | None = None,
 ) -> list[Parts]:
-    """Return the header's two lines; there are more while it names a long reason for waiting.
+    """Return the header's two lines; there are more while it names a long reason for waiting, and what to do about it.
 
     Args:
         summary: The fleet in figures.
@@ -49,11 +69,19 @@ def header(
         problems: How many problems there are, of all fleets.
         is_replay: Whether publishers say that they replay a recording, so that it is not mistaken for live data.
         of_fleets: Words for how many fleets the app watches; empty for one.
+        now_s: Monotonic seconds, for how long it has been waiting; None where that is not told.
     """
     if not summary.chips:
+        waited_s = 0.0 if now_s is None or link.protocol == RECORDING else now_s - link.changed_s
+        waited = f" for {duration(int(waited_s))}" if waited_s >= 1 else " …"
+        remedy = what_to_do(summary, link) if waited_s >= REMEDY_AFTER_S else ""
         return [
-            [(f" {plain(summary.fleet)}", theme.HEAD_STRONG), ("   waiting for the fleet …", theme.HEAD)],
-            *paragraph(why_waiting(summary, link), width, theme.HEAD),
+            [
+                (f" {plain(summary.fleet)}", theme.HEAD_STRONG),
+                (f"   waiting for the fleet{waited}", theme.HEAD),
+            ],
+            *paragraph(why_waiting(summary, link), width, theme.HEAD_STRONG),
+            *(paragraph(remedy, width, theme.HEAD) if remedy else []),
         ]
     return [
         _inventory(summary, width, problems, is_replay=is_replay, of_fleets=of_fleets),
@@ -75,11 +103,22 @@ def why_waiting(summary: Summary, link: LinkStatus) -> str:
     return f"connected to {broker}; no publisher of fleet {plain(summary.fleet)!r} yet"
 
 
+def what_to_do(summary: Summary, link: LinkStatus) -> str:
+    """Return what ends the waiting, in commands; empty where the reason says it, or time will."""
+    if not link.connected or summary.refused or summary.publishers:
+        return ""
+    return (
+        "with the same --broker, `trnfleet status --all-fleets` lists the fleets that are there; "
+        "`trnfleet bridge` on a host or `trnfleet simulate` publishes one"
+    )
+
+
 def figures(summary: Summary) -> list[Item]:
     """Return the second line's figures, the most important ones with the lowest ranks; all but the maximum are means."""
     mean = summary.mean
     hosts = BY_NAME["host_power_w"]
-    label = mean_label(mean.seconds).ljust(len(mean_label(WINDOW_S)))
+    label = (mean_label(mean.seconds) if summary.live_chips else LAST_KNOWN).ljust(len(mean_label(WINDOW_S)))
+    efficiency = with_unit(mean.tflops_per_w, "TFLOP/s/W")
     power = with_unit(mean.power_w, "W")
     cap = f"{power} of {with_unit(mean.power_cap_w, 'W')}"
     return [
@@ -91,7 +130,8 @@ def figures(summary: Summary) -> list[Item]:
         *_hottest(mean),
         _item("hbm_traffic_bytes_per_s", mean.hbm_traffic_bytes_per_s, 9, 7),
         _item("link_tx_bytes_per_s", mean.link_tx_bytes_per_s, 9, 8),
-        Item("", "", with_unit(mean.tflops_per_w, "TFLOP/s/W"), 13, 9),
+        # It has no name, so that n/a would be of nothing.
+        *([] if mean.tflops_per_w is None else [Item("", "", efficiency, 13, 9)]),
         Item(hosts.short_title, hosts.short_title, with_unit(mean.host_power_w, hosts.unit), 7, 10),
         _item("hbm_bw_util_pct", mean.hbm_bw_util_pct, 5, 11),
         _item("tflops", mean.tflops, 11, 12),
@@ -182,15 +222,18 @@ def _inventory(
             parts.append((", " if number else "", theme.HEAD))
             parts.append((f"{count(chips)} {state}", theme.HEAD if state == "live" else theme.HEAD_STRONG))
     if undescribed:
-        parts.append((f", {undescribed} not described", theme.HEAD_STRONG))
+        parts += [(", ", theme.HEAD), (f"{undescribed} not described", theme.HEAD_STRONG)]
+    instances = counted(summary.instances, "instance")
     if summary.joining_instances:
-        parts.append((f", {counted(summary.joining_instances, 'instance')} to come", theme.HEAD_STRONG))
+        # Beside those that are shown, so that it is clear of what there are more.
+        more = f"{count(summary.joining_instances)} more to come"
+        parts += [(f"  {instances}, ", theme.HEAD), (more, theme.HEAD_STRONG)]
     if summary.rolled_chips:
         of = "" if summary.rolled_chips == summary.chips else f"{count(summary.rolled_chips)} "
         parts.append((f"  {of}from roll-ups", theme.HEAD))
     if summary.unwatched_cells:
         cells = counted(len(summary.unwatched_cells), "cell")
-        parts.append((f", {cells} without a watch", theme.HEAD_STRONG))
+        parts += [(", ", theme.HEAD), (f"{cells} without a watch", theme.HEAD_STRONG)]
     right = _badge(problems, width - width_of(parts) - 2)
     if of_fleets and width_of(parts) + width_of(right) + 6 <= width:
         right.insert(0, ("all: ", theme.HEAD))
@@ -198,7 +241,7 @@ def _inventory(
     if time and width_of(parts) + width_of(right) + len(time) + 3 <= width:
         right.insert(0, (f"{time}  ", theme.HEAD_ACCENT))
     places = [
-        counted(summary.instances, "instance"),
+        "" if summary.joining_instances else instances,
         counted(summary.ultraservers, "UltraServer") if summary.ultraservers else "",
         counted(summary.jobs, "job") if summary.jobs else "",
     ]

@@ -27,14 +27,33 @@ if TYPE_CHECKING:
 
 UNVERIFIED = "TLS not verified"
 LONGEST_NOTE = 400
-LEFT_FOR_HINTS = 30
+LEFT_FOR_HINTS = 20
 """Cells that the reason of the last problem leaves for keys."""
 ALWAYS = 2
 """Keys that are shown at every width."""
+GAP = 2
+"""Cells between figures and keys at least."""
 LEAST_FIGURES = 8
 """Cells that figures have beside them at least."""
-SHORTEST_REASON = 24
+SHORTEST_REASON = 28
 """Cells below which a reason says nothing."""
+_WHY = "why: "
+
+
+WORDS = (
+    ("msg/s", "Messages of telemetry a second"),
+    ("lag", "How old telemetry is when it arrives"),
+    ("lost", "Ticks that never came here"),
+    ("overloaded", "This monitor does not keep up, and for how long"),
+    ("shed", "Left out here for newer messages, in an overload"),
+    ("dropped", "Messages that were too large, or too many"),
+    ("late", "Messages that came after newer ones"),
+    ("undescribed", "Messages of what no descriptor has told of"),
+    ("undecodable", "Messages that could not be read; also misplaced, rejected"),
+    ("publishers", "Online, of those that are known"),
+    ("silent", "Publishers that are online and send nothing"),
+)
+"""Words of the status line with what they mean, for the help."""
 
 
 class OwnProcess(Protocol):
@@ -97,8 +116,8 @@ def banner(
     if summary.chips and not summary.live_chips and summary.stale_chips:
         kind = "offline" if summary.offline_chips == summary.chips else "stale"
         return Banner(
-            f"▲ all {count(summary.chips)} chips are {kind}; values are the last known{heard}",
-            theme.BAR_ALERT,
+            f"✖ all {count(summary.chips)} chips are {kind}; values are the last known{heard}",
+            theme.BAR_DOWN,
         )
     return None
 
@@ -145,39 +164,61 @@ def status(
         processes: Processes of the app's own.
         brokers: Several brokers in words, in place of the one.
     """
-    room = width - width_of(always(hints, width)) - 2
+    room = width - width_of(always(hints, width)) - GAP
     mark, style = ("●", theme.BAR) if link.connected else ("✖ not connected", theme.BAR_DOWN)
-    figures = [*_figures(summary), *((each.figure, True) for each in processes if each.figure)]
+    figures = [
+        *_figures(summary, is_connected=link.connected),
+        *((each.figure, True) for each in processes if each.figure),
+    ]
     kept_text, is_problem = kept
     # Dropped first where there is no room: the broker's name and version, what is kept, the broker, what is as it should be.
     broker = brokers or _broker(link, "")
+    # That one of several brokers is away is told at any width.
+    away = sum(not part.connected for part in link.parts) if brokers and link.connected else 0
+    least = f" {away} of {len(link.parts)} brokers away " if away else ""
+    named = f" {broker}"
     looks = [
-        (f" {brokers or _broker(link, broker_kind)}", True),
-        (f" {broker}", True),
-        (f" {broker}", False),
+        (f" {brokers or _broker(link, broker_kind)}", kept_text),
+        (named, kept_text),
+        *([] if is_problem else [(named, "")]),
+        *[(least, kept_text if is_problem else "")] * max(1, len(figures)),
     ]
-    for broker, has_kept in (*looks, *[("", False)] * len(figures)):
-        parts: Parts = [(f" {mark}", style), (broker, theme.BAR_ALERT if " away " in brokers else theme.BAR)]
+    for broker, shown_kept in looks:
+        before: Parts = [(f" {mark}", style), (broker, theme.BAR_ALERT if away else theme.BAR)]
         if link.is_unverified or any(part.is_unverified for part in link.parts):
-            parts += [("  ", theme.BAR), (f" {UNVERIFIED} ", theme.BAR_ALERT)]
-        if kept_text and is_problem:
-            parts += [("  ", theme.BAR), (f" {kept_text} ", theme.BAR_ALERT)]
+            before += [("  ", theme.BAR), (f" {UNVERIFIED} ", theme.BAR_ALERT)]
+        after: Parts = []
         for text, is_bad in figures:
-            parts.append(("  ", theme.BAR))
-            parts.append((text, theme.BAR_STRONG if is_bad else theme.BAR))
-        if kept_text and not is_problem and has_kept:
-            parts.append((f"  {kept_text}", theme.BAR))
-        if width_of(parts) <= room:
+            after += [("  ", theme.BAR), (text, theme.BAR_STRONG if is_bad else theme.BAR)]
+        kept_parts = _kept(shown_kept, is_problem=is_problem)
+        used = width_of(before) + width_of(after)
+        if used + width_of(kept_parts) <= room:
             break
-        if not broker:
+        if broker == least:
             figures = _without_one(figures)
+    else:
+        # Why nothing is kept is cut before figures are.
+        least_kept = cell_len(kept_text.partition(":")[0])
+        kept_parts = _kept(
+            fit(kept_text, max(least_kept, room - used - 4)).rstrip() if is_problem else "",
+            is_problem=is_problem,
+        )
+    parts = [*before, *kept_parts, *after] if is_problem else [*before, *after, *kept_parts]
     parts = _cut(parts, room)
     reason = plain(summary.last_problem or _receiver_error(summary))
-    left = min(width - width_of(parts) - LEFT_FOR_HINTS, cell_len(reason) + 2)
+    left = min(width - width_of(parts) - LEFT_FOR_HINTS, cell_len(reason) + len(_WHY) + 2)
     if reason and left >= SHORTEST_REASON:
-        parts.append((fit(f": {reason}", left), theme.BAR_STRONG))
-    keys = hint_parts(hints, width - width_of(parts) - 1, theme.BAR_STRONG, theme.BAR)
+        # With a word of its own: it is not of the figure before it.
+        parts.append((fit(f"  {_WHY}{reason}", left), theme.BAR_STRONG))
+    keys = hint_parts(hints, width - width_of(parts) - GAP, theme.BAR_STRONG, theme.BAR)
     return justified(parts, keys, width, theme.BAR)
+
+
+def _kept(text: str, *, is_problem: bool) -> Parts:
+    """Return how much of the past is kept, or why nothing is."""
+    if not text:
+        return []
+    return [("  ", theme.BAR), (f" {text} ", theme.BAR_ALERT)] if is_problem else [(f"  {text}", theme.BAR)]
 
 
 def _without_one(figures: list[tuple[str, bool]]) -> list[tuple[str, bool]]:
@@ -208,17 +249,22 @@ def _broker(link: LinkStatus, broker_kind: str) -> str:
     return f"{plain(broker_kind, 40)} at {where}{protocol}" if broker_kind else where + protocol
 
 
-def _figures(summary: Summary) -> list[tuple[str, bool]]:
-    """Return texts, and whether each is about something that went wrong: rate and lag, then problems, the worst first."""
+def _figures(summary: Summary, *, is_connected: bool) -> list[tuple[str, bool]]:
+    """Return texts, and whether each is about something that went wrong: rate and lag, then problems, the worst first.
+
+    Without a connection neither rate nor lag are of the present, and nobody knows who publishes: only what was counted is left.
+    """
     lag = [] if summary.lag_s is None else [duration(summary.lag_s)]
     problems = [each for each in summary.pipeline_problems if each.short]
     names = {each.name for each in problems}
-    shown = [rate_text(summary)]
-    shown += [] if "lag" in names else [(f"lag {''.join(lag) or '-'}", False)]
+    shown = [rate_text(summary)] if is_connected else []
+    shown += [] if "lag" in names or not is_connected else [(f"lag {''.join(lag) or '-'}", False)]
     shown += [(plain(each.short, 60), True) for each in problems]
     shown += [] if "messages-lost" in names else [("lost 0", False)]
     if summary.receiver_error_count:
         shown.append((f"receiver errors {count(summary.receiver_error_count)}", True))
+    if not is_connected:
+        return shown
     online, known = summary.publishers_online, summary.publishers
     shown.append((f"publishers {count(online)}/{count(known)}", online < known))
     return shown

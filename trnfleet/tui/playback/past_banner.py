@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from trnfleet.tui.bars.hints import Hints
     from trnfleet.tui.playback.seek_bar_format import Seek
 
+NO_CONNECTION = "✖ LIVE has no connection"
 _HOUR_S = 3_600
 _FOLDERS = re.compile(r"(?<!\S)/\S*/")
 """Folders of a path."""
@@ -31,7 +32,7 @@ def past_hints(playback: Playback) -> Hints:
     return (
         ("?", "help"),
         ("q", "quit"),
-        ("Space", "resume" if playback.mode is Mode.PAUSED else "pause"),
+        ("Space", _space(playback)),
         ("[ ]", "10 s"),
         ("End", "live" if playback.is_live_possible else "the end"),
         ("( )", "alert"),
@@ -40,8 +41,22 @@ def past_hints(playback: Playback) -> Hints:
     )
 
 
+def _space(playback: Playback) -> str:
+    """Return what the space bar does; where a file is at its end, it plays it once more."""
+    if playback.mode is not Mode.PAUSED:
+        return "pause"
+    is_over = not playback.is_live_possible and playback.position_ns >= playback.end_ns
+    return "play again" if is_over else "resume"
+
+
 def past_banner(
-    seek: Seek, before: ProblemCounts | None, now: ProblemCounts | None, present: str, width: int
+    seek: Seek,
+    before: ProblemCounts | None,
+    now: ProblemCounts | None,
+    present: str,
+    width: int,
+    *,
+    is_connected: bool = True,
 ) -> Parts:
     """Return the banner over the past: the time shown, and alerts that changed in the present.
 
@@ -51,12 +66,15 @@ def past_banner(
         now: Alerts of the present.
         present: State of the present.
         width: Cells.
+        is_connected: Whether there is a connection in the present; that there is none is told at any width.
     """
     when = clock_text(seek.position_ns)
     ago = f", {duration(seek.behind_s)} ago" if seek.behind_s >= 1 else ""
     fires = _fires(before, now)
+    if not is_connected:
+        fires = [(f" {NO_CONNECTION} ", theme.BAR_DOWN), *fires]
     for text in (
-        f" ◀ Viewing {when}{ago}. {present}. End = live ",
+        f" ◀ Viewing {when}{ago}. {f'{present}. ' if present else ''}End = live ",
         f" ◀ Viewing {when}{ago}. End = live ",
         f" ◀ {when}{ago}. End = live ",
         f" ◀ {when}. End = live ",
@@ -68,9 +86,9 @@ def past_banner(
 
 
 def present_text(*, is_recording: bool, is_connected: bool) -> str:
-    """Return the state of the present while the past is shown."""
+    """Return the state of the present while the past is shown; empty without a connection, which the banner tells by itself."""
     if not is_connected:
-        return "LIVE has no connection"
+        return ""
     return "LIVE continues" if is_recording else "LIVE is no longer recorded"
 
 
@@ -107,7 +125,7 @@ def kept_text(
         return f"not recording: {plain(problem, 60)}", True
     if history is not None and history.problem:
         # The note of the status line had it in full; a path would leave no room for the reason.
-        return f"history: {plain(_FOLDERS.sub('…/', history.problem), 60)}", True
+        return f"history not read: {plain(_FOLDERS.sub('…/', history.problem), 60)}", True
     charts = f", charts {duration(kept_s, DurationStyle.LONG)}" if kept_s else ""
     if playback is None:
         return charts.removeprefix(", "), False

@@ -35,8 +35,8 @@ GOOD_TRACK = 0.3
 """Share of the line that it has before texts are dropped."""
 _KEEPS_UP = 0.85
 """Share of the rate below which the rate that the machine reaches is shown."""
-_REACHES = len(" (reaches x0.95)")
-"""Cells of that text."""
+_REACHES, _SHORT_REACHES = len("(reaches x0.95)"), len("(x0.95)")
+"""Cells of that text, and of its short form."""
 _NEAR_SHARE = 0.015
 """Share of the recording, and at least two seconds, after a mark in which its text is shown."""
 _LONG_NOTE, _SHORT_NOTE = 44, 20
@@ -124,6 +124,11 @@ class Seek(NamedTuple):
             return self.span_ns
         step_ns = NS_PER_S << max(0, (self.span_ns // (_STEPS * NS_PER_S)).bit_length() - 1)
         return -(-self.span_ns // step_ns) * step_ns
+
+    @property
+    def is_over(self) -> bool:
+        """Whether a file is at its end."""
+        return not self.is_live_possible and self.position_ns >= self.end_ns
 
     @property
     def behind_s(self) -> float:
@@ -263,8 +268,8 @@ def seek_line(
 _LEFT = ("sign", "mode", "rate", "date", "time", "thinned", "kept", "start")
 _RIGHT = ("end", "back", "note", "loop")
 _SHRINKING = (
-    ("note", _SHORT_NOTE), ("date", 0), ("kept", 0), ("start", 0), ("end", 0), ("note", 1), ("loop", 1), ("mode", 0), ("back", 1),
-    ("note", 0), ("back", 0), ("loop", 0), ("thinned", 1),
+    ("note", _SHORT_NOTE), ("date", 0), ("kept", 0), ("start", 0), ("end", 0), ("note", 1), ("loop", 1), ("thinned", 1), ("rate", 1),
+    ("mode", 0), ("back", 1), ("back", 0), ("note", 0), ("loop", 0),
 )  # fmt: skip  # a list of names
 """Texts that shrink where there is little room, first to last: to these cells, to a short form (1), or to nothing (0)."""
 
@@ -274,22 +279,22 @@ def _shortened(name: str, room: int, seek: Seek, marks: Sequence[Mark]) -> tuple
     if name == "loop":
         return "↻", theme.BAR_SEEK
     if name == "thinned":
-        return f"1 of {seek.one_in}", theme.BAR_SEEK
+        return f"thinned 1/{seek.one_in}", theme.BAR_SEEK
+    if name == "rate":
+        return _rate(seek, is_short=True), theme.BAR_SEEK
     return (_short_back(seek), theme.BAR_SEEK) if name == "back" else _note(seek, marks, room)
 
 
 def _words(seek: Seek, marks: Sequence[Mark]) -> dict[str, tuple[str, Style]]:
     """Return every text beside the bar, by name."""
     is_playing = seek.mode is Mode.PLAYING
-    rate = rate_text(seek.rate)
-    if is_playing and seek.reached_rate < _KEEPS_UP * seek.rate:
-        # Always as many cells, so that the bar keeps its place while the rate changes.
-        rate += f" (reaches x{float(f'{seek.reached_rate:.2g}'):g})".ljust(_REACHES)
-    mode = "seeking" if seek.seeking else "playing" if is_playing else "paused "
+    mode = (
+        "seeking" if seek.seeking else "playing" if is_playing else "at end " if seek.is_over else "paused "
+    )
     words = {
         "sign": (PLAYING if is_playing else PAUSED, theme.BAR_SEEK_STRONG),
         "mode": (mode, theme.BAR_SEEK_STRONG),
-        "rate": (rate, theme.BAR_SEEK),
+        "rate": (_rate(seek), theme.BAR_SEEK),
         "date": (clock_text(seek.position_ns, with_date=True)[:10], theme.BAR_SEEK),
         "time": (clock_text(seek.position_ns), theme.BAR_SEEK_STRONG),
         "start": (_end_text(seek.start_ns, seek), theme.BAR_SEEK_QUIET),
@@ -305,6 +310,20 @@ def _words(seek: Seek, marks: Sequence[Mark]) -> dict[str, tuple[str, Style]]:
     if seek.loops:
         words["loop"] = ("↻ loop", theme.BAR_SEEK)
     return words
+
+
+def _rate(seek: Seek, *, is_short: bool = False) -> str:
+    """Return the rate, and the one that the machine reaches where that is less."""
+    rate = rate_text(seek.rate)
+    if seek.mode is not Mode.PLAYING or seek.reached_rate >= _KEEPS_UP * seek.rate:
+        return rate
+    reached = f"x{float(f'{seek.reached_rate:.2g}'):g}"
+    # Always as many cells, so that the bar keeps its place while the rate changes.
+    return (
+        f"{rate} {f'({reached})':{_SHORT_REACHES}}"
+        if is_short
+        else f"{rate} {f'(reaches {reached})':{_REACHES}}"
+    )
 
 
 def thinned_text(one_in: int) -> str:

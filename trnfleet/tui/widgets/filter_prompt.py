@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from textual import on
-from textual.containers import Vertical
+from textual.containers import Horizontal, Vertical
 from textual.message import Message
 from textual.widgets import Input
 
@@ -27,8 +27,10 @@ class FilterPrompt(Vertical):
     DEFAULT_CSS = """
     FilterPrompt { display: none; height: 2; background: $bg-raised; }
     FilterPrompt Bar { background: $bg-raised; }
+    FilterPrompt Horizontal { height: 1; }
+    FilterPrompt Horizontal Bar { width: 2; }
     FilterPrompt Input {
-        display: block; height: 1; padding: 0 1; border: none; background: $bg-raised; color: $fg-bright;
+        display: block; width: 1fr; height: 1; padding: 0; border: none; background: $bg-raised; color: $fg-bright;
     }
     """
 
@@ -49,11 +51,17 @@ class FilterPrompt(Vertical):
     def __init__(self) -> None:
         super().__init__()
         self._said = Bar(fill=lambda: theme.BAR)
+        self._label = Bar(fill=lambda: theme.BAR)
+        self._is_submitted = False
+        """Whether what stands in the field was submitted: a mistake is loud then, and not while one types on."""
         self._field = Input(placeholder=SYNTAX, max_length=LONGEST, select_on_focus=False, compact=True)
 
     def compose(self) -> ComposeResult:
+        self._label.show(lambda _width: [[(" /", theme.BAR_STRONG)]])
         yield self._said
-        yield self._field
+        with Horizontal():
+            yield self._label
+            yield self._field
 
     @property
     def value(self) -> str:
@@ -67,22 +75,26 @@ class FilterPrompt(Vertical):
 
     def open(self, pattern: str) -> None:
         """Give the keys to the field, which begins with a filter."""
+        self._is_submitted = False
         self._field.value = pattern
         self._field.cursor_position = len(pattern)
         focus_on(self._field)
 
     def say(self, problem: str, found: str, columns: Sequence[str]) -> None:
         """Show what is wrong, else how much is left, else what can be compared; printable characters only."""
-        style = theme.BAR_ALERT if problem else theme.BAR
+        loud = theme.BAR_ALERT if self._is_submitted else theme.BAR_STRONG
+        style = loud if problem else theme.BAR
         text = f"▲ {problem}" if problem else found or f"columns: {' '.join(columns)}"
         self._said.show(lambda width: [[(fit(f" {text}", width), style)]])
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
         event.stop()
+        self._is_submitted = False
         self.post_message(self.Changed(event.value.strip()))
 
     @on(Input.Submitted)
     def _accepted(self, event: Input.Submitted) -> None:
         event.stop()
+        self._is_submitted = True
         self.post_message(self.Submitted(event.value.strip()))

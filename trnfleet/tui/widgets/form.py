@@ -90,7 +90,8 @@ class Form(Vertical):
             for row in rows
             for spec in row
         }
-        self._is_problem = False
+        self._heading = ""
+        """What the title says."""
 
     def compose(self) -> ComposeResult:
         yield self._title
@@ -127,14 +128,14 @@ class Form(Vertical):
     def open(self, title: str, values: Mapping[str, str], focus: str) -> None:
         """Show it with values, and give the keys to a field; the title holds printable characters only."""
         self.add_class("open")
-        keys = KEYS
+        self._heading = title
         self._title.show(
             lambda width: [
                 [
-                    (fit(f" {title}", max(0, width - len(keys) - 2)), theme.BAR_STRONG),
-                    (f" {keys} ", theme.BAR),
+                    (fit(f" {title}", max(0, width - len(KEYS) - 2)), theme.BAR_STRONG),
+                    (f" {KEYS} ", theme.BAR),
                 ]
-                if width >= len(title) + len(keys) + 4
+                if self._has_keys_in_title(width)
                 else [(fit(f" {title}", width), theme.BAR_STRONG)]
             ]
         )
@@ -148,10 +149,17 @@ class Form(Vertical):
         self.remove_class("open")
 
     def tell(self, text: str, *, is_problem: bool = False) -> None:
-        """Show a message below the fields; printable characters only."""
+        """Show a message below the fields, or the keys where there is none and they have no room in the title; printable characters only."""
         style = theme.BAR_ALERT if is_problem else theme.BAR
         sign = " ▲ " if is_problem else " "
-        self._message.show(lambda width: [[(fit(sign + text, width), style)]])
+        self._message.show(
+            lambda width: [
+                [(fit(sign + (text or ("" if self._has_keys_in_title(width) else KEYS)), width), style)]
+            ]
+        )
+
+    def _has_keys_in_title(self, width: int) -> bool:
+        return width >= len(self._heading) + len(KEYS) + 4
 
     def action_leave(self) -> None:
         self.post_message(self.Left(self))

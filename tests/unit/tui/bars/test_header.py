@@ -9,7 +9,7 @@ from trnfleet.monitor.problems.problem import ProblemCounts
 from trnfleet.tui.bars.header import header
 from trnfleet.tui.widgets.cells import text_of, width_of
 from trnfleet.tui.widgets.targets import Target, TargetKind, target_of
-from trnfleet.wire.ports import LinkStatus
+from trnfleet.wire.ports import RECORDING, LinkStatus
 
 if TYPE_CHECKING:
     from trnfleet.monitor.summary import Summary
@@ -51,8 +51,9 @@ def test_what_is_not_described_is_named(summary: Summary) -> None:
 def test_instances_that_the_layout_has_yet_to_show_are_named(summary: Summary) -> None:
     """While hosts are joined, those that are described and not shown are missing, and the rest is not all."""
     text = said(replace(summary, joining_instances=1))
-    assert "128 chips  128 live, 1 instance to come" in text
+    assert "128 chips  128 live  8 instances, 1 more to come  2 UltraServers" in text
     assert "all live" not in text
+    assert text.count("instances") == 1
 
 
 def test_cells_of_which_nobody_evaluates_rules_are_counted(summary: Summary) -> None:
@@ -131,6 +132,41 @@ def test_waiting_says_for_what(summary: Summary) -> None:
     assert "\x1b" not in said(refused)
     down = LinkStatus(broker="mqtt://10.0.0.1:1883", last_error="connection refused")
     assert "not connected to mqtt://10.0.0.1:1883: connection refused" in said(nothing, down)
+
+
+def test_waiting_has_a_length_and_ends_in_what_to_do(summary: Summary) -> None:
+    """After some seconds commands are named where nobody publishes; not where the reason says what is wrong, nor for a recording."""
+    nothing, since = replace(summary, chips=0, publishers=0), replace(LINK, changed_s=100.0)
+
+    def waited(of: Summary, link: LinkStatus, now_s: float) -> str:
+        return "\n".join(text_of(row) for row in header(of, link, 200, ProblemCounts(), now_s=now_s))
+
+    assert "waiting for the fleet …" in waited(nothing, since, 100.5)
+    assert "waiting for the fleet for 4 s" in waited(nothing, since, 104.9)
+    assert "status --all-fleets" not in waited(nothing, since, 104.9)
+    assert "waiting for the fleet for 23 s" in waited(nothing, since, 123.4)
+    assert "status --all-fleets" in waited(nothing, since, 123.4)
+    for of, link in (
+        (nothing, replace(since, connected=False, last_error="connection refused")),
+        (replace(nothing, publishers=1), since),
+        (replace(nothing, refused={"node": 1}), since),
+        (nothing, replace(since, protocol=RECORDING)),
+    ):
+        assert "status --all-fleets" not in waited(of, link, 123.4)
+
+
+def test_figures_of_which_nothing_is_live_are_called_the_last_known(summary: Summary) -> None:
+    """They are no mean of the last seconds."""
+    gone = said(replace(summary, live_chips=0, stale_chips=128))
+    assert "last known   NC util" in gone
+    assert " mean " not in gone
+
+
+def test_a_figure_without_a_name_is_left_out_where_it_is_not_known(summary: Summary) -> None:
+    """N/a alone would be of nothing."""
+    unknown = said(replace(summary, mean=replace(summary.mean, tflops_per_w=None)))
+    assert "TFLOPS/W" not in unknown
+    assert "n/a" not in unknown
 
 
 def test_the_time_is_told_where_it_is_not_the_wall_clocks(summary: Summary) -> None:

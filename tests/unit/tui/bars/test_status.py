@@ -9,6 +9,7 @@ from support.monitor.feed import Feed, standalone
 from trnfleet.domain.alerts.watches import ReceiverError
 from trnfleet.monitor.pipeline.counts import PipelineCounts
 from trnfleet.monitor.pipeline.judgement import judge
+from trnfleet.tui.bars.brokers import brokers_text
 from trnfleet.tui.bars.status import banner, own_banner, status
 from trnfleet.tui.widgets.cells import text_of
 from trnfleet.wire.ports import LinkStatus
@@ -142,6 +143,48 @@ def test_overload_is_told(summary: Summary) -> None:
     assert "shed 1,234" in line
     assert "overloaded 9 s" in line
     assert "lost 0" in line
+
+
+def test_without_a_connection_there_is_no_rate(summary: Summary) -> None:
+    """What has come before is not of now: neither rate, lag nor publishers stand beside it, and what was lost does."""
+    fast = judged(replace(summary, messages_per_s=130.0, lag_s=0.02), lost=3)
+    line = text_of(status(fast, replace(LINK, connected=False), "", HINTS, 140))
+    assert "✖ not connected 127.0.0.1:1883, MQTT 5  lost 3" in line
+    for gone in ("msg/s", "lag", "publishers"):
+        assert gone not in line
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_that_a_broker_is_away_is_told_at_every_width(summary: Summary, width: int) -> None:
+    """Which one and for how long where there is room, and else how many."""
+    west = LinkStatus(broker="mqtts://west.example.com:8883", connects=1, changed_s=63.0)
+    link = replace(LINK, parts=(LINK, west))
+    line = text_of(status(summary, link, "", HINTS, width, brokers=brokers_text(link.parts, 100.0)))
+    assert (
+        "2 brokers, mqtts://west.example.com:8883 away 37 s" if width > 80 else "1 of 2 brokers away"
+    ) in line
+    assert "lost 0" in line
+    both = replace(link, parts=(LINK, LINK))
+    assert "away" not in text_of(
+        status(summary, both, "", HINTS, width, brokers=brokers_text(both.parts, 100.0))
+    )
+
+
+@pytest.mark.parametrize("width", [70, 80, 200])
+def test_why_nothing_is_kept_leaves_figures_their_room(summary: Summary, width: int) -> None:
+    """The reason is cut before rate and losses go."""
+    kept = ("not recording: No space left on device", True)
+    line = text_of(status(replace(summary, messages_per_s=12.0), LINK, "", HINTS, width, kept))
+    assert "not recording: No space" in line
+    assert ("left on device" in line) is (width > 70)
+    assert "12 msg/s" in line
+    assert "lost 0" in line
+
+
+@pytest.mark.parametrize("width", range(60, 160))
+def test_figures_and_keys_do_not_touch(summary: Summary, width: int) -> None:
+    line = text_of(status(summary, LINK, "mosquitto 2.0.11", (*HINTS, ("Enter", "deeper")), width))
+    assert "  ? help  q quit" in line
 
 
 def test_a_silent_fleet_is_a_banner(summary: Summary) -> None:

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from support.monitor.feed import Feed, standalone
 from support.tui.fake_playback import FakePlayback
 from support.tui.seek import seek
 
 from trnfleet.monitor.problems.problem import ProblemCounts
-from trnfleet.tui.playback.past_banner import kept_text, past_banner
+from trnfleet.tui import theme
+from trnfleet.tui.playback.past_banner import kept_text, past_banner, past_hints
 from trnfleet.tui.widgets.cells import text_of, width_of
 
 if TYPE_CHECKING:
@@ -23,6 +25,28 @@ def test_the_banner_says_when_and_how_to_return() -> None:
         assert width_of(parts) <= width
         assert "14:03:10" in text_of(parts)
         assert "End = live" in text_of(parts)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_that_the_present_has_no_connection_is_told_loudly(width: int) -> None:
+    """At every width, and not in the colour of the past."""
+    parts = past_banner(seek(), None, None, "", width, is_connected=False)
+    assert width_of(parts) <= width
+    assert (" ✖ LIVE has no connection ", theme.BAR_DOWN) in parts
+    assert "End = live" in text_of(parts)
+    assert "LIVE" not in text_of(past_banner(seek(), None, None, "", width))
+
+
+def test_the_space_bar_plays_a_file_once_more_at_its_end() -> None:
+    """Else it goes on, or pauses."""
+    playback = FakePlayback(Feed(standalone(1)).monitor, is_file=True)
+    said = []
+    for _ in range(2):
+        said.append(dict(past_hints(playback))["Space"])
+        playback.toggle()
+        said.append(dict(past_hints(playback))["Space"])
+        playback.go_live_or_end()
+    assert said == ["pause", "resume", "play again", "pause"]
 
 
 def test_the_banner_counts_new_alerts_of_the_present() -> None:
@@ -53,10 +77,10 @@ def test_the_status_line_says_why_history_is_not_read_however_long_the_path_is()
     path = "/var/lib/trnfleet/history/fleet=demo/day=2026-01-05/cell=main/chips-20260105T0001Z-20260105T0001Z-host-a.parquet"
     text, is_problem = kept_text(None, Unread(f"left out (torn: it has no footer): {path}"))
     assert is_problem
-    assert text.startswith("history: left out (torn: it has no footer): …/chips-2026")
-    assert len(text) <= len("history: ") + 61
+    assert text.startswith("history not read: left out (torn: it has no footer): …/chips-2026")
+    assert len(text) <= len("history not read: ") + 61
     text, is_problem = kept_text(None, Unread(f"/{'long/' * 20}history: no such folder"))
-    assert (text, is_problem) == ("history: …/history: no such folder", True)
+    assert (text, is_problem) == ("history not read: …/history: no such folder", True)
 
 
 def test_the_status_line_says_how_far_charts_reach() -> None:

@@ -56,6 +56,22 @@ class TestSeekLine:
         assert "5 min 11 s back" in text
         assert len(line.track) >= 24
 
+    def test_eighty_columns_tell_that_alerts_are_approximate(self) -> None:
+        """And that it loops, that messages were left out and which rate is reached: in short, before they go."""
+        worst = seek(
+            rate=60.0, reached_rate=22.0, loops=True, is_exact=False, alerts_since_ns=START_NS, one_in=4
+        )
+        text = text_of(seek_line(worst, 80).parts)
+        for part in ("x60 (x22)", "thinned 1/4", "≈", "↻"):
+            assert part in text
+
+    def test_the_end_of_a_file_is_told(self) -> None:
+        """A recording that grows has none."""
+        at_end = seek(mode=Mode.PAUSED, is_live_possible=False)
+        at_end = at_end._replace(position_ns=at_end.end_ns)
+        assert text_of(seek_line(at_end, 80).parts).startswith(" ‖ at end  x1 ")
+        assert " paused " in text_of(seek_line(at_end._replace(is_live_possible=True), 80).parts)
+
     def test_a_wide_line_is_rich(self) -> None:
         """Date, both ends and what just happened are told where there is room."""
         each = seek()
@@ -188,7 +204,7 @@ def test_the_bar_says_where_the_past_was_thinned() -> None:
     """In full where there is room, and in short where there is none for anything else; not where all was kept."""
     assert "thinned: 1 of 4 messages" in text_of(seek_line(seek(one_in=4), 120).parts)
     short = seek_line(seek(one_in=4), 40)
-    assert "1 of 4" in text_of(short.parts)
+    assert "thinned 1/4" in text_of(short.parts)
     assert width_of(short.parts) == 40
     assert "1 of" not in text_of(seek_line(seek(), 200).parts)
 
