@@ -55,9 +55,10 @@ def write_minutes(
     cell: str = "main",
     cluster: str = "uc1",
     windows: Iterable[int] = (),
+    fleet: str = "demo",
 ) -> None:
-    """Write minutes of the fleet `demo` as a writer does, and the ten minutes that begin with some of them."""
-    history = HistoryWriter(folder, "demo", cell, writer)
+    """Write minutes of a fleet as a writer does, and the ten minutes that begin with some of them."""
+    history = HistoryWriter(folder, fleet, cell, writer)
     try:
         for minute in minutes:
             rows = chip_minute(minute, covered_s=covered_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +16,7 @@ from trnfleet.cli.options import (
     access_options,
     app_log_options,
     given_on_command_line,
+    history_option,
     log_file_for_app,
     make_session,
     pue_option,
@@ -93,6 +95,7 @@ if TYPE_CHECKING:
 )
 @pue_option
 @rules_option
+@history_option
 @look_options
 @setting(
     "--log-file",
@@ -122,6 +125,7 @@ def command(
     include: tuple[str, ...],
     pue: float | None,
     rules: tuple[str, ...],
+    history: str | None,
     looks: LookOptions,
     log_file: str | None,
     log: LogOptions,
@@ -134,6 +138,7 @@ def command(
     \b
     Examples:
       trnfleet replay night.mcap --from 03:10 --speed 8
+      trnfleet replay night.mcap --history /var/lib/trnfleet/history
       trnfleet replay night-*.mcap --broker mqtt://127.0.0.1:1883 --as rehearsal --loop
       trnfleet replay night.mcap --stdout | jq .power_w
     """
@@ -164,7 +169,11 @@ def command(
         from trnfleet.services.viewing import view_recording
         from trnfleet.tui.run import run_app
 
-        clock = SystemClock()
+        clock, folder = SystemClock(), None
+        if history is not None:
+            from trnfleet.services.history.charts import HistoryFolder
+
+            folder = HistoryFolder(Path(history), clock)
         with open_recording(files, name=name, neuron_ls=neuron_ls) as recording:
             fleet = fleet_of(recording, name, files[0])
             from_ns, to_ns = shown_part_of(recording, fleet, begin, end)
@@ -179,12 +188,16 @@ def command(
                 pue=pue,
                 clock=clock,
             )
+            running = dict(viewing.running)
+            if folder is not None:
+                running["history"] = folder.run()
             app = run_app(
                 viewing.state,
-                viewing.running,
+                running,
                 clock=clock,
                 log_file=file,
                 playback=viewing.playback,
+                history=None if folder is None else folder.of(fleet),
                 theme_name=looks.theme,
                 ascii_only=looks.ascii_only,
             )
@@ -204,6 +217,8 @@ def _check(given: Collection[str], broker: BrokerUrl | None, *, stdout: bool, al
     ):
         if broker is None and parameter in given:
             raise click.UsageError(f"{flag} goes with --broker")
+    if (stdout or broker is not None) and "history" in given:
+        raise click.UsageError("--history goes with the app: not with --stdout or --broker")
     if not stdout and "include" in given:
         raise click.UsageError("--include goes with --stdout")
     if stdout and not {"speed", "loop"}.isdisjoint(given):
