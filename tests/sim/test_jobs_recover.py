@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from trnfleet.domain.faults import FAULTS, FaultScope, Links, Reaction, Recovery
+from trnfleet.domain.faults.fault import FaultScope, Links, Reaction, Recovery
+from trnfleet.domain.faults.table import FAULTS
 from trnfleet.domain.jobs import JOB_STATES
 
 if TYPE_CHECKING:

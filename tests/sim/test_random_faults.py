@@ -10,7 +10,7 @@ from support.sim.small_fleet import SmallFleet
 
 import trnfleet.sim.faults.random_faults as random_faults_module
 from trnfleet.config import validate
-from trnfleet.domain.faults import FAULTS
+from trnfleet.domain.faults.table import FAULTS
 from trnfleet.domain.fleet import FleetFile, Rates, expand
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.scenario import Scenario

@@ -8,7 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.sim.small_fleet import IDLE, SERVE, TRAIN, SmallFleet
 
-from trnfleet.domain.faults import FAULTS, FaultScope, Links, Reaction
+from trnfleet.domain.faults.fault import FaultScope, Links, Reaction
+from trnfleet.domain.faults.table import FAULTS
 from trnfleet.sim.faults.effects import BURST_S
 from trnfleet.sim.jobs.slowdown import Halt
 from trnfleet.wire.limits import DEFAULT_LIMITS

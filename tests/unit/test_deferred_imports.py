@@ -25,7 +25,7 @@ import trnfleet.services.child_process, trnfleet.services.files.rules, trnfleet.
 import trnfleet.services.session, trnfleet.services.viewing, trnfleet.tui.run
 from trnfleet.cli.run_options import RunOptions
 RunOptions("demo", None, 1, 1.0, 1.0, None, random_faults=None, given=frozenset()).head()
-heavy = {"lz4.frame._frame", "trnfleet.domain.fleet", "trnfleet.domain.jobs", "trnfleet.domain.faults", "_ssl", "_hashlib", "http.client", "_bz2", "_lzma", "numpy.random", "markdown_it", "pygments", "httpx", "duckdb"}
+heavy = {"lz4.frame._frame", "trnfleet.domain.fleet", "trnfleet.domain.jobs", "trnfleet.domain.faults.table", "_ssl", "_hashlib", "http.client", "_bz2", "_lzma", "numpy.random", "markdown_it", "pygments", "httpx", "duckdb"}
 heavy |= {"email", "csv", "calendar", "importlib.metadata._meta", "platformdirs.api", "numpy.linalg._linalg", "numpy._typing"}
 heavy |= {"rich.box", "rich._ratio", "textual.drivers.headless_driver", "textual.widgets._tree"}
 loaded = {name for name in DEFERRED if type(sys.modules.get(name)).__name__ == "module"}

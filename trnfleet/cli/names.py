@@ -127,7 +127,7 @@ class Target(CompletedType[str]):
         """
         from trnfleet.config import find_file, load_model, shipped_names  # noqa: PLC0415  only completion needs them
         from trnfleet.domain.address import Level  # noqa: PLC0415
-        from trnfleet.domain.faults import FAULTS  # noqa: PLC0415
+        from trnfleet.domain.faults.table import FAULTS  # noqa: PLC0415
 
         fault = FAULTS.get(str(typed.ctx.params.get("fault")))
         fleet = str(typed.ctx.params.get("name") or "demo")

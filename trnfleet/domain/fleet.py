@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, fie
 
 from trnfleet.domain import address
 from trnfleet.domain.address import Level
-from trnfleet.domain.faults import FAULTS
+from trnfleet.domain.faults.table import FAULTS
 from trnfleet.domain.hardware.catalogue import (
     INSTANCE_TYPES,
     TRN2_ULTRASERVER,

@@ -10,7 +10,8 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from trnfleet.domain.faults import check_use, find_fault
+from trnfleet.domain.faults.fault import check_use
+from trnfleet.domain.faults.table import find_fault
 from trnfleet.domain.fleet import FaultName, Rates  # noqa: TC001  pydantic reads the types
 from trnfleet.domain.schema import Duration, Instant, Model, Positive, Segment
 from trnfleet.errors import ConfigError, nearest

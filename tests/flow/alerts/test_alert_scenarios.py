@@ -10,7 +10,7 @@ import pytest
 from support.monitor.alert_run import AlertRun, as_rows
 
 from trnfleet.config import shipped_names
-from trnfleet.domain.faults import FAULTS
+from trnfleet.domain.faults.table import FAULTS
 from trnfleet.domain.scenario import FaultEntry
 from trnfleet.services.files.rules import load_rules
 

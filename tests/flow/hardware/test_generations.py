@@ -21,7 +21,8 @@ from trnfleet.bridge.ec2.mapping import messages_of
 from trnfleet.bridge.neuron.host_reader import HostReader
 from trnfleet.clock import SystemClock
 from trnfleet.config import validate
-from trnfleet.domain.faults import FAULTS, FaultScope, Links
+from trnfleet.domain.faults.fault import FaultScope, Links
+from trnfleet.domain.faults.table import FAULTS
 from trnfleet.domain.fleet import Publishing, find_lane
 from trnfleet.domain.hardware.catalogue import (
     INSTANCE_TYPES,

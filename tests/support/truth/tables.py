@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from trnfleet.domain.faults import FAULTS, LLAMA_3, LLAMA_3_CHIPS, LLAMA_3_DAYS
+from trnfleet.domain.faults.table import FAULTS, LLAMA_3, LLAMA_3_CHIPS, LLAMA_3_DAYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -8,7 +8,7 @@ import pytest
 from support.processes.programs import run
 
 from trnfleet.cli.command_table import COMMANDS
-from trnfleet.domain.faults import FAULTS
+from trnfleet.domain.faults.table import FAULTS
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from support.documents import DOCS, ROOT, script
 
-from trnfleet.domain.faults import FAULTS
+from trnfleet.domain.faults.table import FAULTS
 from trnfleet.tui.views import VIEWS
 
 PAGES = sorted(page.name for page in DOCS.glob("*.md"))

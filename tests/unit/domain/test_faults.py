@@ -5,17 +5,8 @@ from collections import defaultdict
 
 import pytest
 
-from trnfleet.domain.faults import (
-    FAULTS,
-    LLAMA_3,
-    Effect,
-    FaultScope,
-    Reaction,
-    Recovery,
-    check_use,
-    find_fault,
-    interruptions_per_device_day,
-)
+from trnfleet.domain.faults.fault import Effect, FaultScope, Reaction, Recovery, check_use
+from trnfleet.domain.faults.table import FAULTS, LLAMA_3, find_fault, interruptions_per_device_day
 from trnfleet.domain.hardware.catalogue import TRN2_48XLARGE, TRN2U_48XLARGE
 from trnfleet.domain.hardware.topology import EAST, NORTH, SOUTH, WEST, Z_NEXT, Z_PREV
 from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS, Kind, Scope

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trnfleet.domain.faults import FAULTS
+from trnfleet.domain.faults.table import FAULTS
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.targets import MOST_TARGETS, resolve
 from trnfleet.errors import ConfigError

@@ -18,19 +18,14 @@ from trnfleet.cli.options import (
     timeout_option,
 )
 from trnfleet.cli.params import Duration
-from trnfleet.domain.faults import (
-    FAULTS,
-    LLAMA_3_CHIPS,
-    check_use,
-    find_fault,
-    interruptions_per_device_day,
-)
+from trnfleet.domain.faults.fault import check_use
+from trnfleet.domain.faults.table import FAULTS, LLAMA_3_CHIPS, find_fault, interruptions_per_device_day
 from trnfleet.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trnfleet.domain.faults import Fault
+    from trnfleet.domain.faults.fault import Fault
     from trnfleet.services.session import BrokerSession
     from trnfleet.services.simulator.client import Arguments, Reply
 

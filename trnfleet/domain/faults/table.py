@@ -6,195 +6,24 @@ Times of recovery are assumed where nothing else is said. Rates are events a dev
 interrupt jobs follow from the interruptions of `LLAMA_3`, all of which are in the table.
 """
 
-# Longer than other files: the table is one.
-
 from __future__ import annotations
 
-import enum
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from dataclasses import replace
 
+from trnfleet.domain.faults.fault import (
+    Count,
+    Effect,
+    Fault,
+    FaultScope,
+    Interruptions,
+    Links,
+    Reaction,
+    Recovery,
+    Stages,
+)
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError, nearest
 
-
-class FaultScope(enum.StrEnum):
-    """Kinds of targets."""
-
-    CHIP = "chip"
-    LINK = "link"
-    INSTANCE = "instance"
-    RACK = "rack"
-    ULTRASERVER = "ultraserver"
-    CLUSTER = "cluster"
-    PUBLISHER = "publisher"
-
-
-class Links(enum.Enum):
-    """Links that a fault can hit."""
-
-    WITHIN_INSTANCE = "within the instance"
-    BETWEEN_INSTANCES = "between instances"
-    ALL = ""
-
-
-class Effect(enum.StrEnum):
-    """Effects of a fault while it lasts, with the meaning of its magnitude.
-
-    Those on the fleet are carried out by a table in `sim.faults.effects`, those on messages by the publisher.
-    """
-
-    NONE = "none"
-    CHIP_PACE = "% of the chip's peak withheld"
-    LINK_CAPACITY = "share of the link's bandwidth left"
-    SPLIT = "share of the links' bandwidth between the racks left"
-    EFA_PACE = "share of the instance's EFA bandwidth left"
-    STORAGE_PACE = "share of the shared storage's bandwidth left"
-    INLET = "degC on top of the inlet's temperature"
-    POWER_CAP = "share of the chips' maximum power allowed"
-    SILENT = "nothing is published"
-    DELAY = "seconds"
-    MESSAGES = "share of the messages"
-    CONNECTION = "the connection is lost"
-
-
-class Reaction(enum.StrEnum):
-    """Reactions of the job; of an inference job only the replica is concerned."""
-
-    NONE = "none"
-    SLOW = "slows down"
-    HANG = "hangs"
-    CRASH = "fails"
-
-
-class Recovery(enum.StrEnum):
-    """Ways in which a fault ends."""
-
-    ENDS = "ends by itself"
-    REPAIR = "is repaired"
-    RESTART_JOB = "the job is restarted"
-    RELOAD = "the driver is reloaded"
-    REBOOT = "the instance is rebooted"
-    REPLACE = "the instance is replaced"
-
-
-class Stages(NamedTuple):
-    """Seconds that each step of a recovery takes, one after the other."""
-
-    detect_s: float = 0.0
-    """Time until it is noticed."""
-    quarantine_s: float = 0.0
-    """Time from then until nothing new is placed on the instance."""
-    drain_s: float = 0.0
-    """Time from then until the job has left it."""
-    mend_s: float = 0.0
-    """Repair, reload, reboot or replacement."""
-    return_s: float = 0.0
-    """Checks before it is used again."""
-
-    @property
-    def total_s(self) -> float:
-        """From the fault to the return."""
-        return sum(self)
-
-
-class Count(NamedTuple):
-    """Events that a fault adds to a chip's counter."""
-
-    metric: str
-    at_once: int = 0
-    per_s: float = 0.0
-
-
-class Interruptions(NamedTuple):
-    """Interruptions of Llama 3's training that a fault stands for."""
-
-    cause: str
-    """Key of `LLAMA_3`."""
-    number: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """One row."""
-
-    name: str
-    title: str
-    scope: FaultScope
-    cause: str
-    effect: Effect = Effect.NONE
-    magnitude: float = 0.0
-    """Unless a scenario or command gives another; its meaning is `effect`'s."""
-    least: float = 0.0
-    most: float = 0.0
-    reaction: Reaction = Reaction.NONE
-    recovery: Recovery = Recovery.ENDS
-    stages: Stages = field(default_factory=Stages)
-    lasts_s: float = 300.0
-    """Duration where it ends by itself, unless a scenario or command gives another."""
-    counts: tuple[Count, ...] = ()
-    health: tuple[str, ...] = ()
-    """Bits of `health` that are set while it lasts."""
-    links: Links = Links.ALL
-    """Links that it can hit."""
-    hw_error: str = ""
-    """NEURON_HW_ERR of the kernel's log, where the driver writes one."""
-    action: str = ""
-    """Action named by that line."""
-    log: str = ""
-    """Other line of the kernel's or the runtime's log; `{nd}` is the chip's number, `{direction}` a link's name,
-    `{nodes}` an UltraServer's instances, `{split}` those of each rack."""
-    nrt: int | None = None
-    """NRT_STATUS with which executions end."""
-    nrt_name: str = ""
-    runtime_log: str = ""
-    """The runtime's words beside that status; `{nd}` is the chip's number."""
-    severity: Severity = Severity.WARNING
-    is_logged: bool = True
-    """Whether it has log lines; a straggler, say, has none."""
-    interruptions: tuple[Interruptions, ...] = ()
-    """What its rate follows from, where it interrupts jobs."""
-    rate_per_device_day: float | None = None
-    """Events a chip and day; None where it never comes by itself. That of a fault with interruptions is derived."""
-    rate_source: str = ""
-
-    @property
-    def ends_by_itself(self) -> bool:
-        """Whether it has a duration."""
-        return self.recovery is Recovery.ENDS
-
-    @property
-    def is_interruption(self) -> bool:
-        """Whether it ends or stops a job."""
-        return self.reaction in {Reaction.CRASH, Reaction.HANG}
-
-    @property
-    def needs_job(self) -> bool:
-        """Whether nothing but a job shows it, so that an idle chip cannot have it."""
-        return self.is_interruption and not (self.health or self.log or self.hw_error)
-
-    @property
-    def has_detour(self) -> bool:
-        """Whether its job starts again beside it, as soon as the detour is there, and goes on while it is repaired."""
-        return (
-            self.effect is Effect.LINK_CAPACITY
-            and self.reaction is Reaction.CRASH
-            and self.recovery is Recovery.REPAIR
-        )
-
-    def mean_between_s(self, chips: int) -> float | None:
-        """Return the mean time from one to the next on a fleet of that size; None where it never comes by itself."""
-        if not self.rate_per_device_day:
-            return None
-        return _DAY_S / (self.rate_per_device_day * chips)
-
-    @property
-    def is_transport(self) -> bool:
-        """Whether it hits messages and not the fleet."""
-        return self.scope is FaultScope.PUBLISHER
-
-
-_DAY_S = 86_400.0
 LLAMA_3 = {
     "faulty GPU": 148, "GPU HBM3 memory": 72, "software bug": 54, "network switch/cable": 35, "host maintenance": 32,
     "GPU SRAM memory": 19, "GPU system processor": 17, "NIC": 7, "NCCL watchdog timeouts": 7, "silent data corruption": 6,
@@ -475,21 +304,3 @@ def find_fault(name: str) -> Fault:
         return FAULTS[name]
     except KeyError:
         raise ConfigError(f"unknown fault {name!r}: {nearest(name, FAULTS)}") from None
-
-
-def check_use(fault: Fault, lasts_s: float | None, magnitude: float | None) -> None:
-    """Check a duration and a magnitude against the limits of a fault.
-
-    Raises:
-        ConfigError: it has none, or the value is out of its range; the message names the limit.
-    """
-    if lasts_s is not None and not 0 < lasts_s < float("inf"):
-        raise ConfigError(f"duration {lasts_s!r} s: must be above 0")
-    if magnitude is None:
-        return
-    if fault.most <= fault.least:
-        raise ConfigError(f"{fault.name} has no magnitude")
-    if not fault.least <= magnitude <= fault.most:
-        raise ConfigError(
-            f"magnitude {magnitude:g} of {fault.name}: must be {fault.least:g} to {fault.most:g} ({fault.effect.value})"
-        )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet.bridge.neuron.utilisation import read_utilisation
 from trnfleet.config import shipped_folder
-from trnfleet.domain.faults import FAULTS
+from trnfleet.domain.faults.table import FAULTS
 from trnfleet.errors import ConfigError
 from trnfleet.sim.engine import Engine, to_ns
 from trnfleet.sim.jobs.traces import load_traces

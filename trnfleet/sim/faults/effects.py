@@ -1,7 +1,7 @@
 """Effects of open incidents on jobs, instances, links and counters.
 
 `update` sums up all that is open; `mark` and `count` write it into a tick's columns, `patches` is that of the links. A new effect
-needs a member of `domain.faults.Effect` and a row in one of the two tables below. Of heat and power nothing is known here:
+needs a member of `domain.faults.fault.Effect` and a row in one of the two tables below. Of heat and power nothing is known here:
 which inlet is warm and which rack is capped is an input of `hardware.thermal`.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from trnfleet.domain.faults import Effect, FaultScope
+from trnfleet.domain.faults.fault import Effect, FaultScope
 from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS
 from trnfleet.sim.faults.incident import is_on_hardware
 from trnfleet.sim.faults.replicas import Replicas
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trnfleet.domain.faults import Count
+    from trnfleet.domain.faults.fault import Count
     from trnfleet.domain.fleet import FleetFile
     from trnfleet.domain.layout import Layout
     from trnfleet.sim.faults.incident import Incident

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.faults import Count, Effect, Fault, FaultScope, Reaction, Recovery, Stages
+from trnfleet.domain.faults.fault import Count, Effect, Fault, FaultScope, Reaction, Recovery, Stages
 from trnfleet.domain.hardware.topology import TopologyKind
 from trnfleet.domain.layout import Node
 from trnfleet.sim.hardware.links import SlowLink

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.address import parse_chip
-from trnfleet.domain.faults import FaultScope, Recovery
+from trnfleet.domain.faults.fault import FaultScope, Recovery
 from trnfleet.domain.severity import Severity
 from trnfleet.sim.events import SimEvent
 from trnfleet.sim.faults.incident import Step
@@ -14,7 +14,7 @@ from trnfleet.sim.ids import ec2_id, serial_number
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trnfleet.domain.faults import Fault
+    from trnfleet.domain.faults.fault import Fault
     from trnfleet.domain.layout import Layout
     from trnfleet.sim.events import EventSource
     from trnfleet.sim.faults.incident import Incident

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from trnfleet.domain.faults import FAULTS, Fault, FaultScope
+from trnfleet.domain.faults.fault import Fault, FaultScope
+from trnfleet.domain.faults.table import FAULTS
 from trnfleet.errors import ConfigError
 from trnfleet.sim.rng import Stream, part_of
 

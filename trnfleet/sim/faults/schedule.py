@@ -11,7 +11,8 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.faults import FAULTS, FaultScope, check_use, find_fault
+from trnfleet.domain.faults.fault import FaultScope, check_use
+from trnfleet.domain.faults.table import FAULTS, find_fault
 from trnfleet.domain.fleet import Inference, chip_at, find_lane
 from trnfleet.domain.layout import Layout, Node
 from trnfleet.domain.targets import Target, lanes_of, resolve
@@ -23,7 +24,7 @@ from trnfleet.sim.rng import Stream
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from trnfleet.domain.faults import Fault
+    from trnfleet.domain.faults.fault import Fault
     from trnfleet.domain.fleet import FleetFile, Job, Link, Straggler
     from trnfleet.domain.scenario import FaultEntry, LoadEntry, Scenario
     from trnfleet.sim.faults.random_faults import RandomFault

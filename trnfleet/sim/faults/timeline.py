@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trnfleet.domain.faults import Reaction, Recovery
+from trnfleet.domain.faults.fault import Reaction, Recovery
 from trnfleet.errors import ConfigError
 from trnfleet.sim.faults.effects import FaultEffects
 from trnfleet.sim.faults.incident import Incident, Step, cures, initial_halt, is_on_hardware

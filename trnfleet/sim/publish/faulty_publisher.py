@@ -14,7 +14,8 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from trnfleet.domain.faults import FAULTS, check_use, find_fault
+from trnfleet.domain.faults.fault import check_use
+from trnfleet.domain.faults.table import FAULTS, find_fault
 from trnfleet.errors import ConfigError, nearest
 
 if TYPE_CHECKING:

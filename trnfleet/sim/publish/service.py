@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from trnfleet import logs
-from trnfleet.domain.faults import FAULTS
+from trnfleet.domain.faults.table import FAULTS
 from trnfleet.errors import ConfigError
 from trnfleet.sim.publish.partition import partition
 from trnfleet.sim.publish.state import (

@@ -9,7 +9,8 @@ from click.testing import CliRunner
 from trnfleet.cli.commands import inject
 from trnfleet.cli.commands.inject import MOST_LINES, TARGETS, active_lines
 from trnfleet.cli.main import run
-from trnfleet.domain.faults import FAULTS, FaultScope
+from trnfleet.domain.faults.fault import FaultScope
+from trnfleet.domain.faults.table import FAULTS
 from trnfleet.services.simulator import client
 from trnfleet.services.simulator.client import Command, Reply
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from support.sim.small_fleet import IDLE, SERVE, SLOWDOWNS, TRAIN, SmallFleet
 
-from trnfleet.domain.faults import FAULTS, Effect, Fault, FaultScope, Links
+from trnfleet.domain.faults.fault import Effect, Fault, FaultScope, Links
+from trnfleet.domain.faults.table import FAULTS
 from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS
 from trnfleet.sim.faults.effects import DETOUR_PACE
 from trnfleet.sim.jobs.slowdown import Halt

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 from support.sim.small_fleet import IDLE, TRAIN, SmallFleet
 
-from trnfleet.domain.faults import FAULTS, FaultScope, Links, Reaction
+from trnfleet.domain.faults.fault import FaultScope, Links, Reaction
+from trnfleet.domain.faults.table import FAULTS
 from trnfleet.domain.severity import Severity
 from trnfleet.domain.targets import resolve
 from trnfleet.sim.events import SimEvent

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from trnfleet.domain.faults import FAULTS
+from trnfleet.domain.faults.table import FAULTS
 from trnfleet.domain.jobs import JOB_STATES
 from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS
 from trnfleet.errors import ConfigError

@@ -9,7 +9,7 @@ from support.monitor.feed import START_NS, Feed, ultraservers
 from support.monitor.state import stored_difference
 
 from trnfleet.clock import ManualClock
-from trnfleet.domain.faults import FAULTS
+from trnfleet.domain.faults.table import FAULTS
 from trnfleet.errors import ConfigError
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.sim.publish import faulty_publisher

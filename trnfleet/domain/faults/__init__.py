@@ -1,0 +1,1 @@
+"""Faults: what one is, and the table of all."""
