@@ -88,6 +88,15 @@ async def test_events_stand_where_they_happened() -> None:
         axis = lines[-1]
         assert not re.search(r"\.\d\d", axis), "no tick between halves of minutes"
         assert axis.index("◆") - lines[3].index("┤") - 1 == new, "the newest that is there has the cursor"
+        say(feed, 0.0, "info")
+        await pilot.telemetry(feed)
+        axis = lines_of(view(app).rates)[-1]
+        assert "◆" in axis
+        assert set(axis.replace("◆", " ").split()) <= {
+            "now",
+            *(f"-{each / 2:g}m" for each in range(2, 10)),
+            "-30s",
+        }, "no label is cut"
         await pilot.press("V")
         await pilot.telemetry(feed)
         lines = lines_of(view(app).rates)

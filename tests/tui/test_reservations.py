@@ -413,6 +413,13 @@ async def test_a_tall_screen_has_charts_of_the_chosen_ones_place() -> None:
                 assert title
                 assert 61.0 < float(title[1]) < 89.0, "a mean"
         assert not text.strip()
-        await pilot.resize_terminal(240, 48)
+        # They begin where the details end.
+        view(app).show_reservation("cb-ultra")
+        await pilot.telemetry(feed)
+        details = [
+            view(app).details.render_line(y).text.strip() for y in range(view(app).details.size.height)
+        ]
+        assert 0 < len(details) - len([line for line in details if line]) <= 5
+        await pilot.resize_terminal(240, 40)
         await pilot.telemetry(feed)
         assert not view(app).charts.display

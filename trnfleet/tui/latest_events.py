@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from trnfleet.monitor.store.events import Event
     from trnfleet.tui.widgets.cells import Parts
 
+LEAST_LATEST = 5
+"""Rows of it, at least, and in steps of."""
 PLACE = 20
 """Cells of a place: an instance and its chip."""
 
@@ -39,6 +41,13 @@ class LatestEvents(LineView, can_focus=False):
         """How many events there have been; goes up with each."""
         ingest = self._monitor.ingest
         return ingest.events.received + ingest.alert_events.received
+
+    @property
+    def rows_wanted(self) -> int:
+        """Rows that all events would fill, in steps."""
+        ingest = self._monitor.ingest
+        number = len(ingest.events) + len(ingest.alert_events)
+        return -(-max(1, number) // LEAST_LATEST) * LEAST_LATEST
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
         del top

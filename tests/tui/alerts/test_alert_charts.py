@@ -69,7 +69,11 @@ async def test_charts_are_of_the_place_of_what_is_under_the_cursor() -> None:
         await pilot.telemetry(feed)
         assert not charted(app)
         await pilot.press("d")
+        # On a smaller screen they have the rows that the list leaves.
         await pilot.resize_terminal(120, 40)
+        await pilot.telemetry(feed)
+        assert charted(app)[0].startswith(" uc1/us-0002  UltraServer ─")
+        await pilot.resize_terminal(110, 40)
         await pilot.telemetry(feed)
         assert not charted(app)
 
@@ -126,4 +130,8 @@ def test_charts_get_what_list_and_details_leave() -> None:
     assert Space.of(240, 63, 10, is_large=False) == Space(DETAILS, 31)
     assert Space.of(240, 63, 10, is_large=True) == Space(49)
     assert Space.of(200, 36, 10, is_large=False).charts == 0
-    assert Space.of(120, 33, 10, is_large=False) == Space(12)
+    assert Space.of(120, 33, 10, is_large=False) == Space(12, 7)
+    assert Space.of(120, 33, 3, is_large=False) == Space(12, 11)
+    assert Space.of(120, 33, 12, is_large=False) == Space(12)
+    assert Space.of(119, 33, 3, is_large=False) == Space(12)
+    assert Space.of(120, 33, 3, is_large=True) == Space(25)

@@ -15,7 +15,8 @@ from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.problems.problem import JobImpact, Place, Problem, Problems
 from trnfleet.services.files.rules import load_rules
 from trnfleet.tui.app import FleetApp
-from trnfleet.tui.fleet.view import FleetView
+from trnfleet.tui.fleet.view import MOST_JOBS, FleetView
+from trnfleet.tui.latest_events import LEAST_LATEST
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.wire.alerts import SilenceMessage
 
@@ -274,3 +275,25 @@ async def test_a_job_that_hurts_by_itself_is_not_named_twice() -> None:
         await pilot.telemetry(feed)
         named = [number for number, line in enumerate(pilot.screen()) if "✖ a-job" in line]
         assert pilot.screen()[named[-1] + 1].rstrip().endswith("  └ job failed")
+
+
+async def test_jobs_have_the_rows_that_events_leave() -> None:
+    """Dozens of jobs are not scrolled beside blank rows; as events come, these take them again, in steps."""
+    feed = fed()
+    feed.jobs = {f"job-{number:02d}": ("uc1/us-0001/trn2u-0001-1",) for number in range(40)}
+    feed.describe()
+    feed.tick()
+    app = fleet_app(feed)
+    async with running(app, size=(200, 55)) as pilot:
+        await pilot.telemetry(feed)
+        await pilot.telemetry(feed)
+        page = app.page
+        assert isinstance(page, FleetView)
+        few = page.jobs.size.height, page.latest.size.height
+        assert few[0] > 2 * MOST_JOBS
+        assert few[1] < 2 * LEAST_LATEST
+        feed.monitor.apply([feed.event("uc1/us-0001", f"event {number}") for number in range(40)])
+        await pilot.telemetry(feed)
+        await pilot.telemetry(feed)
+        assert page.jobs.size.height == 2 * MOST_JOBS
+        assert page.jobs.size.height + page.latest.size.height == sum(few)

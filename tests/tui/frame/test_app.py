@@ -249,7 +249,7 @@ async def test_all_is_drawn_again_after_another_size_only(monkeypatch: pytest.Mo
     """The first one finds nothing drawn."""
     monkeypatch.setattr(terminal_app, "_RESIZED_WITHIN_S", 60.0)
     app = fleet_app(hot_feed())
-    monkeypatch.setattr(app, "_draw_again", str)
+    monkeypatch.setattr(app, "_draw_again", lambda: None)
     async with running(app, size=(80, 24)) as pilot:
         assert app._last_resize is None
         await pilot.resize_terminal(100, 30)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 ROOMY_FROM, ROOMY_ROWS = 160, 30
 """Cells and rows from which the list takes no more rows than it needs, and what is below it the others."""
+CHARTS_FROM = 120
+"""Cells from which the rows that the list leaves have charts."""
 LEAST_LIST, LIST_STEP = 8, 4
 """Rows of the list there: at least, and in steps of."""
 DETAILS = 18
@@ -40,12 +42,13 @@ class Space(NamedTuple):
             listed: Rows that the list would fill.
             is_large: Whether the details are to have most of the room.
         """
+        # In steps, so that what is read does not move with each alert.
+        wanted = -(-(listed + 2) // LIST_STEP) * LIST_STEP
         if width < ROOMY_FROM or height < ROOMY_ROWS:
             # An empty list needs no more than it says.
             rows = max(3, height - 8) if is_large else min(22, max(4, height * 3 // 8))
-            return Space(rows if height >= 12 else 0)
-        # In steps, so that what is read does not move with each alert.
-        wanted = -(-(listed + 2) // LIST_STEP) * LIST_STEP
+            spare = 0 if is_large or width < CHARTS_FROM else height - rows - 2 - max(LEAST_LIST, wanted)
+            return Space(rows if height >= 12 else 0, spare if spare >= LEAST_ROWS else 0)
         share = 3 if is_large else 6
         rows = height - 2 - min(max(LEAST_LIST, wanted), height * share // 10)
         charts = min(MOST_ROWS, rows - DETAILS)

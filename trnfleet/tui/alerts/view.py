@@ -30,7 +30,7 @@ from trnfleet.tui.alerts.lists import (
 )
 from trnfleet.tui.alerts.query import AT, AlertQuery, columns_of
 from trnfleet.tui.alerts.rows import SORTS, Row, arrange, in_order
-from trnfleet.tui.alerts.space import ROOMY_FROM, ROOMY_ROWS, Space, charted
+from trnfleet.tui.alerts.space import CHARTS_FROM, Space, charted
 from trnfleet.tui.alerts.tabs import (
     ACTIVE,
     ALL,
@@ -205,7 +205,7 @@ class AlertsView(FilteredView):
     def _share_space(self) -> None:
         """Give the list the rows that it needs, up to a share, and details and charts below it the rest."""
         width, height = self.size
-        listed = self.current.count if width >= ROOMY_FROM and height >= ROOMY_ROWS else 0
+        listed = self.current.count if width >= CHARTS_FROM else 0
         shared = width, height, self._is_large, listed
         if not width or shared == self._shared:
             return

@@ -16,7 +16,7 @@ from trnfleet.tui import theme
 from trnfleet.tui.events.space import TALL_RATES
 from trnfleet.tui.state.chart_window import chart_inputs
 from trnfleet.tui.widgets import charts, plot, sparks
-from trnfleet.tui.widgets.charts import Chart
+from trnfleet.tui.widgets.charts import Chart, Mark
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
 
 if TYPE_CHECKING:
@@ -90,8 +90,7 @@ class EventRates(LineView, can_focus=False):
                     (text, theme.SEVERITY_STYLE[severity]),
                 ]
                 made.append(text_line(parts, width))
-        axis: Parts = [(" " * (_LABEL + 1), theme.BASE), *charts.time_axis(Chart([], "", times), grid, cells)]
-        made.append(text_line(self._with_cursor(axis, inputs, grid, ends_ns), width))
+        made.append(text_line(self._axis(inputs, grid, cells, ends_ns), width))
         return [blank_line(width), *made] if len(made) < height else made
 
     def _title(self, inputs: ChartInputs, cells: int, width: int) -> Line:
@@ -100,17 +99,17 @@ class EventRates(LineView, can_focus=False):
         parts: Parts = [(" ", theme.BASE), ("Events by severity", theme.STRONG)]
         return text_line(charts.head(parts, f"{inputs.note}, {every} a cell", width - 1), width)
 
-    def _with_cursor(self, axis: Parts, inputs: ChartInputs, grid: plot.Grid, ends_ns: int) -> Parts:
-        """Return the time axis with the mark of the event under the cursor."""
-        event = self._events.picked
-        if event is None:
-            return axis
-        back_s = max(0, ends_ns - event.ts_ns) / NS_PER_S / inputs.times.speed
-        column = grid.column_of(inputs.times.end_s - back_s)
-        if not 0 <= column < grid.columns:
-            return axis
-        at, made = _LABEL + 1 + column // plot.COLUMNS, []
-        for text, style in axis:
+    def _axis(self, inputs: ChartInputs, grid: plot.Grid, cells: int, ends_ns: int) -> Parts:
+        """Return the time axis, with a mark of the event under the cursor that its labels make room for."""
+        indent, event, times = (" " * (_LABEL + 1), theme.BASE), self._events.picked, inputs.times
+        back_s = -1.0 if event is None else max(0, ends_ns - event.ts_ns) / NS_PER_S / times.speed
+        column = grid.column_of(times.end_s - back_s)
+        if event is None or not 0 <= column < grid.columns:
+            return [indent, *charts.time_axis(Chart([], "", times), grid, cells)]
+        chart = Chart([], "", times, marks=(Mark(back_s, event.severity),))
+        made: Parts = [indent]
+        at = column // plot.COLUMNS
+        for text, style in charts.time_axis(chart, grid, cells):
             if 0 <= at < len(text):
                 made += [(text[:at], style), (_PICKED, theme.LINK), (text[at + 1 :], style)]
             else:

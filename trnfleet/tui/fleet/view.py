@@ -36,7 +36,7 @@ from trnfleet.tui.fleet.jobs import JobList
 from trnfleet.tui.fleet.problems import ProblemList, title
 from trnfleet.tui.fleet.trends import Trends
 from trnfleet.tui.format.alerts import tally_text, worst_of
-from trnfleet.tui.latest_events import LatestEvents
+from trnfleet.tui.latest_events import LEAST_LATEST, LatestEvents
 from trnfleet.tui.metric_display import SELECTION, fleet_name
 from trnfleet.tui.state.chip_table import CHIP_COLUMNS
 from trnfleet.tui.state.subjects import of_alerts, of_job
@@ -67,10 +67,10 @@ TRUST_WORDS = {
     Trust.NOTHING: "",
 }
 
-LATEST_WIDTH, LEAST_LATEST = 60, 5
-"""Cells of the lists beside the map, and rows that they leave, from which the newest events stand below."""
+LATEST_WIDTH = 60
+"""Cells of the lists beside the map from which the newest events stand below, where they leave rows."""
 MOST_JOBS, LEAST_PROBLEMS, HEADS = 12, 6, 5
-"""Jobs that are shown at once beside the newest events, rows of problems (and steps of them), and rows of heads and gaps."""
+"""Jobs that are shown at once beside many new events, rows of problems (and steps of them), and rows of heads and gaps."""
 
 
 class FleetView(FilteredView):
@@ -236,9 +236,11 @@ class FleetView(FilteredView):
             problems = max(1, self.problems.count) * max(2, self.problems.lines_wanted(width - 2))
             # In steps, so that what is below does not move with each problem.
             problems = max(LEAST_PROBLEMS, -(-problems // LEAST_PROBLEMS) * LEAST_PROBLEMS)
-            latest = height - problems - jobs - HEADS
-            if latest >= LEAST_LATEST:
-                rows = (jobs, latest)
+            left = height - problems - HEADS
+            if left - jobs >= LEAST_LATEST:
+                # Rows that events do not fill are those of more jobs.
+                jobs = max(jobs, min(2 * len(self.monitor.ingest.jobs), left - self.latest.rows_wanted))
+                rows = (jobs, left - jobs)
         if rows == self._list_rows:
             return
         self._list_rows = rows

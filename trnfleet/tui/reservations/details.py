@@ -50,6 +50,8 @@ _NEAR_H = round(NEAR_END_S / 3_600)
 _CHART_ROWS = 6
 _LEAST_CHARTED = 6
 """Cells of the timeline with use, below which a chart of it would be a column or two and show no course."""
+_STEP = 4
+"""Rows in steps of which the details take their room."""
 _NAME = LABEL + 1
 """Cells of a fact's name, so that its words stand where the timeline begins."""
 
@@ -205,6 +207,21 @@ class ReservationDetails(LineView, can_focus=False):
         self._table = table
         self._timeline = timeline
 
+    @property
+    def rows_wanted(self) -> int:
+        """Rows that the chosen reservation needs, its chart with them, in steps so that what is below stands still."""
+        chosen = self._table.picked
+        if chosen is None:
+            return 0
+        rows = 2 + len(facts(chosen, self._monitor.store.layout))
+        rows += 0 if self._used(chosen) is None else 2 + _CHART_ROWS
+        return -(-rows // _STEP) * _STEP
+
+    def _used(self, chosen: Reservation) -> NDArray[np.float64] | None:
+        """Return how it was used in each cell of the timeline; None where that is too little to show a course."""
+        used_pct = used_by_cell(self._timeline.watched(chosen.message.id), self._timeline.window())
+        return used_pct if np.count_nonzero(~np.isnan(used_pct)) >= _LEAST_CHARTED else None
+
     def lines(self, top: int, height: int, width: int) -> list[Line]:
         del top
         chosen = self._table.picked
@@ -216,10 +233,9 @@ class ReservationDetails(LineView, can_focus=False):
             line = alerts_line(alerts, self._alerts.now_ns, max(0, width - _NAME))
             lines.insert(0, ("alerts", "".join(text for text, _ in line)))
         # A blank line stands before each, and a title above the chart.
-        used_pct = used_by_cell(self._timeline.watched(chosen.message.id), self._timeline.window())
-        is_charted = np.count_nonzero(~np.isnan(used_pct)) >= _LEAST_CHARTED
+        used_pct = self._used(chosen)
         has_room = height >= 1 + len(lines) + 2 + _CHART_ROWS
-        made = _chart(chosen, used_pct, width) if is_charted and has_room else []
+        made = _chart(chosen, used_pct, width) if used_pct is not None and has_room else []
         made.append(blank_line(width))
         for name, words in lines:
             parts: Parts = [(fit(f" {name}", _NAME), theme.QUIET)]

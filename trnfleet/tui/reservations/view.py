@@ -49,9 +49,8 @@ _FIXED_ROWS = 6
 """Summary, head, the axis' two and the foot's two."""
 _LEAST_DETAILS = 9
 """Spare rows from which the details of the reservation under the cursor are shown."""
-
-_CHARTS_FROM, _DETAILS = 120, 22
-"""Cells of the view, and rows of the details with the chart of use, from which charts of the reservation's place are below them."""
+_CHARTS_FROM = 120
+"""Cells of the view from which charts of the reservation's place are below its details."""
 
 
 class ReservationsView(FilteredView):
@@ -233,9 +232,12 @@ class ReservationsView(FilteredView):
         # The legend stands below the last line.
         spare = rows - wanted - known - 2
         lent = spare if known and spare >= _LEAST_DETAILS else 0
-        charts = lent - _DETAILS if self.size.width >= _CHARTS_FROM else 0
-        if charts >= LEAST_ROWS:
-            lent = _DETAILS
+        details = max(_LEAST_DETAILS, self.details.rows_wanted) if lent else 0
+        charts = lent - details if self.size.width >= _CHARTS_FROM else 0
+        if lent and charts >= LEAST_ROWS:
+            lent = details
+        else:
+            charts = 0
         self.charts.lend(charts)
         _set_height(self.table, wanted)
         _set_height(self.details, lent)
