@@ -85,6 +85,30 @@ async def test_everything_of_a_chip_is_there(width: int, height: int) -> None:
         assert all(len(line) <= width for line in text.splitlines())
 
 
+async def test_a_figure_has_one_value_between_two_samples() -> None:
+    """A message may come after the last sample: titles of charts show what the panels show, and of a stale chip nothing as of now."""
+    feed = fed()
+    feed.set("power_w", 400.0)
+    feed.set("nc_util_pct", 80.0)
+    for _ in range(3):
+        feed.tick()
+        await feed.advance(1.0)
+    app = Host(feed)
+    async with app.run_test(size=(200, 55)) as pilot:
+        await pilot.pause()
+        feed.set("power_w", 430.0)
+        feed.set("nc_util_pct", 97.0)
+        feed.monitor.apply(feed.telemetry())
+        app.view.tick(99)
+        text = app.shown()
+        assert re.search(r"power +430 W now ─", text)
+        assert re.search(r"NC util +97\.0 % now ─", text)
+        assert "400 W" not in text
+        await feed.advance(30.0)
+        app.view.tick(99)
+        assert re.search(r"power +n/a now ─", app.shown())
+
+
 async def test_what_is_not_known_is_not_zero() -> None:
     """Values that a source cannot know are n/a; an instance without Z links says so; Trainium1 has two cores."""
     feed = fed()

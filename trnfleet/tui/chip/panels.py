@@ -245,8 +245,7 @@ def chart(facts: ChipFacts, field: Field, width: int, height: int, axis: int) ->
         height: Lines of the chart.
         axis: Least cells of its value axis.
     """
-    ink, series, chart = Ink.of(facts.freshness), facts.series[field.key], facts.charts[field.key]
-    now = float(series[-1]) if len(series) else math.nan
+    ink, now, chart = Ink.of(facts.freshness), facts.now[field.key], facts.charts[field.key]
     value = with_unit(now, field.unit)
     # What is now is not the mean of the last seconds, which headlines have.
     title: Parts = [(field.title + "  ", ink.strong), (value, ink.value(now)), (" now", ink.quiet)]

@@ -99,6 +99,8 @@ class ChipFacts:
     """Events a second of every counter; NaN where that is not known yet."""
     charts: dict[str, Chart]
     """Of the fields that are charted, by key."""
+    now: dict[str, float]
+    """Present values of the same fields; NaN unless the chip is live."""
     series: dict[str, NDArray[np.float32]]
     """The newest samples of the same fields, oldest first, one a second."""
     samples: int
@@ -200,6 +202,7 @@ def read_chip(
         unhealthy=_unhealthy(store, chip),
         rates=rates.take(path, ts_ns, np.array([values[name][0] for name in COUNTERS])),
         charts=_charts(monitor, inputs, node, path, kept),
+        now=_now(context, chip),
         series={field.key: monitor.history.series(layout, node, field.key) for field in CHIP_CHARTS},
         samples=monitor.history.samples,
         window=inputs.line_note + resolution(kept),
@@ -215,6 +218,15 @@ def _late_s(monitor: FleetState, described_by: str, chip: int) -> float:
         return 0.0
     timebase, ts_ns = monitor.ingest.timebase, int(store.chip_ts_ns[chip])
     return timebase.late_by_s(short.clock, ts_ns, float(store.chip_seen_s[chip]))
+
+
+def _now(context: UiContext, chip: int) -> dict[str, float]:
+    """Return what the panels show, and not the last sample, which may be of a message before."""
+    store, row = context.monitor.store, np.array([chip])
+    if store.chip_state[chip] != Freshness.LIVE.value:
+        return {field.key: np.nan for field in CHIP_CHARTS}
+    averages = context.frame.averages
+    return {field.key: float(field.values(store, averages, Level.CHIP, row)[0]) for field in CHIP_CHARTS}
 
 
 def _charts(

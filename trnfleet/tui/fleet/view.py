@@ -228,7 +228,7 @@ class FleetView(FilteredView):
         self._write()
 
     def _share_lists(self) -> None:
-        """Give problems and jobs the rows that they need, and the newest events the others, where there are enough of them."""
+        """Give problems and jobs the rows that they need, and the newest events the others; what these do not fill is for more jobs."""
         width, height = self._list_side.size
         rows: tuple[int, ...] | None = None
         if height and self.jobs.display and width >= LATEST_WIDTH:
@@ -238,7 +238,6 @@ class FleetView(FilteredView):
             problems = max(LEAST_PROBLEMS, -(-problems // LEAST_PROBLEMS) * LEAST_PROBLEMS)
             left = height - problems - HEADS
             if left - jobs >= LEAST_LATEST:
-                # Rows that events do not fill are those of more jobs.
                 jobs = max(jobs, min(2 * len(self.monitor.ingest.jobs), left - self.latest.rows_wanted))
                 rows = (jobs, left - jobs)
         if rows == self._list_rows:
