@@ -1,7 +1,7 @@
 """`make pictures`: writes the pictures of docs/pictures/, always the same bytes for the same program.
 
-The app runs headless over recordings of fixtures/, paused at an instant, on a clock that stands still; so nothing of this machine and
-of this day is on the screen. ONLY=fleet takes the pictures whose names contain that, and leaves the others as they are.
+The app runs headless over recordings of fixtures/, paused at an instant, and over monitors that are fed by hand, on a clock that stands
+still; so nothing of this machine and of this day is on the screen. ONLY=fleet takes the pictures whose names contain that, and leaves the others as they are.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from support.paths import ROOT
+from support.pictures.rare import LIVE
 from support.pictures.svg import picture
 from support.record.fixtures import RECORDINGS, make_fleet
 from support.tui.pilot import running
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from support.tui.pilot import FleetPilot
+    from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.replay.playback import RecordingPlayback
-    from trnfleet.services.viewing import Viewing
 
 FOLDER = ROOT / "docs" / "pictures"
 MOST_BYTES = 4 * 2**20
@@ -60,14 +61,24 @@ DARK = Look("dark")
 
 
 class Scene(NamedTuple):
-    """An instant of a recording, of a scenario in fixtures/ or of a shipped fleet."""
+    """An instant of a recording, of a scenario in fixtures/ or of a shipped fleet; or a state of the present that none has."""
 
     recording: str
-    second: float
+    """Its name, or that of the state."""
+    second: float = 0.0
     place: str = ""
     """Address that views are opened at, where they show one."""
     ticks: int = 0
     """Length of a fleet's recording, which is made for the picture; 0 for one of fixtures/."""
+    is_live: bool = False
+
+
+class Stage(NamedTuple):
+    """What an app is opened over."""
+
+    state: FleetState
+    playback: RecordingPlayback | None
+    clock: ManualClock
 
 
 class Shot(NamedTuple):
@@ -114,6 +125,8 @@ def shots() -> Iterator[Shot]:
         yield Shot(_named("fleet", USUAL, look), GAME_DAY, ("1",), USUAL, f"Fleet, {look.name}", look)
     for name, scene in TROUBLES.items():
         yield Shot(_named(name, USUAL), scene, ("1",), USUAL, f"Fleet: {name}")
+    for name in LIVE:
+        yield Shot(_named(name, USUAL), Scene(name, is_live=True), ("1",), USUAL, f"Fleet: {name}")
     for name, scene in GENERATIONS.items():
         for view, key in (("fleet", "1"), ("hierarchy", "2")):
             yield Shot(_named(f"{name}-{view}", USUAL), scene, (key,), USUAL, f"{view.title()}: {name}")
@@ -136,16 +149,20 @@ async def take(wanted: Sequence[Shot], made: Path = RECORDINGS) -> dict[str, str
     """
     taken = {}
     for scene in dict.fromkeys(shot.scene for shot in wanted):
-        async with _paused(scene, made) as (viewing, clock):
+        async with _staged(scene, made) as stage:
             for shot in wanted:
                 if shot.scene == scene:
-                    taken[shot.name] = await _shoot(shot, viewing, clock)
+                    taken[shot.name] = await _shoot(shot, stage)
     return taken
 
 
 @contextlib.asynccontextmanager
-async def _paused(scene: Scene, made: Path) -> AsyncIterator[tuple[Viewing, ManualClock]]:
-    """Play a recording to its instant, and stand there."""
+async def _staged(scene: Scene, made: Path) -> AsyncIterator[Stage]:
+    """Bring about a state of the present, or play a recording to its instant, and stand there."""
+    if scene.is_live:
+        live = await LIVE[scene.recording]()
+        yield Stage(live.monitor, None, live.clock)
+        return
     clock = ManualClock()
     recording = Recording.open([(made if scene.ticks else RECORDINGS) / f"{scene.recording}.mcap"])
     try:
@@ -165,7 +182,7 @@ async def _paused(scene: Scene, made: Path) -> AsyncIterator[tuple[Viewing, Manu
                     break
             else:
                 raise TimeoutError(f"{scene.recording}: {scene.second:g} s was not reached")
-            yield viewing, clock
+            yield Stage(viewing.state, playback, clock)
     finally:
         recording.close()
 
@@ -177,14 +194,14 @@ def _stands(playback: RecordingPlayback, at_ns: int) -> bool:
     return is_there and seeker.is_exact and seeker.is_settled and playback.surveyed_ns >= playback.end_ns
 
 
-async def _shoot(shot: Shot, viewing: Viewing, clock: ManualClock) -> str:
+async def _shoot(shot: Shot, stage: Stage) -> str:
     """Return a picture of an app of its own."""
     look = shot.look
     with _colors(is_without=look.is_without_colors):
         app = FleetApp(
-            viewing.state,
-            clock=clock,
-            playback=viewing.playback,
+            stage.state,
+            clock=stage.clock,
+            playback=stage.playback,
             theme_name=look.theme,
             ascii_only=look.is_ascii,
         )
@@ -193,7 +210,7 @@ async def _shoot(shot: Shot, viewing: Viewing, clock: ManualClock) -> str:
             app.place = shot.place
             await pilot.press(*shot.keys)
             for _ in range(4):
-                await clock.advance(0.6)
+                await stage.clock.advance(0.6)
                 await pilot.paint()
             return picture(_lines(pilot, look), shot.size, f"trnfleet: {shot.title}")
     finally:

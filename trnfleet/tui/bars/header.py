@@ -233,7 +233,8 @@ def _inventory(
         parts.append((f"  {of}from roll-ups", theme.HEAD))
     if summary.unwatched_cells:
         cells = counted(len(summary.unwatched_cells), "cell")
-        parts += [(", ", theme.HEAD), (f"{cells} without a watch", theme.HEAD_STRONG)]
+        # That no problem is known of them says nothing, so that this is as loud as one.
+        parts += [(" ", theme.HEAD), (f" {cells} without a watch ", theme.BAR_ALERT)]
     right = _badge(problems, width - width_of(parts) - 2)
     if of_fleets and width_of(parts) + width_of(right) + 6 <= width:
         right.insert(0, ("all: ", theme.HEAD))

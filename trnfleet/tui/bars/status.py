@@ -9,6 +9,7 @@ from rich.cells import cell_len
 
 from trnfleet.domain.alerts.watches import receiver_error_text
 from trnfleet.domain.quantities import count, duration
+from trnfleet.domain.severity import Severity
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.bars.hints import hint_parts
@@ -66,6 +67,16 @@ class OwnProcess(Protocol):
     @property
     def figure(self) -> str:
         """The same in a few words, and for as long as the app runs."""
+
+
+class Figure(NamedTuple):
+    """A figure of the status line."""
+
+    text: str
+    is_bad: bool = False
+    """Whether it is about something that went wrong: it is not left out."""
+    is_loud: bool = False
+    """Whether that goes on."""
 
 
 class Banner(NamedTuple):
@@ -168,7 +179,7 @@ def status(
     mark, style = ("●", theme.BAR) if link.connected else ("✖ not connected", theme.BAR_DOWN)
     figures = [
         *_figures(summary, is_connected=link.connected),
-        *((each.figure, True) for each in processes if each.figure),
+        *(Figure(each.figure, is_bad=True) for each in processes if each.figure),
     ]
     kept_text, is_problem = kept
     # Dropped first where there is no room: the broker's name and version, what is kept, the broker, what is as it should be.
@@ -188,8 +199,11 @@ def status(
         if link.is_unverified or any(part.is_unverified for part in link.parts):
             before += [("  ", theme.BAR), (f" {UNVERIFIED} ", theme.BAR_ALERT)]
         after: Parts = []
-        for text, is_bad in figures:
-            after += [("  ", theme.BAR), (text, theme.BAR_STRONG if is_bad else theme.BAR)]
+        for each in figures:
+            if each.is_loud:
+                after += [(" ", theme.BAR), (f" {each.text} ", theme.BAR_ALERT)]
+            else:
+                after += [("  ", theme.BAR), (each.text, theme.BAR_STRONG if each.is_bad else theme.BAR)]
         kept_parts = _kept(shown_kept, is_problem=is_problem)
         used = width_of(before) + width_of(after)
         if used + width_of(kept_parts) <= room:
@@ -221,11 +235,11 @@ def _kept(text: str, *, is_problem: bool) -> Parts:
     return [("  ", theme.BAR), (f" {text} ", theme.BAR_ALERT)] if is_problem else [(f"  {text}", theme.BAR)]
 
 
-def _without_one(figures: list[tuple[str, bool]]) -> list[tuple[str, bool]]:
+def _without_one(figures: list[Figure]) -> list[Figure]:
     """Return figures without the last that is as it should be, but for the losses and the rate; else as they are."""
     for number in range(len(figures) - 1, -1, -1):
-        text, is_bad = figures[number]
-        if not is_bad and not text.startswith("lost ") and number:
+        each = figures[number]
+        if not each.is_bad and not each.text.startswith("lost ") and number:
             return figures[:number] + figures[number + 1 :]
     return figures
 
@@ -249,8 +263,8 @@ def _broker(link: LinkStatus, broker_kind: str) -> str:
     return f"{plain(broker_kind, 40)} at {where}{protocol}" if broker_kind else where + protocol
 
 
-def _figures(summary: Summary, *, is_connected: bool) -> list[tuple[str, bool]]:
-    """Return texts, and whether each is about something that went wrong: rate and lag, then problems, the worst first.
+def _figures(summary: Summary, *, is_connected: bool) -> list[Figure]:
+    """Return rate and lag, then problems, the worst first: what goes on is a warning at least, and what is over is not.
 
     Without a connection neither rate nor lag are of the present, and nobody knows who publishes: only what was counted is left.
     """
@@ -258,15 +272,18 @@ def _figures(summary: Summary, *, is_connected: bool) -> list[tuple[str, bool]]:
     problems = [each for each in summary.pipeline_problems if each.short]
     names = {each.name for each in problems}
     shown = [rate_text(summary)] if is_connected else []
-    shown += [] if "lag" in names or not is_connected else [(f"lag {''.join(lag) or '-'}", False)]
-    shown += [(plain(each.short, 60), True) for each in problems]
-    shown += [] if "messages-lost" in names else [("lost 0", False)]
+    shown += [] if "lag" in names or not is_connected else [Figure(f"lag {''.join(lag) or '-'}")]
+    shown += [
+        Figure(plain(each.short, 60), is_bad=True, is_loud=each.severity <= Severity.WARNING)
+        for each in problems
+    ]
+    shown += [] if "messages-lost" in names else [Figure("lost 0")]
     if summary.receiver_error_count:
-        shown.append((f"receiver errors {count(summary.receiver_error_count)}", True))
+        shown.append(Figure(f"receiver errors {count(summary.receiver_error_count)}", is_bad=True))
     if not is_connected:
         return shown
     online, known = summary.publishers_online, summary.publishers
-    shown.append((f"publishers {count(online)}/{count(known)}", online < known))
+    shown.append(Figure(f"publishers {count(online)}/{count(known)}", is_bad=online < known))
     return shown
 
 
@@ -275,11 +292,11 @@ def _receiver_error(summary: Summary) -> str:
     return receiver_error_text(summary.receiver_errors[0]) if summary.receiver_errors else ""
 
 
-def rate_text(summary: Summary) -> tuple[str, bool]:
-    """Return the rate of telemetry, and whether the feed is dead."""
+def rate_text(summary: Summary) -> Figure:
+    """Return the rate of telemetry; it is bad where the feed is dead."""
     rate = summary.messages_per_s
     if rate is None:
-        return "- msg/s", False
+        return Figure("- msg/s")
     if not rate:
-        return f"0 msg/s for {duration(summary.quiet_s or 0.0)}", True
-    return f"{rate:.0f} msg/s" if rate >= 9.95 else f"{rate:.2g} msg/s", False
+        return Figure(f"0 msg/s for {duration(summary.quiet_s or 0.0)}", is_bad=True)
+    return Figure(f"{rate:.0f} msg/s" if rate >= 9.95 else f"{rate:.2g} msg/s")

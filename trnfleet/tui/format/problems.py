@@ -34,6 +34,10 @@ def place_in(place: Place, room: int) -> str:
         whole = f"{plain(above[0])}/{text}"
         if text.startswith(texts.short_address(plain(place.address))) and len(whole) <= _WHOLE_SHARE * room:
             return whole
+    scheme = text.rfind("://")
+    if len(text) > room and scheme > 0:
+        # Of a broker its host is the end of an address, not what follows a slash.
+        return without_start(text[scheme + 3 :], max(room, 2))
     if len(text) <= room:
         return text
     near, arrow, far = text.partition(" ↔ ")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trnfleet.monitor.problems.problem import ProblemCounts
+from trnfleet.tui import theme
 from trnfleet.tui.bars.header import header
 from trnfleet.tui.widgets.cells import text_of, width_of
 from trnfleet.tui.widgets.targets import Target, TargetKind, target_of
@@ -61,7 +62,9 @@ def test_cells_of_which_nobody_evaluates_rules_are_counted(summary: Summary) -> 
     rolled = replace(summary, rolled_chips=128)
     assert "from roll-ups  8 instances" in said(rolled)
     text = said(replace(rolled, unwatched_cells=("cell-a",)), width=80)
-    assert "128 chips  all live  from roll-ups, 1 cell without a watch" in text
+    assert "128 chips  all live  from roll-ups  1 cell without a watch " in text
+    (line, _) = header(replace(rolled, unwatched_cells=("cell-a",)), LINK, 120, ProblemCounts())
+    assert (" 1 cell without a watch ", theme.BAR_ALERT) in line
 
 
 def test_what_is_not_known_is_not_zero(summary: Summary) -> None:

@@ -9,6 +9,7 @@ from support.monitor.feed import Feed, standalone
 from trnfleet.domain.alerts.watches import ReceiverError
 from trnfleet.monitor.pipeline.counts import PipelineCounts
 from trnfleet.monitor.pipeline.judgement import judge
+from trnfleet.tui import theme
 from trnfleet.tui.bars.brokers import brokers_text
 from trnfleet.tui.bars.status import banner, own_banner, status
 from trnfleet.tui.widgets.cells import text_of
@@ -185,6 +186,19 @@ def test_why_nothing_is_kept_leaves_figures_their_room(summary: Summary, width: 
 def test_figures_and_keys_do_not_touch(summary: Summary, width: int) -> None:
     line = text_of(status(summary, LINK, "mosquitto 2.0.11", (*HINTS, ("Enter", "deeper")), width))
     assert "  ? help  q quit" in line
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_what_goes_on_is_louder_than_what_is_over(summary: Summary, width: int) -> None:
+    """An overload that lasts is a warning; what was left out in it is told beside it, and alone once it is over."""
+    counts = {"shed": 1_234, "lost": 3}
+    during = status(judged(summary, overloaded_s=9.0, **counts), LINK, "", HINTS, width)
+    after = status(judged(summary, **counts), LINK, "", HINTS, width)
+    assert (" overloaded 9 s ", theme.BAR_ALERT) in during
+    for line in (during, after):
+        assert ("shed 1,234", theme.BAR_STRONG) in line
+        assert ("lost 3", theme.BAR_STRONG) in line
+    assert theme.BAR_ALERT not in {style for _, style in after}
 
 
 def test_a_silent_fleet_is_a_banner(summary: Summary) -> None:

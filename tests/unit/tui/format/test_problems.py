@@ -43,3 +43,12 @@ def test_other_places() -> None:
     assert place_in(Place("uc1/standalone/trn2-0002/chip11", lane="nc3"), 30) == "trn2-0002/chip11/nc3"
     assert place_in(Place("uc1/us-0001", name="pretrain-70b"), 30) == "pretrain-70b"
     assert place_in(Place(), 30) == "fleet"
+
+
+@pytest.mark.parametrize(
+    ("room", "text"),
+    [(40, "broker mqtt://west.example:1883"), (24, "west.example:1883"), (10, "…mple:1883")],
+)
+def test_a_broker_in_little_room(room: int, text: str) -> None:
+    """Its host and port stay; what follows a slash is no part of a fleet."""
+    assert place_in(Place(name="broker mqtt://west.example:1883"), room) == text
