@@ -201,8 +201,11 @@ async def test_keys_walk_over_chips_and_show_provenance() -> None:
         await pilot.resize_terminal(200, 55)
         await pilot.press("p")
         text = app.shown()
-        assert "real host: neuron-monitor …" in text
-        assert not re.search(r"real host: .*\w…", text)
+        assert re.search(r"Provenance ─+ a simulator; on real hosts:", text)
+        assert re.search(r"vcpu_util_pct +neuron-monitor vcpu_usage", text)
+        shown = text.partition("Provenance")[2]
+        assert "…" in shown
+        assert not re.search(r"\w…", shown)
         app.view.show_place("uc9/us-1/i-1/chip00")
         assert "uc9/us-1/i-1/chip00 is not known" in app.shown()
 

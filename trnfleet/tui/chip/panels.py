@@ -258,7 +258,10 @@ def chart(facts: ChipFacts, field: Field, width: int, height: int, axis: int) ->
 def provenance(facts: ChipFacts, width: int) -> Panel:
     """Return for every metric where its values come from."""
     ink = Ink.of(facts.freshness)
-    origin = {"simulated": "a simulator", "neuron": "a real host"}.get(facts.origin, "unknown")
+    # Of a simulator's values the lines say what they would be on a real host.
+    origin = {"simulated": "a simulator; on real hosts:", "neuron": "a real host"}.get(
+        facts.origin, "unknown"
+    )
     lines = [title_line(facts, "Provenance", origin, width)]
     # The title says where they come from if all have one origin; the room is for what differs.
     kinds = {each.origin for each in facts.provenance}

@@ -308,11 +308,7 @@ def _provenance(metric: Metric, descriptor: Descriptor | None) -> Provenance:
     if metric.name not in {column.name for column in descriptor.columns}:
         return Provenance(metric, "not sent", "its publisher has no such column")
     if descriptor.origin == "simulated":
-        on_host = (
-            f"real host: {metric.real_source}"
-            if metric.real_host is not Origin.UNAVAILABLE
-            else "real host: not available"
-        )
+        on_host = metric.real_source if metric.real_host is not Origin.UNAVAILABLE else "not available"
         return Provenance(metric, "simulated", on_host)
     return Provenance(metric, metric.real_host.value, metric.real_source)
 
