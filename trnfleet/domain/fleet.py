@@ -25,6 +25,7 @@ from trnfleet.domain.hardware.catalogue import (
 from trnfleet.domain.hardware.comparators import ACCELERATED_TYPES
 from trnfleet.domain.jobs import FineTuning, Inference, Job, Peak, Reserved, Traced, Training
 from trnfleet.domain.layout import Layout, Node
+from trnfleet.domain.links import link_end
 from trnfleet.domain.power import PUE
 from trnfleet.domain.quantities import counted
 from trnfleet.domain.reservations.market import BlockEntry, Market
@@ -323,7 +324,7 @@ def find_lane(layout: Layout, chip: int, name: str) -> int:
     instance = int(layout.instance_of_chip[chip])
     names = layout.lane_names_of(instance)
     lane = names.index(name) if name in names else -1
-    if lane < 0 or layout.link_end(chip, lane) is None:
+    if lane < 0 or link_end(layout, chip, lane) is None:
         raise ValueError(
             f"{layout.path(Node(Level.CHIP, chip))}: a {layout.type_of(instance).name} has no {name} link"
         )

@@ -2,8 +2,7 @@
 
 Instances are sorted by address, their chips follow each other, and every level above is a range of the level below.
 A node is a pair (level, number): chip numbers are rows of the chip columns, instance numbers rows of the instance
-columns. A layout never changes; a changed fleet gets a new one. Links between chips follow from the instance types'
-topologies.
+columns. A layout never changes; a changed fleet gets a new one. Where links lead to is in `links`.
 """
 
 from __future__ import annotations
@@ -26,18 +25,13 @@ from trnfleet.domain.hardware.catalogue import (
     totals,
     ultraserver_type_of,
 )
-from trnfleet.domain.hardware.topology import LinkEnd
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
     Rows: TypeAlias = slice | NDArray[np.int64]
-
-
-_MOST_MOVES = 256
-"""Ranges of rows that are moved one by one."""
 
 
 class Node(NamedTuple):
@@ -49,8 +43,6 @@ class Node(NamedTuple):
 
 FLEET_NODE = Node(Level.FLEET, 0)
 NO_ROLLUPS: Mapping[str, int] = MappingProxyType({})
-
-
 _MOST_REMEMBERED = 20_000
 """Addresses of which a layout remembers the chips: more alerts are rarely active at once."""
 
@@ -309,33 +301,6 @@ class Layout:
         """Return the names of the link lanes of an instance's chips."""
         return self.lane_names[int(self.instance_type[instance])]
 
-    def link_end(self, chip: int, lane: int) -> LinkEnd | None:
-        """Return the chip row and lane whose traffic arrives at a lane of a chip; None where it has no such link.
-
-        Through a switch, that is the chip before it in a ring. The instances of an UltraServer are taken in the order of
-        their names, as far as they are known.
-        """
-        instance = int(self.instance_of_chip[chip])
-        kind, first = self.type_of(instance), int(self.chip_start[instance])
-        inside = len(kind.topology.lanes)
-        if lane < inside:
-            end = kind.topology.ends[chip - first][lane]
-            return None if end is None else LinkEnd(first + end.member, end.lane)
-        members = self.instance_range(self.parent(Node(Level.INSTANCE, instance)))
-        if kind.between is None or lane >= len(kind.lanes):
-            return None
-        end = kind.between.resized(len(members)).ends[instance - members.start][lane - inside]
-        if end is None:
-            return None
-        other = members.start + end.member
-        return LinkEnd(int(self.chip_start[other]) + chip - first, inside + end.lane)
-
-    def neighbour(self, chip: int, lane: int) -> int | None:
-        """Return the chip row at the other end of a link; None where there is none, or a switch."""
-        end = self.link_end(chip, lane)
-        is_port = self.type_of(int(self.instance_of_chip[chip])).is_port(lane)
-        return None if end is None or is_port else end.member
-
     def count(self, level: Level) -> int:
         """Return how many nodes a level has (cores are not counted: they depend on the chip)."""
         return {
@@ -414,34 +379,6 @@ class Layout:
     def _chips_at(self) -> dict[str, range]:
         return {}
 
-    def numbers_in(self, other: Layout, level: Level) -> NDArray[np.int64]:
-        """Return for each node of a level its number in another layout; -1 where that has none at the same address."""
-        if level is Level.FLEET:
-            return np.zeros(1, np.int64)
-        if level is Level.CHIP:
-            owner, first = self.instance_of_chip, self.chip_start[:-1]
-            there = self.numbers_in(other, Level.INSTANCE)[owner]
-            numbers = np.arange(self.chips) - first[owner] + other.chip_start[there]
-            return np.where((there >= 0) & (numbers < other.chip_start[there + 1]), numbers, -1)
-        paths, index = {
-            Level.CLUSTER: (self.clusters, other.cluster_index),
-            Level.ULTRASERVER: (self.ultraservers, other.ultraserver_index),
-            Level.INSTANCE: (self.instances, other.instance_index),
-        }[level]
-        return np.fromiter(map(index.get, paths, itertools.repeat(-1)), np.int64, len(paths))
-
-    def same_instances(self, other: Layout) -> NDArray[np.int64]:
-        """Return for each instance its number in another layout; -1 where that has none of its type at the same address."""
-        numbers = self.numbers_in(other, Level.INSTANCE)
-        if other.instances and (self.has_rolled or other.has_rolled):
-            # Its chip rows come or go.
-            numbers[(numbers >= 0) & (other.is_rolled[numbers] != self.is_rolled)] = -1
-        if other.instances:
-            names = {kind.name: number for number, kind in enumerate(self.types)}
-            types = np.array([names.get(kind.name, -1) for kind in other.types])
-            numbers[types[other.instance_type[numbers]] != self.instance_type] = -1
-        return numbers
-
     def chips_of(self, instances: Rows) -> Rows:
         """Return the chip rows of some instances, in their order; a slice where the instances are one."""
         if isinstance(instances, slice):
@@ -503,26 +440,6 @@ class Layout:
         if chip is None or chip >= len(rows) or depth > Level.CORE:
             return None
         return Node(Level.CHIP, rows.start + chip)
-
-
-def moves(numbers: NDArray[np.int64]) -> Iterator[tuple[Rows, Rows]]:
-    """Yield rows with the rows where they were, without those that are new.
-
-    Few instances come or go at a time, so that a million rows are a few ranges, which are copied at the speed of memory; many ranges are
-    one list of rows.
-
-    Args:
-        numbers: For each row, the former one or -1.
-    """
-    breaks = np.flatnonzero((np.diff(numbers) != 1) | (numbers[:-1] < 0)) + 1
-    if len(breaks) > _MOST_MOVES:
-        kept = np.flatnonzero(numbers >= 0)
-        yield kept, numbers[kept]
-        return
-    for first, stop in itertools.pairwise([0, *breaks.tolist(), len(numbers)]):
-        was = int(numbers[first]) if stop > first else -1
-        if was >= 0:
-            yield slice(first, stop), slice(was, was + stop - first)
 
 
 def _range(starts: NDArray[np.int64], index: int) -> range:

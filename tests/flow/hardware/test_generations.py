@@ -32,6 +32,7 @@ from trnfleet.domain.hardware.catalogue import (
     registered,
 )
 from trnfleet.domain.hardware.topology import DIRECTIONS, switched
+from trnfleet.domain.links import link_end, neighbour
 from trnfleet.domain.power import Racks
 from trnfleet.domain.reservations.search_request import SearchRequest
 from trnfleet.domain.scenario import Scenario
@@ -121,7 +122,7 @@ def test_engines_fill_what_there_is(name: str) -> None:
     assert ((received == 65_535) == ~there).all()
     for chip in range(layout.chips):
         for lane in np.flatnonzero(there[chip]).tolist():
-            assert received[chip, lane] == sent[layout.link_end(chip, lane)]
+            assert received[chip, lane] == sent[link_end(layout, chip, lane)]
     trained = layout.find_instances(generation.groups[0])
     assert trained is not None
     rows = slice(int(layout.chip_start[trained.start]), int(layout.chip_start[trained.stop]))
@@ -146,7 +147,7 @@ def test_link_faults_by_their_names(name: str) -> None:
     for _ in range(6):
         tick = engine.step()
     changed = np.flatnonzero(engine.columns["links_up"] != healthy).tolist()
-    far = layout.neighbour(node.number, lane)
+    far = neighbour(layout, node.number, lane)
     assert changed == sorted({node.number} | (set() if far is None else {far}))
     assert not engine.columns["links_up"][node.number] >> lane & 1
     assert tick is not None

@@ -9,6 +9,7 @@ from trnfleet.config import validate
 from trnfleet.domain.fleet import FleetFile, chip_at, expand, find_lane, instances_of
 from trnfleet.domain.hardware.topology import EAST, Z_NEXT
 from trnfleet.domain.layout import Layout
+from trnfleet.domain.links import neighbour
 from trnfleet.errors import ConfigError
 
 SMALL: dict[str, Any] = {"name": "f", "clusters": [{"name": "uc1", "ultraservers": [{"count": 2}]}]}
@@ -84,9 +85,9 @@ def test_places_are_looked_up() -> None:
     assert chip_at(layout, "uc1/us-0001/trn2u-0001-1/chip02", "straggler") == 18
     assert find_lane(layout, 18, "east") == EAST
     assert find_lane(layout, 18, "z_next") == Z_NEXT
-    assert layout.neighbour(18, EAST) == 19
-    assert layout.neighbour(18, Z_NEXT) == 34
-    assert layout.neighbour(50, Z_NEXT) == 2
+    assert neighbour(layout, 18, EAST) == 19
+    assert neighbour(layout, 18, Z_NEXT) == 34
+    assert neighbour(layout, 50, Z_NEXT) == 2
     with pytest.raises(ValueError, match="us-0001"):
         instances_of(layout, ("uc1/us-0011",), "job j")
     with pytest.raises(ValueError, match="backwards"):

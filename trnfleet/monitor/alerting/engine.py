@@ -30,6 +30,7 @@ from trnfleet.monitor.alerting.silences import Silences
 from trnfleet.monitor.alerting.store import AlertStore
 from trnfleet.monitor.failures import guarded
 from trnfleet.monitor.slices import require
+from trnfleet.monitor.store.layout_changes import same_instances
 
 if TYPE_CHECKING:
     from collections import deque
@@ -346,7 +347,7 @@ class Alerts:
     def _take_layout(self, layout: Layout) -> None:
         """Give every target its number in a new layout; alerts keep their identity, which is an address."""
         old, self._layout = self._layout, layout
-        numbers = layout.same_instances(old)
+        numbers = same_instances(layout, old)
         to = np.flatnonzero(numbers >= 0)
         self._counters.move(layout.chip_rows(to), old.chip_rows(numbers[to]), layout.chips)
         for state in self._rule_states:

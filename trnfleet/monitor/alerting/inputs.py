@@ -14,6 +14,7 @@ import numpy as np
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.signals import LANES, LEVEL_OF, Scope
 from trnfleet.domain.hardware.topology import MOST_LANES
+from trnfleet.domain.links import neighbour
 from trnfleet.domain.metrics import BY_NAME, Metric
 from trnfleet.domain.metrics import Scope as MetricScope
 from trnfleet.monitor.medians import median
@@ -360,7 +361,7 @@ class Readings:
             # Where the other end lies depends on these alone.
             place = (layout.instance_type[instance], np.diff(starts)[group], instance - starts[group], rows - layout.chip_start[instance])  # fmt: skip
             _, first, alike = np.unique(np.stack(place), axis=1, return_index=True, return_inverse=True)
-            ends = [layout.neighbour(int(row), lane) for row in rows[first]]
+            ends = [neighbour(layout, int(row), lane) for row in rows[first]]
             offsets = [
                 0 if end is None else end - int(row) for end, row in zip(ends, rows[first], strict=True)
             ]

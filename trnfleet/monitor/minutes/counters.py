@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trnfleet.domain.layout import moves
 from trnfleet.domain.metrics import CHIP_METRICS, Kind
+from trnfleet.monitor.store.layout_changes import moves, same_instances
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,7 +29,7 @@ class CounterValues:
     def moved(self, to: Layout, source: Layout) -> CounterValues:
         """Return the values of the instances that stay, under the rows of another layout."""
         twin = CounterValues(to.chips)
-        for new, old in moves(to.same_instances(source)):
+        for new, old in moves(same_instances(to, source)):
             rows, before = to.chips_of(new), source.chips_of(old)
             for name, values in self.last.items():
                 twin.last[name][rows] = values[before]

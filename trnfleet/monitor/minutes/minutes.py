@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trnfleet.domain.layout import EMPTY_LAYOUT, moves
+from trnfleet.domain.layout import EMPTY_LAYOUT
 from trnfleet.domain.minutes import MINUTE_NS, MinuteRows
 from trnfleet.monitor.minutes.counters import CounterValues
 from trnfleet.monitor.minutes.sums import MinuteSums
+from trnfleet.monitor.store.layout_changes import moves, same_instances
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -164,7 +165,7 @@ class Minutes:
         before = self._layout
         stays = np.zeros(len(before.instances), np.bool_)
         taken_ns = np.zeros(layout.chips, np.int64)
-        same = layout.same_instances(before)
+        same = same_instances(layout, before)
         for new, old in moves(same):
             taken_ns[layout.chips_of(new)] = self._taken_ns[before.chips_of(old)]
             stays[old] = True

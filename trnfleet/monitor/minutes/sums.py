@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trnfleet.domain.layout import moves
 from trnfleet.domain.metrics import CHIP_METRICS, Aggregate, Kind
 from trnfleet.domain.minutes import MINUTE_COLUMNS, Part, has_peak, mean_values
+from trnfleet.monitor.store.layout_changes import moves, same_instances
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -143,7 +143,7 @@ class MinuteSums:
         twin._known = {name: np.zeros(to.chips, np.uint16) for name in self._known}
         twin._grown = {name: np.zeros(to.chips, np.uint64) for name in self._grown}
         twin.last = None if self.last is None else self.last.moved(to, self.layout)
-        for new, old in moves(to.same_instances(self.layout)):
+        for new, old in moves(same_instances(to, self.layout)):
             rows, before = to.chips_of(new), self.layout.chips_of(old)
             twin.count[rows] = self.count[before]
             twin.tick_s[new], twin.job_of[new] = self.tick_s[old], self.job_of[old]

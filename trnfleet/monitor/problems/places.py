@@ -8,6 +8,7 @@ from trnfleet.domain.address import Level, level_of
 from trnfleet.domain.alerts.alert import address_of, common_place, is_below
 from trnfleet.domain.alerts.subsystems import LINK
 from trnfleet.domain.layout import Node
+from trnfleet.domain.links import link_end
 from trnfleet.monitor.problems.problem import Place
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def other_end(end: str, layout: Layout) -> str:
     names = layout.lane_names_of(instance)
     if lane not in names or layout.type_of(instance).is_port(names.index(lane)):
         return ""
-    far = layout.link_end(node.number, names.index(lane))
+    far = link_end(layout, node.number, names.index(lane))
     if far is None:
         return ""
     owner = int(layout.instance_of_chip[far.member])

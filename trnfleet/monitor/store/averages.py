@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.layout import moves
 from trnfleet.domain.metrics import BY_NAME, METRICS, Aggregate, Kind
 from trnfleet.monitor.store.fields import FIELDS
+from trnfleet.monitor.store.layout_changes import moves, numbers_in
 from trnfleet.monitor.store.rollup import ALL, LEVELS, Rollups
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ def _carried_over(samples: tuple[Sample, ...], old: Layout, new: Layout) -> tupl
     """Return samples for the nodes of a new layout; those that the old one has not are left out of the means."""
     if not samples or not old.instances:
         return ()
-    moved = {level: tuple(moves(new.numbers_in(old, level))) for level in LEVELS}
+    moved = {level: tuple(moves(numbers_in(new, old, level))) for level in LEVELS}
 
     def take(arrays: dict[Level, NDArray[Any]]) -> dict[Level, NDArray[Any]]:
         taken = {}

@@ -17,6 +17,7 @@ from trnfleet.domain.address import Level
 from trnfleet.monitor.store import fields
 from trnfleet.monitor.store.gaps import Gaps, Reason
 from trnfleet.monitor.store.job_history import JobHistory
+from trnfleet.monitor.store.layout_changes import numbers_in
 from trnfleet.monitor.store.rings.glances import Glances
 from trnfleet.monitor.store.rings.record import CODED_NODES, TIERS, Record, TierSpec, Track
 from trnfleet.monitor.store.store import Freshness
@@ -274,7 +275,7 @@ class History:
             ]
             before = old_levels.get(level)
             if before is not None and old_layout is not None:
-                record.carry_over(before, layout.numbers_in(old_layout, level))
+                record.carry_over(before, numbers_in(layout, old_layout, level))
 
 
 def _rollups(spec: TierSpec, room_bytes: int, rollup_bytes: int) -> int:

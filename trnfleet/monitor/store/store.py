@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trnfleet.domain.layout import EMPTY_LAYOUT, Layout, moves
+from trnfleet.domain.layout import EMPTY_LAYOUT, Layout
 from trnfleet.domain.metrics import METRICS, Aggregate, Metric, Scope
 from trnfleet.monitor.medians import median
 from trnfleet.monitor.slices import finish
 from trnfleet.monitor.store.jobs import Placement
+from trnfleet.monitor.store.layout_changes import moves, same_instances
 from trnfleet.monitor.store.rolled import Rolled
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class Store:
         twin = copy.copy(self)
         twin._allocate(layout)  # noqa: SLF001  of the same class
         yield
-        ranges = list(moves(layout.same_instances(self.layout)))
+        ranges = list(moves(same_instances(layout, self.layout)))
         yield
         chips = [(layout.chips_of(to), self.layout.chips_of(source)) for to, source in ranges]
         yield

@@ -11,6 +11,7 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.faults.fault import Count, Effect, Fault, FaultScope, Reaction, Recovery, Stages
 from trnfleet.domain.hardware.topology import TopologyKind
 from trnfleet.domain.layout import Node
+from trnfleet.domain.links import neighbour
 from trnfleet.sim.hardware.links import SlowLink
 from trnfleet.sim.jobs.slowdown import Halt
 
@@ -277,7 +278,7 @@ def _unused_beside(layout: Layout, placement: Placement, lost: SlowLink) -> tupl
     for instance in members:
         for chip in range(int(layout.chip_start[instance]), int(layout.chip_start[instance + 1])):
             for lane in range(len(kind.topology.lanes), len(kind.lanes)):
-                far = layout.neighbour(chip, lane)
+                far = neighbour(layout, chip, lane)
                 if far is None or frozenset((instance, int(layout.instance_of_chip[far]))) not in cut:
                     continue
                 link = SlowLink.of(layout, placement, chip, lane, 1.0, is_unused=True)

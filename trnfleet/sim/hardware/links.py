@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trnfleet.domain.hardware.topology import LinkEnd
+from trnfleet.domain.links import link_end, neighbour
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.sim.hardware.columns import LANES
 from trnfleet.sim.jobs.activity import LINK_CEILING
@@ -64,7 +65,7 @@ class SlowLink:
         """
         instance = int(layout.instance_of_chip[chip])
         kind = layout.type_of(instance)
-        if layout.link_end(chip, direction) is None:
+        if link_end(layout, chip, direction) is None:
             raise ValueError(f"a {kind.name} has no link {direction} at chip {chip}")
         ends, around = _ends(layout, kind, chip, direction)
         owners = {int(placement.job_of_instance[layout.instance_of_chip[row]]) for row, _ in ends}
@@ -139,27 +140,27 @@ def find_patches(layout: Layout, links: Sequence[SlowLink]) -> Patches:
 def _ends(layout: Layout, kind: InstanceType, chip: int, lane: int) -> tuple[list[LinkEnd], list[LinkEnd]]:
     """Return the ends of a link, and the ends of all links between which its traffic can be shared out."""
     near = LinkEnd(chip, lane)
-    far = layout.neighbour(chip, lane)
+    far = neighbour(layout, chip, lane)
     if far is None:
         inside = len(kind.topology.lanes)
         ports = range(inside, len(kind.lanes)) if kind.is_between(lane) else range(inside)
         return [near], [LinkEnd(chip, port) for port in ports]
-    end = layout.link_end(chip, lane)
+    end = link_end(layout, chip, lane)
     back = lane if end is None else end.lane
     rows = [chip, *_walk(layout, chip, lane)]
-    if layout.neighbour(rows[-1], lane) is None:
+    if neighbour(layout, rows[-1], lane) is None:
         # A line is open at its ends: the rest of it lies the other way.
         rows += _walk(layout, chip, back)
     around = [LinkEnd(row, way) for row in rows for way in (lane, back)]
-    return [near, LinkEnd(far, back)], [each for each in around if layout.link_end(*each) is not None]
+    return [near, LinkEnd(far, back)], [each for each in around if link_end(layout, *each) is not None]
 
 
 def _walk(layout: Layout, chip: int, lane: int) -> Iterator[int]:
     """Yield the chips that follow a chip along a lane, up to the end of the line or the chip itself."""
-    row = layout.neighbour(chip, lane)
+    row = neighbour(layout, chip, lane)
     while row is not None and row != chip:
         yield row
-        row = layout.neighbour(row, lane)
+        row = neighbour(layout, row, lane)
 
 
 def _peak(layout: Layout, link: SlowLink) -> float:

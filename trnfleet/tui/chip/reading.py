@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from trnfleet.domain import links
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.alert import address_of, is_below
 from trnfleet.domain.layout import Node
@@ -266,7 +267,7 @@ def neighbour(layout: Layout, chip: int, lane: int) -> int | None:
         if kind.between is None or len(members) != kind.between.members:
             # Places in the UltraServer follow from the names' order, which is not known while some are not described.
             return None
-    return layout.neighbour(chip, lane)
+    return links.neighbour(layout, chip, lane)
 
 
 def _links(layout: Layout, chip: int, values: dict[str, NDArray[np.float64]]) -> tuple[LinkFacts, ...]:

@@ -10,6 +10,7 @@ from support.sim.chips import IDLE_ROW, Chips, doing, make_fleet, phase
 
 from trnfleet.domain.hardware import topology
 from trnfleet.domain.hardware.catalogue import TRAINIUM2
+from trnfleet.domain.links import link_end
 from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS
 from trnfleet.sim.hardware.chips import _NOISE
 from trnfleet.sim.hardware.thermal import FRONT, OFFSET_C, REAR, Throttled, place_shares
@@ -249,7 +250,7 @@ def test_both_ends_of_every_link_agree() -> None:
                 if not mask >> direction & 1:
                     assert sent[first + chip, direction] == 65_535
                     continue
-                other = layout.link_end(first + chip, direction)
+                other = link_end(layout, first + chip, direction)
                 assert other is not None
                 assert sent[first + chip, direction] == received[other]
                 checked += 1

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from support.sim.small_fleet import IDLE, SERVE, TRAIN, SmallFleet
 
+from trnfleet.domain.links import link_end
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.sim.hardware.columns import LANES
 from trnfleet.sim.hardware.links import SlowLink, balanced_pace, find_patches
@@ -37,7 +38,7 @@ def test_a_link_is_the_same_from_both_ends(direction: int) -> None:
     """Its two lanes are each other's opposite, and its ring has four chips with two lanes each."""
     near = link(CHIP, direction)
     row, other = near.rows
-    end = TROUBLE.layout.link_end(row, direction)
+    end = link_end(TROUBLE.layout, row, direction)
     assert end is not None
     assert end.member == other
     far = SlowLink.of(TROUBLE.layout, TROUBLE.placement, other, end.lane, near.capacity)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from trnfleet.domain.layout import moves
+from trnfleet.monitor.store.layout_changes import moves
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

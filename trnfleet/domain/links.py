@@ -1,0 +1,41 @@
+"""Links between the chips of a layout, as their instance types' topologies have them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trnfleet.domain.address import Level
+from trnfleet.domain.hardware.topology import LinkEnd
+from trnfleet.domain.layout import Node
+
+if TYPE_CHECKING:
+    from trnfleet.domain.layout import Layout
+
+
+def link_end(layout: Layout, chip: int, lane: int) -> LinkEnd | None:
+    """Return the chip row and lane whose traffic arrives at a lane of a chip; None where it has no such link.
+
+    Through a switch, that is the chip before it in a ring. The instances of an UltraServer are taken in the order of
+    their names, as far as they are known.
+    """
+    instance = int(layout.instance_of_chip[chip])
+    kind, first = layout.type_of(instance), int(layout.chip_start[instance])
+    inside = len(kind.topology.lanes)
+    if lane < inside:
+        end = kind.topology.ends[chip - first][lane]
+        return None if end is None else LinkEnd(first + end.member, end.lane)
+    members = layout.instance_range(layout.parent(Node(Level.INSTANCE, instance)))
+    if kind.between is None or lane >= len(kind.lanes):
+        return None
+    end = kind.between.resized(len(members)).ends[instance - members.start][lane - inside]
+    if end is None:
+        return None
+    other = members.start + end.member
+    return LinkEnd(int(layout.chip_start[other]) + chip - first, inside + end.lane)
+
+
+def neighbour(layout: Layout, chip: int, lane: int) -> int | None:
+    """Return the chip row at the other end of a link; None where there is none, or a switch."""
+    end = link_end(layout, chip, lane)
+    is_port = layout.type_of(int(layout.instance_of_chip[chip])).is_port(lane)
+    return None if end is None or is_port else end.member
