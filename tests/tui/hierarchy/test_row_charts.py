@@ -119,3 +119,28 @@ async def test_the_foot_and_the_chips_head_say_what_they_cut() -> None:
         await pilot.press("4")
         await pilot.tick(feed)
         assert next(line for line in pilot.screen() if "Trainium2 " in line).rstrip().endswith("…")
+
+
+async def test_charts_of_what_is_silent_say_so_and_have_no_present_values() -> None:
+    """What was last known stands in no title as if it were live."""
+    feed = await busy()
+    instance = "uc1/us-0002/trn2u-0002-1"
+    others = [each for each in feed.layout.instances if each != instance]
+    async with running(fleet_app(feed), size=(240, 70)) as pilot:
+        await pilot.press("2")
+        await pilot.tick(feed)
+        for path, level in ((instance, "instance"), (f"{instance}/chip05", "chip")):
+            view_of(pilot).show_place(path)
+            for _ in range(8):
+                feed.tick(others)
+                await feed.advance(1.0)
+                await pilot.paint()
+            assert re.match(rf"{path}  {level}  . stale \d+ s$", charted(pilot))
+            view = view_of(pilot)
+            text = "\n".join(view.charts.render_line(y).text for y in range(view.charts.size.height))
+            assert re.search(r"power n/a of \S+ k?W ─", text)
+            assert re.search(r"temp\S*( max)? n/a ─", text)
+            assert " now of " not in text
+        view_of(pilot).show_place("uc1/us-0002")
+        await pilot.paint()
+        assert "stale" not in charted(pilot), "a part of it is live"

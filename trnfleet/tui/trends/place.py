@@ -16,8 +16,10 @@ from trnfleet.domain.layout import FLEET_NODE, Node
 from trnfleet.domain.quantities import with_unit
 from trnfleet.monitor.store.fields import BY_KEY
 from trnfleet.monitor.store.job_history import POWER, STEP_TIME
+from trnfleet.monitor.store.store import Freshness
 from trnfleet.text import plain
 from trnfleet.tui import theme
+from trnfleet.tui.format.freshness import describe
 from trnfleet.tui.metric_display import FLEET_CHARTS, fleet_name
 from trnfleet.tui.state.chart_history import figure_of, read_kept, resolution
 from trnfleet.tui.state.chart_window import MEAN_S, before_of, chart_inputs, fired_marks, thresholds
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from trnfleet.monitor.store.fields import Field
+    from trnfleet.tui.format.freshness import State
     from trnfleet.tui.state.chart_history import Kept
     from trnfleet.tui.state.chart_window import ChartInputs
     from trnfleet.tui.state.context import UiContext
@@ -84,6 +87,9 @@ class PlaceCharts(ChartGrid):
             return []
         # It stands in place of the blank line above charts.
         title = [(" ", theme.BASE), (self._source.title, theme.STRONG), (self._source.words, theme.QUIET)]
+        state = self._source.state
+        if state is not None:
+            title.append((f"  {state.text}", state.style))
         return [text_line(charts.head(title, "", width - 1), width), *made[1:]][top:height]
 
     def makers(self) -> list[Callable[[], Trend]]:
@@ -112,6 +118,8 @@ class _Source(NamedTuple):
     kept: Kept | None
     title: str
     words: str
+    state: State | None
+    """Its freshness where nothing of it is live: what was last known is no present value."""
 
     @staticmethod
     def of(place: Place) -> _Source | None:
@@ -141,7 +149,8 @@ class _Source(NamedTuple):
         if place.job:
             words = f"  {title}{words}" if title else ""
             title = f"job {plain(place.job, 64)}"
-        return _Source(place, node, inputs, marks, kept, title, words)
+        state = None if node is None else _state_of(context, node)
+        return _Source(place, node, inputs, marks, kept, title, words, state)
 
     def makers(self) -> list[Callable[[], Trend]]:
         """Return what makes each chart, the most telling one first."""
@@ -164,6 +173,8 @@ class _Source(NamedTuple):
         node, store = self.node, self.place.context.monitor.store
         averages, field = self.place.context.frame.averages, BY_KEY[key]
         if node is None or (node.level is not Level.CHIP and averages.generation != store.generation):
+            return with_unit(None, field.unit)
+        if self.state is not None:
             return with_unit(None, field.unit)
         if node.level is not Level.CHIP and not averages.rollups.ready:
             return with_unit(None, field.unit)
@@ -263,6 +274,22 @@ class _Source(NamedTuple):
         last = float(track.mean[-1]) if len(track.mean) else float("nan")
         title = f"{'Step time' if key == STEP_TIME else 'Power'} of the job {with_unit(last, unit)}"
         return Trend(title, "", "", chart, (), note)
+
+
+def _state_of(context: UiContext, node: Node) -> State | None:
+    """Return the freshness of a node of which nothing is live; None for others, and until that is known."""
+    store, rollups = context.monitor.store, context.frame.rollups
+    if node.level is Level.CHIP:
+        counts = np.eye(len(Freshness), dtype=np.int64)[store.chip_state[node.number]]
+    elif rollups.generation != store.generation or not rollups.ready:
+        return None
+    else:
+        counts = rollups.states(node.level)[node.number]
+    if counts[Freshness.LIVE] or not counts.sum():
+        return None
+    chips = store.layout.chip_range(node)
+    seen_s = float(store.chip_seen_s[chips.start : chips.stop].max(initial=-np.inf))
+    return describe(tuple(counts.tolist()), context.monitor.clock.monotonic_s() - seen_s)
 
 
 def _node_of(place: Place) -> Node | None:
