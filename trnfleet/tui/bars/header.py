@@ -69,18 +69,17 @@ def header(
         problems: How many problems there are, of all fleets.
         is_replay: Whether publishers say that they replay a recording, so that it is not mistaken for live data.
         of_fleets: Words for how many fleets the app watches; empty for one.
-        now_s: Monotonic seconds, for how long it has been waiting; None where that is not told.
+        now_s: Monotonic seconds, for how long it has been connected or not; None where that is not told.
     """
     if not summary.chips:
         waited_s = 0.0 if now_s is None or link.protocol == RECORDING else now_s - link.changed_s
-        waited = f" for {duration(int(waited_s))}" if waited_s >= 1 else " …"
         remedy = what_to_do(summary, link) if waited_s >= REMEDY_AFTER_S else ""
         return [
             [
                 (f" {plain(summary.fleet)}", theme.HEAD_STRONG),
-                (f"   waiting for the fleet{waited}", theme.HEAD),
+                ("   waiting for the fleet …", theme.HEAD),
             ],
-            *paragraph(why_waiting(summary, link), width, theme.HEAD_STRONG),
+            *paragraph(why_waiting(summary, link, waited_s), width, theme.HEAD_STRONG),
             *(paragraph(remedy, width, theme.HEAD) if remedy else []),
         ]
     return [
@@ -89,9 +88,11 @@ def header(
     ]
 
 
-def why_waiting(summary: Summary, link: LinkStatus) -> str:
-    """Return the reason why there is nothing to show yet."""
+def why_waiting(summary: Summary, link: LinkStatus, for_s: float = 0.0) -> str:
+    """Return the reason why there is nothing to show yet, and for how long the connection has been as it is."""
     broker = plain(link.broker) or "the broker"
+    if for_s >= 1:
+        broker += f" for {duration(int(for_s))}"
     if not link.connected:
         because = f": {plain(link.last_error, LONGEST_REASON)}" if link.last_error else ""
         return f"not connected to {broker}{because}"

@@ -198,12 +198,7 @@ def status(
         before: Parts = [(f" {mark}", style), (broker, theme.BAR_ALERT if away else theme.BAR)]
         if link.is_unverified or any(part.is_unverified for part in link.parts):
             before += [("  ", theme.BAR), (f" {UNVERIFIED} ", theme.BAR_ALERT)]
-        after: Parts = []
-        for each in figures:
-            if each.is_loud:
-                after += [(" ", theme.BAR), (f" {each.text} ", theme.BAR_ALERT)]
-            else:
-                after += [("  ", theme.BAR), (each.text, theme.BAR_STRONG if each.is_bad else theme.BAR)]
+        after = _after(figures)
         kept_parts = _kept(shown_kept, is_problem=is_problem)
         used = width_of(before) + width_of(after)
         if used + width_of(kept_parts) <= room:
@@ -211,12 +206,19 @@ def status(
         if broker == least:
             figures = _without_one(figures)
     else:
-        # Why nothing is kept is cut before figures are.
-        least_kept = cell_len(kept_text.partition(":")[0])
+        # Why nothing is kept is cut before figures go, from the least important on.
+        in_short = kept_text.partition(":")[0] if is_problem else ""
+        left = room - used - len("    ")
         kept_parts = _kept(
-            fit(kept_text, max(least_kept, room - used - 4)).rstrip() if is_problem else "",
-            is_problem=is_problem,
+            fit(kept_text, left) if left > len(in_short) + LEAST_FIGURES else in_short, is_problem=is_problem
         )
+        left = room - width_of(before) - width_of(kept_parts)
+        if width_of(after) > left and any(each.is_loud for each in figures) and not figures[0].is_bad:
+            figures = figures[1:]
+            after = _after(figures)
+        while len(figures) > 1 and width_of(after) > left:
+            figures = figures[:-1]
+            after = [*_after(figures), (" …", theme.BAR_STRONG)]
     parts = [*before, *kept_parts, *after] if is_problem else [*before, *after, *kept_parts]
     parts = _cut(parts, room)
     reason = plain(summary.last_problem or _receiver_error(summary))
@@ -226,6 +228,17 @@ def status(
         parts.append((fit(f"  {_WHY}{reason}", left), theme.BAR_STRONG))
     keys = hint_parts(hints, width - width_of(parts) - GAP, theme.BAR_STRONG, theme.BAR)
     return justified(parts, keys, width, theme.BAR)
+
+
+def _after(figures: Sequence[Figure]) -> Parts:
+    """Return figures with the blanks before them."""
+    parts: Parts = []
+    for each in figures:
+        if each.is_loud:
+            parts += [(" ", theme.BAR), (f" {each.text} ", theme.BAR_ALERT)]
+        else:
+            parts += [("  ", theme.BAR), (each.text, theme.BAR_STRONG if each.is_bad else theme.BAR)]
+    return parts
 
 
 def _kept(text: str, *, is_problem: bool) -> Parts:

@@ -144,10 +144,10 @@ def test_waiting_has_a_length_and_ends_in_what_to_do(summary: Summary) -> None:
     def waited(of: Summary, link: LinkStatus, now_s: float) -> str:
         return "\n".join(text_of(row) for row in header(of, link, 200, ProblemCounts(), now_s=now_s))
 
-    assert "waiting for the fleet …" in waited(nothing, since, 100.5)
-    assert "waiting for the fleet for 4 s" in waited(nothing, since, 104.9)
+    assert "connected to mqtt://127.0.0.1:1883; no publisher" in waited(nothing, since, 100.5)
+    assert "connected to mqtt://127.0.0.1:1883 for 4 s; no publisher" in waited(nothing, since, 104.9)
     assert "status --all-fleets" not in waited(nothing, since, 104.9)
-    assert "waiting for the fleet for 23 s" in waited(nothing, since, 123.4)
+    assert "connected to mqtt://127.0.0.1:1883 for 23 s; no publisher" in waited(nothing, since, 123.4)
     assert "status --all-fleets" in waited(nothing, since, 123.4)
     for of, link in (
         (nothing, replace(since, connected=False, last_error="connection refused")),

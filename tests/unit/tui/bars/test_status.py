@@ -201,6 +201,24 @@ def test_what_goes_on_is_louder_than_what_is_over(summary: Summary, width: int) 
     assert theme.BAR_ALERT not in {style for _, style in after}
 
 
+@pytest.mark.parametrize("width", [60, 70, 80, 90, 100, 120, 160])
+def test_several_troubles_are_cut_between_figures(summary: Summary, width: int) -> None:
+    """Of what has no room a sign is left: what goes on stands first, and the rate goes before it."""
+    unverified = replace(LINK, broker="mqtts://broker-1.fleet.example.com:8883", is_unverified=True)
+    kept = ("not recording: No space left on device", True)
+    bad = judged(replace(summary, messages_per_s=6.0), overloaded_s=14.0, shed=90, lost=48)
+    line = text_of(status(bad, unverified, "", HINTS, width, kept))
+    assert len(line) <= width
+    assert "TLS not verified" in line
+    assert "not recording" in line
+    words = set(line.split())
+    assert ("overloaded" in words) is (width >= 80)
+    if width == 160:
+        assert "lost 48" in line
+    else:
+        assert "…" in line or "lost 48" in line
+
+
 def test_a_silent_fleet_is_a_banner(summary: Summary) -> None:
     """All stale and all offline are told apart; one live chip is enough for none."""
     stale = replace(summary, live_chips=0, stale_chips=128)
