@@ -83,7 +83,7 @@ class TelemetryBatch:
     """Writes the telemetry of one batch into a store."""
 
     __slots__ = (
-        "_contests", "_counts", "_decoded", "_heard_since_s", "_limits", "_links_since_s", "_now_s", "_samples", "_store",
+        "_contests", "_counts", "_decoded", "_heard_since_s", "_limits", "_links_since_s", "_now_s", "_sampled", "_samples", "_store",
     )  # fmt: skip  # names, not lines
 
     def __init__(
@@ -115,6 +115,8 @@ class TelemetryBatch:
         self._heard_since_s, self._links_since_s = heard_since_s, links_since_s
         self._samples: dict[int, tuple[TopicState, Sample]] = {}
         """One of a row, by its topic's identity."""
+        self._sampled: set[str] = set()
+        """Paths of their descriptors, which may have frames as well."""
         self._decoded: dict[int, Sample | WireError] = {}
         """By their places in the batch."""
 
@@ -168,12 +170,15 @@ class TelemetryBatch:
             # Each sample counts, whatever batch it comes in.
             self.finish()
         self._samples[id(topic)] = topic, sample
+        if topic.descriptor is not None:
+            self._sampled.add(topic.descriptor.path)
         counts.messages += 1
         return sample.head
 
     def finish(self) -> None:
         """Write the samples that were kept."""
         samples, self._samples = self._samples.values(), {}
+        self._sampled.clear()
         store, now_s = self._store, self._now_s
         for is_chip, metrics in ((True, CHIP_METRICS), (False, INSTANCE_METRICS)):
             chosen = [each for each in samples if each[1].is_chip is is_chip]
@@ -215,6 +220,9 @@ class TelemetryBatch:
         if frame.revision != descriptor.revision:
             counts.undescribed += 1
             return None
+        if self._sampled and descriptor.path in self._sampled:
+            # What came before it is written before it.
+            self.finish()
         store, now_s = self._store, self._now_s
         columns = store.columns
         chips, instances = (

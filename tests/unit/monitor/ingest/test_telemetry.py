@@ -122,6 +122,28 @@ def test_how_messages_are_batched_makes_no_difference(json: bool) -> None:
     assert np.isfinite(feed.monitor.store.chip_seen_s).all()
 
 
+@pytest.mark.parametrize("last", ["json", "cbor"])
+def test_of_both_encodings_in_one_batch_the_last_counts(last: str) -> None:
+    """Of a host that publishes chips beside its frames, and of one that goes over from one to the other on its own topic."""
+    json, cbor = Feed(ultraservers(1), json=True), Feed(ultraservers(1))
+    json.set("power_w", 100.0)
+    cbor.set("power_w", 200.0)
+    json.set("host_power_w", 1_000.0)
+    cbor.set("host_power_w", 2_000.0)
+    cbor.describe()
+    store, expected = cbor.monitor.store, (json if last == "json" else cbor).columns
+    for seq in range(3):
+        json.seq = cbor.seq = 2 * seq
+        chips, frame = json.telemetry([BOOTING])[1:], cbor.telemetry([BOOTING])
+        cbor.monitor.apply([*frame, *chips] if last == "json" else [*chips, *frame])
+        assert np.array_equal(store.columns["power_w"][ROWS], expected["power_w"][ROWS])
+        json.seq, cbor.seq = 2 * seq + (last == "json"), 2 * seq + (last == "cbor")
+        if seq:
+            own, frame = json.telemetry([BOOTING])[:1], cbor.telemetry([BOOTING])
+            cbor.monitor.apply([*frame, *own] if last == "json" else [*own, *frame])
+            assert store.columns["host_power_w"][2] == expected["host_power_w"][2]
+
+
 def test_loss_is_counted_exactly() -> None:
     """Every tick of a topic that does not come is one lost."""
     feed = ready()
