@@ -18,7 +18,7 @@ from trnfleet.domain.alerts.rules import Rule
 from trnfleet.domain.layout import Layout
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.copies import copied
-from trnfleet.monitor.ingest.topics import TopicState
+from trnfleet.monitor.ingest.topic_state import TopicState
 from trnfleet.monitor.reservations.table import Reservation
 from trnfleet.monitor.sources.descriptors import CompactDescriptor
 from trnfleet.monitor.store.events import Event

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from trnfleet.domain.layout import Layout
-    from trnfleet.monitor.ingest.topics import Topics, TopicState
+    from trnfleet.monitor.ingest.topic_state import TopicState
+    from trnfleet.monitor.ingest.topics import Topics
     from trnfleet.wire.ports import Envelope
 
 

@@ -8,6 +8,7 @@ what comes of it is the same, frame by frame.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -18,12 +19,13 @@ from trnfleet.wire.frame_batch import IS_LITTLE_ENDIAN, FrameForm
 from trnfleet.wire.ports import CONTENT_TYPE_JSON
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from trnfleet.monitor.ingest.sequence import SequenceTracker
     from trnfleet.monitor.pipeline.counts import PipelineCounts
+    from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.sources.descriptors import CompactDescriptor
     from trnfleet.monitor.store.store import Store
     from trnfleet.wire.frames import FrameDecoder, FrameTemplate
@@ -39,6 +41,13 @@ _COLUMNS: dict[str, Any] = {
 }  # fmt: skip  # names in a row
 """Of each topic: the state of its tracker, its first chip and instance, the number of its publisher's boot, and the rows of its clock and
 of its publisher's traffic."""
+_ROWS: dict[str, Callable[[Any], int]] = {
+    "chip": attrgetter("chips.start"), "instance": attrgetter("instances.start"), "publisher": attrgetter("publisher"),
+    "clock": attrgetter("clock"), "row": attrgetter("row"),
+}  # fmt: skip  # names in a row
+"""Those of them that another layout may change, and what they are of a topic."""
+MOVED_AT_ONCE = 8_192
+"""Topics of which one of these is written in one slice: 1 ms."""
 
 
 class BatchColumns(NamedTuple):
@@ -187,10 +196,17 @@ class FrameRows:
 
     def move(self, topic: FramedTopic) -> None:
         """Follow a topic to its rows in another layout."""
-        columns, number = self._columns, topic.number
-        columns["chip"][number], columns["instance"][number] = topic.chips.start, topic.instances.start  # type: ignore[union-attr]  # only slices are entered
-        columns["publisher"][number] = topic.publisher
-        columns["clock"][number], columns["row"][number] = topic.clock, topic.row
+        for name, row_of in _ROWS.items():
+            self._columns[name][topic.number] = row_of(topic)
+
+    def move_all(self) -> Slices[None]:
+        """Follow all topics to their rows, in slices."""
+        for name, row_of in _ROWS.items():
+            column = self._columns[name]
+            for first in range(0, len(self._topics), MOVED_AT_ONCE):
+                part = self._topics[first : first + MOVED_AT_ONCE]
+                column[first : first + len(part)] = [0 if each is None else row_of(each) for each in part]
+                yield
 
     def leave(self, topic: FramedTopic) -> None:
         """Take a topic out, and give its tracker what has come meanwhile."""
@@ -339,6 +355,11 @@ class FrameTables:
     def __init__(self) -> None:
         self._by_form: dict[tuple[int, int, int], tuple[FrameTemplate, FrameRows]] = {}
         """By the identity of the template, chips and instances."""
+
+    def move_all(self) -> Slices[None]:
+        """Follow the topics of all tables to their rows, in slices."""
+        for _, table in self._by_form.values():
+            yield from table.move_all()
 
     def enter(self, topic: FramedTopic, payload: bytes) -> None:
         """Enter a topic whose newest frame has just been applied, if its frames can be applied many at once."""

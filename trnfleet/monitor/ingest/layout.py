@@ -83,7 +83,7 @@ def rebuild_layout(
     # Where two describe the same instance, the one with the narrower path knows better.
     widest_first = sorted(
         (each for each in every if not each.members),
-        key=lambda descriptor: (descriptor.path.count("/"), "/block-" not in descriptor.path),
+        key=lambda descriptor: 2 * descriptor.path.count("/") + ("/block-" not in descriptor.path),
     )
     yield
     for number, descriptor in enumerate(widest_first):

@@ -15,7 +15,7 @@ from trnfleet.monitor.sources.clocks import LATE_FROM_S
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trnfleet.monitor.ingest.topics import TopicState
+    from trnfleet.monitor.ingest.topic_state import TopicState
     from trnfleet.monitor.pipeline.counts import PipelineCounts
     from trnfleet.monitor.pipeline.traffic import PublisherTraffic
     from trnfleet.monitor.sources.clock_columns import ClockColumns

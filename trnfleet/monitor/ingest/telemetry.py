@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.monitor.ingest.frame_rows import Gaps
-    from trnfleet.monitor.ingest.topics import TopicState
+    from trnfleet.monitor.ingest.topic_state import TopicState
     from trnfleet.monitor.pipeline.counts import PipelineCounts
     from trnfleet.monitor.sources.contests import Contests
     from trnfleet.monitor.store.store import Store

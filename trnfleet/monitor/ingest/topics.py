@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,7 +28,8 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Scope
 from trnfleet.monitor.ingest.frame_rows import FrameTables
 from trnfleet.monitor.ingest.rejects import RejectedError
-from trnfleet.monitor.ingest.sequence import SequenceTracker, Verdict
+from trnfleet.monitor.ingest.sequence import SequenceTracker
+from trnfleet.monitor.ingest.topic_state import TopicState
 from trnfleet.monitor.ingest.undescribed import Undescribed
 from trnfleet.monitor.room import Room
 from trnfleet.wire.frames import FrameDecoder, is_known
@@ -37,22 +38,21 @@ from trnfleet.wire.messages import STANDARD_COLUMNS, ColumnSpec
 from trnfleet.wire.topics import TopicClass
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Mapping
 
     from trnfleet.domain.layout import Layout
-    from trnfleet.monitor.ingest.frame_rows import FrameRows
-    from trnfleet.monitor.pipeline.counts import PipelineCounts
     from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.sources.clocks import Timebase
-    from trnfleet.monitor.sources.descriptors import CompactDescriptor, Descriptors
+    from trnfleet.monitor.sources.descriptors import Descriptors
     from trnfleet.monitor.sources.publishers import Publishers
-    from trnfleet.wire.telemetry import Head
 
 MOST_DECODERS = 1_000
 """Forms of frames whose decoders are kept."""
 
 SLICE = 256
 """Topics that are looked for in one slice of following a layout: 2 ms."""
+TIMES = 8
+"""What looking for a topic takes, in units of looking for a host's whose descriptor is the same."""
 
 _CHIP_NAMES = tuple(metric.name for metric in CHIP_METRICS)
 _INSTANCE_NAMES = tuple(metric.name for metric in INSTANCE_METRICS)
@@ -70,88 +70,16 @@ OF_SOURCES = frozenset(
 """Classes of what sources publish, besides their presence."""
 
 
-@dataclass(slots=True, eq=False)
-class TopicState:
-    """A telemetry topic: its sequence, and where its rows are in the present layout."""
+@dataclass(frozen=True, slots=True)
+class _HostRows:
+    """The rows of a layout, as hosts' topics look for them."""
 
-    path: str
-    tracker: SequenceTracker = field(default_factory=SequenceTracker)
-    descriptor: CompactDescriptor | None = None
-    """None where nothing covers the topic any more."""
-    former_boot: str = ""
-    """The publisher's boot before the present one."""
-    former_client: str = ""
-    """The publisher of that boot, where it is another one."""
-    clock: int = -1
-    """Its clock's row in the columns of the `Timebase`, which every layout finds again."""
-    publisher: int = -1
-    """Number of the boot that the descriptor names."""
-    row: int = 0
-    """Row of its client in the traffic of publishers; 0 for one that is not known."""
-    decoder: FrameDecoder | None = None
-    chips: slice | NDArray[np.int64] = field(default_factory=lambda: slice(0, 0))
-    instances: slice | NDArray[np.int64] = field(default_factory=lambda: slice(0, 0))
-    is_chip: bool = False
-    chip_count: int = 0
-    same_chip: tuple[str, ...] = ()
-    """Chip columns of its frames that are as the metric table has them, and are copied as they are."""
-    same_instance: tuple[str, ...] = ()
-    foreign: tuple[ColumnSpec, ...] = ()
-    """Columns of another type, scale or width, which are converted; what the table does not know is left out."""
-    has_other_columns: bool = False
-    """Whether it has any column that is not copied as it is."""
-    frame_rows: FrameRows | None = None
-    """The table in which its sequence is instead of in its tracker."""
-    number: int = -1
-    """Its row there."""
-
-    def copy(self) -> TopicState:
-        """Return a copy; all but its sequence is replaced, never changed."""
-        # There may be tens of thousands: this takes a third of the time of copy.copy.
-        twin = TopicState(
-            self.path, self.tracker.copy(), self.descriptor, self.former_boot, self.former_client
-        )
-        twin.clock, twin.publisher, twin.row = self.clock, self.publisher, self.row
-        twin.decoder = self.decoder
-        twin.chips, twin.instances = self.chips, self.instances
-        twin.is_chip, twin.chip_count = self.is_chip, self.chip_count
-        twin.same_chip, twin.same_instance, twin.foreign = self.same_chip, self.same_instance, self.foreign
-        twin.has_other_columns = self.has_other_columns
-        if self.frame_rows is not None:
-            self.frame_rows.save(self, twin)
-        return twin
-
-    def move_frame_rows(self) -> None:
-        """Follow to the rows of the present layout, where they are still one after the other."""
-        if self.frame_rows is None:
-            return
-        if isinstance(self.chips, slice) and isinstance(self.instances, slice):
-            self.frame_rows.move(self)
-        else:
-            self.leave_frame_rows()
-
-    def leave_frame_rows(self) -> None:
-        """Have the sequence in its tracker again."""
-        if self.frame_rows is not None:
-            self.frame_rows.leave(self)
-
-    def is_newest(self, head: Head, counts: PipelineCounts, shed: int = 0) -> bool:
-        """Return whether a message is of the described boot and newer than all before it; count it where it is not.
-
-        Args:
-            head: The message's.
-            counts: The counters.
-            shed: Messages of the topic before it that were left out here.
-        """
-        if self.descriptor is None or head.boot != self.descriptor.boot:
-            if head.boot == self.former_boot and self.former_client:
-                counts.contested += 1
-            elif head.boot == self.former_boot:
-                counts.late += 1
-            else:
-                counts.undescribed += 1
-            return False
-        return self.tracker.accept(head.seq, counts, shed, ts_ns=head.ts_ns) is Verdict.NEWEST
+    index: Mapping[str, int]
+    """Of instances."""
+    chip_start: list[int]
+    """First chip row of each of them, and the number of chips at the end."""
+    has_same_clocks: bool
+    """Whether each topic's clock still has its row."""
 
 
 class Topics:
@@ -177,6 +105,8 @@ class Topics:
         self._undescribed_topics: dict[str, tuple[str, str]] = {}
         """Address of topics that no descriptor of the layout covered when they came last, and the path of the one that would."""
         self._tables = FrameTables()
+        self._clock_moves = timebase.moves
+        """Of the timebase, when topics found their clocks."""
         self._shared: set[str] = set()
         """Instances that more than one descriptor covers, in this layout."""
         self._decoders: dict[tuple[int, int, int], tuple[tuple[ColumnSpec, ...], FrameDecoder]] = {}
@@ -199,7 +129,7 @@ class Topics:
             path: [copies[id(state)] for state in states] for path, states in self._covered_by.items()
         }
         twin._decoders = self._decoders.copy()
-        twin._shared = self._shared.copy()
+        twin._shared, twin._clock_moves = self._shared.copy(), self._clock_moves
         return twin
 
     def __getstate__(self) -> dict[str, object]:
@@ -289,7 +219,7 @@ class Topics:
     def bind(self, layout: Layout, below: str) -> None:
         """Find the descriptors and rows of the topics that a descriptor covers."""
         for state in self._covered_by.get(below, ()):
-            self._bind(state, layout)
+            self._bind_again(state, layout)
 
     def follow(self, layout: Layout) -> Slices[None]:
         """Find the descriptors and rows of all topics in a new layout, and drop the topics that have none any more.
@@ -304,20 +234,76 @@ class Topics:
         described = {id(descriptor.columns) for descriptor in self._descriptors}
         self._decoders = {key: each for key, each in self._decoders.items() if key[0] in described}
         yield
-        states: dict[str, TopicState] = {}
-        covered_by: dict[str, list[TopicState]] = {}
-        room = Room(self._limits.topics)
-        for number, (topic, state) in enumerate(self.states.items()):
-            if number % SLICE == SLICE - 1:
+        # Most of a fleet of hosts are as they were, but for their rows.
+        hosts = None
+        if not self._shared and not layout.has_rolled:
+            hosts = _HostRows(
+                layout.instance_index, layout.chip_start.tolist(), self._clock_moves == self._timebase.moves
+            )
+            yield
+        self._clock_moves = self._timebase.moves
+        gone: list[tuple[str, str]] = []
+        units = 0
+        for topic, state in self.states.items():
+            units += 1
+            if hosts is not None and self._follow_host(state, hosts):
+                if units >= SLICE * TIMES:
+                    units = 0
+                    yield
+                continue
+            units += TIMES
+            if units >= SLICE * TIMES:
+                units = 0
                 yield
             if self._shared:
                 state.leave_frame_rows()
-            self._bind(state, layout)
-            if state.descriptor is not None:
-                states[topic] = state
-                covered_by.setdefault(state.descriptor.path, []).append(state)
-                room.change(state.descriptor.publisher, 1)
-        self.states, self._covered_by, self._room = states, covered_by, room
+            self._bind_again(state, layout)
+            if state.descriptor is None:
+                gone.append((topic, covering_path(state.path)))
+        yield
+        yield from self._tables.move_all()
+        for topic, covering in gone:
+            beside = self._covered_by[covering]
+            beside.remove(self.states.pop(topic))
+            if not beside:
+                del self._covered_by[covering]
+
+    def _bind_again(self, state: TopicState, layout: Layout) -> None:
+        """Find the descriptor that covers a topic, and its rows; the topic is its publisher's."""
+        before = state.descriptor
+        self._bind(state, layout)
+        after = state.descriptor
+        if before is not after:
+            if before is not None:
+                self._room.change(before.publisher, -1)
+            if after is not None:
+                self._room.change(after.publisher, 1)
+
+    def _follow_host(self, state: TopicState, hosts: _HostRows) -> bool:
+        """Find the rows of a topic with frame rows whose one instance the same descriptor describes as before; return whether it is one.
+
+        What `_bind` does besides would change nothing.
+        """
+        descriptor = state.descriptor
+        if (
+            descriptor is None
+            or state.frame_rows is None
+            or len(descriptor.instances) != 1
+            or self._descriptors.get(descriptor.path) is not descriptor
+        ):
+            return False
+        place = hosts.index.get(descriptor.instances[0])
+        publisher = self._publishers.find(descriptor.publisher, descriptor.boot)
+        if place is None or publisher is None:
+            return False
+        first, stop = hosts.chip_start[place], hosts.chip_start[place + 1]
+        if stop - first != state.chip_count:
+            return False
+        if not hosts.has_same_clocks:
+            state.clock = self._timebase.clock(descriptor.clock, descriptor.period_s).row
+        state.publisher, state.row = publisher.number, self._publishers.traffic.row_of(descriptor.publisher)
+        state.instances, state.chips = slice(place, place + 1), slice(first, stop)
+        return True
 
     def _bind(self, state: TopicState, layout: Layout) -> None:
         """Find the descriptor that covers a topic, and its rows."""

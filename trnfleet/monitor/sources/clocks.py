@@ -139,6 +139,8 @@ class Timebase:
     def __init__(self) -> None:
         self.columns = ClockColumns()
         """What is known of each; topics have the number of their clock's row."""
+        self.moves = 0
+        """How often the rows of clocks have become others."""
         self._clocks: dict[ClockKey, SourceClock] = {}
         self._of: dict[str, list[SourceClock]] = {}
         """Each publisher's clocks."""
@@ -159,6 +161,7 @@ class Timebase:
                 gone = min(same, key=_heard_s)
                 same.remove(gone)
                 row = self._clocks.pop(gone.key).row
+                self.moves += 1
             clock = self._clocks[key] = SourceClock(key, self.columns, row)
             same.append(clock)
             clock.restart()
@@ -175,7 +178,7 @@ class Timebase:
     def copy(self) -> Timebase:
         """Return a copy, in which each clock has the same row."""
         twin = Timebase()
-        twin.columns = self.columns.copy()
+        twin.columns, twin.moves = self.columns.copy(), self.moves
         for key, clock in self._clocks.items():
             twin._clocks[key] = SourceClock(key, twin.columns, clock.row)
         twin._of = {name: [twin._clocks[clock.key] for clock in clocks] for name, clocks in self._of.items()}
@@ -192,6 +195,7 @@ class Timebase:
         kept = {key: clock for key, clock in self._clocks.items() if key in keys}
         if len(kept) == len(self._clocks):
             return
+        self.moves += 1
         self.columns.keep([clock.row for clock in kept.values()])
         for row, clock in enumerate(kept.values()):
             clock.row = row

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -296,14 +296,16 @@ class Publishers:
                 not (state.announced and state.online) or kept.undescribed.refusal(client, 1, "")
             ):
                 continue
-            kept.room.change(client, 1)
-            kept.undescribed.change(client, not is_described)
             kept.numbers[key] = len(kept.boots)
             kept.boots[key] = state
             if not is_described:
+                kept.undescribed.change(client, 1)
                 kept.nameless[key] = None
             if state.announced:
                 kept.announced.setdefault(client, []).append(state)
+        yield
+        for client, number in Counter(state.client for state in kept.boots.values()).items():
+            kept.room.change(client, number)
         return kept
 
     def settle(self, kept: KeptBoots) -> None:

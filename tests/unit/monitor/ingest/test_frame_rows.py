@@ -16,7 +16,7 @@ from trnfleet.clock import NS_PER_S
 from trnfleet.domain.metrics import BY_NAME, INSTANCE_METRICS
 from trnfleet.monitor.ingest.frame_rows import FrameTables
 from trnfleet.monitor.ingest.sequence import LARGEST_GAP
-from trnfleet.monitor.ingest.topics import TopicState
+from trnfleet.monitor.ingest.topic_state import TopicState
 from trnfleet.monitor.pipeline.traffic import _COLUMNS, _RINGS
 from trnfleet.wire.frame_head import seq_at
 from trnfleet.wire.messages import STANDARD_COLUMNS, ClockSpec, Descriptor, message_envelope

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from support.monitor.feed import ready
+from support.monitor.hosts import Hosts
 
+from trnfleet.domain.metrics import BY_NAME
+from trnfleet.monitor.ingest.topic_state import TopicState
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import TopicClass, build_topic
@@ -71,3 +75,55 @@ def test_what_is_not_used_is_forgotten() -> None:
     assert feed.monitor.store.layout.chips == 0
     assert len(feed.monitor.ingest.topics.states) == 0
     assert len(feed.monitor.ingest.publishers) <= 1
+
+
+async def test_topics_of_hosts_follow_their_rows() -> None:
+    """A host that goes, and one that comes between others, move the rows, clocks and boots of the topics behind it, of frames that come many at once, too."""
+    hosts = Hosts(20)
+    feed, monitor = hosts.feed, hosts.feed.monitor
+    topics, layout = monitor.ingest.topics, feed.layout
+    feed.publisher = hosts.names[2]
+    _, descriptor = feed.announcements([hosts.paths[2]])
+    wanted = np.arange(layout.chips) + 100.0
+
+    def told() -> dict[str, tuple[object, ...]]:
+        return {
+            state.path: (state.instances, state.chips, state.publisher, state.row, state.clock)
+            for state in topics.states.values()
+        }
+
+    def found() -> dict[str, tuple[object, ...]]:
+        made: dict[str, tuple[object, ...]] = {}
+        for state in topics.states.values():
+            assert state.frame_rows is not None
+            twin = TopicState(state.path)
+            topics._bind(twin, monitor.store.layout)
+            assert twin.descriptor is not None
+            made[state.path] = twin.instances, twin.chips, twin.publisher, twin.row, twin.clock
+        return made
+
+    async def check(number: int) -> None:
+        nonlocal wanted
+        wanted = wanted + 1.0
+        feed.set("power_w", wanted)
+        await hosts.tick()
+        there = monitor.store.layout
+        assert len(there.instances) == len(topics.states) == number
+        assert told() == found()
+        rows = [layout.chips_at(path).start + each for path in there.instances for each in range(16)]
+        np.testing.assert_allclose(
+            monitor.store.values(BY_NAME["power_w"], slice(None)), wanted[rows], atol=0.5
+        )
+        assert monitor.store.publisher_of.tolist() == [
+            topics.states[topic].publisher for topic in sorted(topics.states)
+        ]
+        assert (monitor.counts.lost, monitor.counts.late) == (0, 0)
+
+    await hosts.tick()
+    await check(20)
+    monitor.apply([descriptor._replace(payload=b"")])
+    monitor.compute()
+    await check(19)
+    monitor.apply([descriptor])
+    monitor.compute()
+    await check(20)
