@@ -259,4 +259,4 @@ async def test_without_playback_o_says_so() -> None:
     app = FleetApp(feed.monitor, clock=feed.clock)
     async with running(app, size=(120, 40)) as pilot:
         await pilot.press("9", "o")
-        assert "nothing is recorded here" in app.query_one("#status", Bar).text
+        assert "nothing is recorded (--past 0)" in app.query_one("#status", Bar).text

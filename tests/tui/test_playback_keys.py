@@ -139,7 +139,7 @@ async def test_without_playback_the_keys_say_so() -> None:
                 # The lists' own in the present.
                 continue
             await pilot.press(key)
-            assert "nothing is recorded here (--past 0)" in app.query_one("#status", Bar).text, key
+            assert "nothing is recorded (--past 0)" in app.query_one("#status", Bar).text, key
             assert not asks(app)
             await pilot.tick(feed, NOTE_S + 1)
             assert "nothing is recorded" not in app.query_one("#status", Bar).text

@@ -47,6 +47,8 @@ class AlertNews:
     def __init__(self) -> None:
         self._fired: dict[str, int] = {}
         """When each known active alert began to fire, by fingerprint."""
+        self._unhandled: set[str] = set()
+        """Those of them that nobody has acknowledged or silenced and no wider alert covers."""
         self._newest: tuple[float, Alert, int | None, Notice] | None = None
         self._waiting: list[AlertWithStatus] = []
         self._alarm_s = -ALARM_EVERY_S
@@ -63,6 +65,7 @@ class AlertNews:
         """
         fresh: list[AlertWithStatus] = []
         before, fired = self._fired, dict[str, int]()
+        self._unhandled = unhandled = set()
         for each in alerts:
             alert = each.alert
             fired_ns = alert.fired_ns
@@ -70,6 +73,8 @@ class AlertNews:
                 continue
             known = before.get(alert.fingerprint) == fired_ns
             is_loud = each.status is AlertStatus.FIRING and each.severity <= Severity.WARNING
+            if each.status is AlertStatus.FIRING:
+                unhandled.add(alert.fingerprint)
             if known or is_loud:
                 fired[alert.fingerprint] = fired_ns
             if is_loud and not known:
@@ -94,11 +99,11 @@ class AlertNews:
         self._newest, self._waiting = None, []
 
     def notice(self, now_s: float, within_s: float) -> Notice | None:
-        """Return what was new within the last seconds and still fires; None for nothing."""
+        """Return what was new within the last seconds, still fires and is not handled; None for nothing."""
         if self._newest is None:
             return None
         told_s, alert, fired_ns, notice = self._newest
-        if now_s - told_s > within_s or self._fired.get(alert.fingerprint) != fired_ns:
+        if now_s - told_s > within_s or not self._is_open(alert, fired_ns):
             return None
         return notice
 
@@ -107,14 +112,17 @@ class AlertNews:
         if not self._waiting or now_s - self._alarm_s < ALARM_EVERY_S:
             return ""
         # Alerts that ended or were handled meanwhile need no alarm.
-        waiting = [
-            each for each in self._waiting if self._fired.get(each.alert.fingerprint) == each.alert.fired_ns
-        ]
+        waiting = [each for each in self._waiting if self._is_open(each.alert, each.alert.fired_ns)]
         self._waiting = []
         if not waiting:
             return ""
         self._alarm_s = now_s
         return alarm_text(waiting)
+
+    def _is_open(self, alert: Alert, fired_ns: int | None) -> bool:
+        """Return whether an alert still fires as it began, and nobody has seen to it."""
+        fingerprint = alert.fingerprint
+        return self._fired.get(fingerprint) == fired_ns and fingerprint in self._unhandled
 
 
 def _news_among(

@@ -30,8 +30,8 @@ OPTIONAL_FROM = 7
 """Rank from which figures are left out before the others are shortened."""
 REMEDY_AFTER_S = 5.0
 """Seconds of waiting after which the header says what would end it."""
-LAST_KNOWN = "last known"
-"""What figures are of which nothing is live."""
+LAST_SEEN = "last seen"
+"""What figures are of which nothing is live; as long as the usual label, so that nothing moves."""
 WORDS = (
     ("live", "Chips of which telemetry comes"),
     ("stale", "No telemetry for three periods: the values are the last known"),
@@ -118,7 +118,7 @@ def figures(summary: Summary) -> list[Item]:
     """Return the second line's figures, the most important ones with the lowest ranks; all but the maximum are means."""
     mean = summary.mean
     hosts = BY_NAME["host_power_w"]
-    label = (mean_label(mean.seconds) if summary.live_chips else LAST_KNOWN).ljust(len(mean_label(WINDOW_S)))
+    label = (mean_label(mean.seconds) if summary.live_chips else LAST_SEEN).ljust(len(mean_label(WINDOW_S)))
     efficiency = with_unit(mean.tflops_per_w, "TFLOP/s/W")
     power = with_unit(mean.power_w, "W")
     cap = f"{power} of {with_unit(mean.power_cap_w, 'W')}"

@@ -144,7 +144,9 @@ def note_line(note: str, width: int, hints: Hints, *, is_problem: bool) -> Parts
     style = theme.BAR_ALERT if is_problem else theme.BAR_STRONG
     keys = always(hints, width)
     room = width - width_of(keys)
-    return [(fit(f" {'▲' if is_problem else '•'} {note}", room), style), *keys]
+    # With a blank between what is cut and the keys.
+    text = fit(f" {'▲' if is_problem else '•'} {note}", room - 1)
+    return [(text, style), (" ", style), *keys]
 
 
 def always(hints: Hints, width: int) -> Parts:

@@ -39,7 +39,7 @@ TIME, FILE = "go to", "save as"
 ALERTS_ALONE = ("alert",)
 ANY = ("alert", "resolved", "event")
 CHARTS_ALONE = "charts reach back to it now; history has minutes, and no chips by the second to go back to"
-NO_PLAYBACK = "nothing is recorded here (--past 0), so there is no past to show"
+NO_PLAYBACK = "nothing is recorded (--past 0): there is no past to show"
 
 
 class TimeKeys(App[None]):

@@ -234,6 +234,20 @@ def test_the_notice_goes_with_its_alert() -> None:
     assert news.notice(2.0, 20.0) is None
 
 
+@pytest.mark.parametrize("status", [AlertStatus.ACKED, AlertStatus.SILENCED, AlertStatus.INHIBITED])
+def test_what_is_handled_is_neither_told_nor_rung_for(status: AlertStatus) -> None:
+    """Somebody who has just acknowledged it knows of it; it is told again where that is taken back."""
+    news = AlertNews()
+    one = held()
+    news.take([one], 0.0)
+    news.take([AlertWithStatus(one.alert, status)], 2.0)
+    assert news.notice(2.0, 20.0) is None
+    news.take([one], 3.0)
+    assert news.notice(3.0, 20.0) is not None
+    news.take([AlertWithStatus(one.alert, status)], 4.0)
+    assert news.alarm(ALARM_EVERY_S) == ""
+
+
 def problem(key: str, *alerts: AlertWithStatus) -> Problem:
     place, severity = Place(alerts[0].alert.target), alerts[0].severity
     return Problem(key, severity, AlertStatus.FIRING, "", place, f"{key} is wrong", 1, alerts=alerts)

@@ -158,10 +158,10 @@ def test_waiting_has_a_length_and_ends_in_what_to_do(summary: Summary) -> None:
         assert "status --all-fleets" not in waited(of, link, 123.4)
 
 
-def test_figures_of_which_nothing_is_live_are_called_the_last_known(summary: Summary) -> None:
+def test_figures_of_which_nothing_is_live_are_those_last_seen(summary: Summary) -> None:
     """They are no mean of the last seconds."""
     gone = said(replace(summary, live_chips=0, stale_chips=128))
-    assert "last known   NC util" in gone
+    assert "last seen   NC util" in gone
     assert " mean " not in gone
 
 
