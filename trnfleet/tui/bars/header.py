@@ -15,7 +15,7 @@ from trnfleet.tui.format.addresses import last_segments
 from trnfleet.tui.format.problems import badge
 from trnfleet.tui.metric_display import fleet_name
 from trnfleet.tui.view import ALERTS
-from trnfleet.tui.widgets.bar import LONGEST_REASON, Item, fitted, justified, paragraph
+from trnfleet.tui.widgets.bar import LONGEST_REASON, Item, cut, fitted, justified, paragraph
 from trnfleet.tui.widgets.cells import Parts, width_of
 from trnfleet.tui.widgets.targets import Target, TargetKind, linked
 from trnfleet.wire.ports import RECORDING
@@ -208,6 +208,42 @@ def _inventory(
         (count(summary.chips), theme.HEAD_STRONG),
         (" chip  " if summary.chips == 1 else " chips  ", theme.HEAD),
     ]
+    # Whatever is to be said of chips, problems keep their place.
+    has_problems = problems.critical or problems.warning or problems.info
+    least = width_of(badge(problems, tight=True, with_quiet=False)) + 1 if has_problems else 0
+    states = _states(summary)
+    if width_of(parts) + width_of(states) + least > width:
+        states = _states(summary, with_rolled=False)
+    parts = cut([*parts, *states], width - least)
+    right = _badge(problems, width - width_of(parts) - 2)
+    if of_fleets and width_of(parts) + width_of(right) + 6 <= width:
+        right.insert(0, ("all: ", theme.HEAD))
+    time = time_text(summary, short=width < _YEAR_FROM)
+    if time and width_of(parts) + width_of(right) + len(time) + 3 <= width:
+        right.insert(0, (f"{time}  ", theme.HEAD_ACCENT))
+    places = [
+        "" if summary.joining_instances else counted(summary.instances, "instance"),
+        counted(summary.ultraservers, "UltraServer") if summary.ultraservers else "",
+        counted(summary.jobs, "job") if summary.jobs else "",
+    ]
+    for place in places:
+        if place and width_of(parts) + width_of(right) + len(place) + 4 <= width:
+            parts.append((f"  {place}", theme.HEAD))
+    room = width - width_of(parts) - width_of(right) - 4
+    facility = next((text for text in _facility(summary) if len(text) <= room), "")
+    if facility:
+        parts.append((f"  {facility}", theme.HEAD))
+    return justified(parts, right, width, theme.HEAD)
+
+
+def _states(summary: Summary, *, with_rolled: bool = True) -> Parts:
+    """Return how many chips are live, and what else there is to be said of all of them.
+
+    Args:
+        summary: The fleet in figures.
+        with_rolled: Whether it is said which figures are from roll-ups.
+    """
+    parts: Parts = []
     undescribed = undescribed_text(summary)
     if summary.live_chips == summary.chips and not undescribed and not summary.joining_instances:
         parts.append(("all live", theme.HEAD))
@@ -229,32 +265,14 @@ def _inventory(
         # Beside those that are shown, so that it is clear of what there are more.
         more = f"{count(summary.joining_instances)} more to come"
         parts += [(f"  {instances}, ", theme.HEAD), (more, theme.HEAD_STRONG)]
-    if summary.rolled_chips:
+    if summary.rolled_chips and with_rolled:
         of = "" if summary.rolled_chips == summary.chips else f"{count(summary.rolled_chips)} "
         parts.append((f"  {of}from roll-ups", theme.HEAD))
     if summary.unwatched_cells:
         cells = counted(len(summary.unwatched_cells), "cell")
         # That no problem is known of them says nothing, so that this is as loud as one.
         parts += [(" ", theme.HEAD), (f" {cells} without a watch ", theme.BAR_ALERT)]
-    right = _badge(problems, width - width_of(parts) - 2)
-    if of_fleets and width_of(parts) + width_of(right) + 6 <= width:
-        right.insert(0, ("all: ", theme.HEAD))
-    time = time_text(summary, short=width < _YEAR_FROM)
-    if time and width_of(parts) + width_of(right) + len(time) + 3 <= width:
-        right.insert(0, (f"{time}  ", theme.HEAD_ACCENT))
-    places = [
-        "" if summary.joining_instances else instances,
-        counted(summary.ultraservers, "UltraServer") if summary.ultraservers else "",
-        counted(summary.jobs, "job") if summary.jobs else "",
-    ]
-    for place in places:
-        if place and width_of(parts) + width_of(right) + len(place) + 4 <= width:
-            parts.append((f"  {place}", theme.HEAD))
-    room = width - width_of(parts) - width_of(right) - 4
-    facility = next((text for text in _facility(summary) if len(text) <= room), "")
-    if facility:
-        parts.append((f"  {facility}", theme.HEAD))
-    return justified(parts, right, width, theme.HEAD)
+    return parts
 
 
 def _badge(problems: ProblemCounts, room: int) -> Parts:

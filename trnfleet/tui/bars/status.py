@@ -13,7 +13,7 @@ from trnfleet.domain.severity import Severity
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.bars.hints import hint_parts
-from trnfleet.tui.widgets.bar import LONGEST_REASON, justified
+from trnfleet.tui.widgets.bar import LONGEST_REASON, cut, justified
 from trnfleet.tui.widgets.cells import Parts, fit, width_of
 from trnfleet.wire.ports import RECORDING
 
@@ -222,7 +222,7 @@ def status(
             figures = figures[:-1]
             after = [*_after(figures), (" …", theme.BAR_STRONG)]
     parts = [*before, *kept_parts, *after] if is_problem else [*before, *after, *kept_parts]
-    parts = _cut(parts, room)
+    parts = cut(parts, room)
     reason = plain(summary.last_problem or _receiver_error(summary))
     left = min(width - width_of(parts) - LEFT_FOR_HINTS, cell_len(reason) + len(_WHY) + 2)
     if reason and left >= SHORTEST_REASON:
@@ -257,17 +257,6 @@ def _without_one(figures: list[Figure]) -> list[Figure]:
         if not each.is_bad and not each.text.startswith("lost ") and number:
             return figures[:number] + figures[number + 1 :]
     return figures
-
-
-def _cut(parts: Parts, room: int) -> Parts:
-    """Return parts in at most `room` cells, an ellipsis for the rest."""
-    made: Parts = []
-    for text, style in parts:
-        left = room - width_of(made)
-        if cell_len(text) > left:
-            return [*made, (fit(text, left), style)] if left > 0 else made
-        made.append((text, style))
-    return made
 
 
 def _broker(link: LinkStatus, broker_kind: str) -> str:

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from textual.strip import Strip
 
 from trnfleet.tui import theme
-from trnfleet.tui.widgets.cells import text_of, width_of, wrapped
+from trnfleet.tui.widgets.cells import fit, text_of, width_of, wrapped
 from trnfleet.tui.widgets.line_view import make_strip
 from trnfleet.tui.widgets.selection import SelectableWidget
 from trnfleet.tui.widgets.targets import Pressed, linked, target_of
@@ -39,6 +39,17 @@ def justified(left: Parts, right: Parts, width: int, fill: Style) -> Parts:
     if room < 1:
         return left
     return [*left, (" " * room, fill), *right]
+
+
+def cut(parts: Parts, room: int) -> Parts:
+    """Return parts in at most `room` cells, an ellipsis for the rest."""
+    made: Parts = []
+    for text, style in parts:
+        left = room - width_of(made)
+        if cell_len(text) > left:
+            return [*made, (fit(text, left), style)] if left > 0 else made
+        made.append((text, style))
+    return made
 
 
 def paragraph(text: str, width: int, style: Style) -> list[Parts]:

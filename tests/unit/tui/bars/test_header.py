@@ -172,6 +172,22 @@ def test_a_figure_without_a_name_is_left_out_where_it_is_not_known(summary: Summ
     assert "n/a" not in unknown
 
 
+@pytest.mark.parametrize("width", [40, 50, 60, 70, 80, 120])
+def test_problems_keep_their_place_beside_whatever_is_told_of_chips(summary: Summary, width: int) -> None:
+    """On a narrow screen words about chips go or are cut, never the number of critical problems."""
+    mixed = replace(summary, live_chips=60, stale_chips=48, offline_chips=32, unknown_chips=20)
+    rolled = replace(summary, rolled_chips=128, unwatched_cells=("cell-a",))
+    joining = replace(summary, joining_instances=37, undescribed_chips=64)
+    for each in (mixed, rolled, joining):
+        line = text_of(header(each, LINK, width, ProblemCounts(critical=12, warning=3))[0])
+        assert len(line) <= width
+        assert "✖ 12" in line
+        assert "▲ 3" in line
+    if width >= 60:
+        line = text_of(header(rolled, LINK, width, ProblemCounts(critical=1))[0])
+        assert "1 cell without a watch" in line
+
+
 def test_the_time_is_told_where_it_is_not_the_wall_clocks(summary: Summary) -> None:
     """A dated or sped-up fleet shows its time and speed, by the day; at the wall clock there is nothing to tell."""
     fast = replace(summary, is_wall_time=False, monitor_time="2026-01-05T14:00:07.250Z", speed=3_600.0)
