@@ -43,6 +43,8 @@ from trnfleet.tui.widgets.focus import focus_on
 from trnfleet.tui.widgets.line_view import Line, LineView, text_line
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from textual.app import ComposeResult
 
     from trnfleet.domain.filters.columns import Columns
@@ -119,6 +121,8 @@ class EventsView(FilteredView):
         self.foot = EventFoot(self.monitor, self.list)
         self.details = EventDetails(context, self.list)
         self.rates = EventRates(context, self.list)
+        self._shared: Hashable = None
+        """Size, tab and rows that the space is shared out for."""
         self.charts = PlaceCharts(context, self._charted)
 
     def compose(self) -> ComposeResult:
@@ -146,6 +150,11 @@ class EventsView(FilteredView):
     def _share_space(self) -> None:
         width, height = self.size
         is_events = self.tab == EVENT_TAB
+        shared = width, height, self.tab, self.has_class("asking"), self.current.count
+        if shared == self._shared:
+            # Setting a layout lays everything out again, even where it is the same.
+            return
+        self._shared = shared
         is_beside = width >= BESIDE_FROM and is_events
         self.details.display, self.foot.display, self.facts.display = is_beside, is_events, not is_events
         self.details.styles.width = min(MOST_DETAILS, width * 38 // 100)

@@ -186,7 +186,8 @@ def facts(reservation: Reservation, layout: Layout) -> list[tuple[str, str]]:
         unknown = f", {reservation.unknown} not heard" if reservation.unknown else ""
         lines.append(("used", f"{reservation.used} of {message.instances} instances{unknown}"))
     if message.unavailable:
-        lines.append(("out", f"{message.unavailable} instances fail their status check"))
+        words = "instance fails its" if message.unavailable == 1 else "instances fail their"
+        lines.append(("out", f"{message.unavailable} {words} status check"))
     if message.interconnect is not None:
         lines.append(("links", message.interconnect.value))
     lines.extend(("extension", _extension_words(each)) for each in message.extensions)

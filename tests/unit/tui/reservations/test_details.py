@@ -103,6 +103,7 @@ def test_every_extension_is_told_of() -> None:
     )
     assert [name for name, _ in found][:3] == ["capacity", "term", "ends"]
     assert ("used", "2 of 2 instances, 1 not heard") in found
+    assert ("out", "1 instance fails its status check") in found
     assert ("term", "1970-01-01 00:00 to 1970-01-04 00:00 UTC, 3 d") in found
     said = "".join(words for _, words in found)
     assert "\x1b" not in said
