@@ -32,6 +32,7 @@ PLAIN_ALREADY = {
     "alerts/chart.py: past.title": "a field's title",
     "alerts/details.py: each.kind": "one of two kinds by which errors are chosen",
     "alerts/rows.py: item.alert.name": "a key of a group, never shown",
+    "bars/status.py: each.text": "words of the program, or made plain where they are made",
     "chip/panels.py: mark.note": "made plain where it is made",
     "chip/view.py: facts.job": "`Descriptions` has plain names",
     "format/alerts.py: each.alert.name": "a part of a line that is made plain as a whole",
@@ -40,6 +41,7 @@ PLAIN_ALREADY = {
     "state/alerts.py: alert.name": "a part of a line that is made plain as a whole",
     "state/alerts.py: alert.target": "a part of a line that is made plain as a whole",
     "state/leases.py: lease.reason": "made plain where the answer is taken",
+    "trends/place.py: state.text": "a freshness in words",
 }
 """Texts that need no `plain` there, each with the reason."""
 
