@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
+import textual.pilot  # noqa: F401  whole, before a command that a test loads defers it
 from support.processes.certificates import Certificates
 from support.processes.fork_server import ForkServer
 from support.processes.mosquitto import MISSING, MosquittoProcess
