@@ -56,13 +56,15 @@ async def collect_garbage(clock: Clock, empty_caches: Callable[[], object] | Non
     for _ in range(round(STARTS_FOR_S / LOOKS_EVERY_S) - 1):
         await clock.sleep(LOOKS_EVERY_S)
         many.spare(is_start=True)
-    pause_s = LOOKS_EVERY_S
+    pause_s, is_start = LOOKS_EVERY_S, True
     while True:
         await clock.sleep(pause_s)
         begun_s = clock.monotonic_s()
         if empty_caches is not None:
             empty_caches()
-        many.spare()
+        # Of a start that is over nothing is left to walk, even where there is less than at the last look.
+        many.spare(0.0 if is_start else GROWN, is_start=is_start)
+        is_start = False
         give_back_memory()
         pause_s = max(EVERY_S, (clock.monotonic_s() - begun_s) / SHARE)
 
@@ -73,14 +75,15 @@ class _ManyObjects:
     def __init__(self) -> None:
         self._spared_blocks = self._walked_blocks = 0
 
-    def spare(self, *, is_start: bool = False) -> None:
+    def spare(self, grown: float = GROWN, *, is_start: bool = False) -> None:
         """Leave what there is out of later collections where it is much, and has grown; put all back where there is twice as much.
 
         Args:
+            grown: How many times what was spared last it is then, at least.
             is_start: Whether what has come is the fleet itself.
         """
         blocks = sys.getallocatedblocks()
-        if blocks < max(MANY_BLOCKS, GROWN * self._spared_blocks):
+        if blocks < max(MANY_BLOCKS, grown * self._spared_blocks):
             return
         if is_start or not self._walked_blocks:
             self._walked_blocks = blocks

@@ -127,9 +127,10 @@ async def test_what_a_large_fleet_has_is_walked_again_only_when_it_has_doubled(
     assert await wait(5.0, 1.0) == ["freeze"]
     assert await wait(10.0, 1.1) == []
     assert await wait(10.0, 2.0) == ["freeze"]
-    assert await wait(25.0, 2.0) == ["collect"]
-    assert await wait(EVERY_S, 2.5) == ["freeze", "collect"]
-    assert await wait(EVERY_S, 2.6) == ["collect"]
+    assert await wait(25.0, 1.9) == ["freeze", "collect"]
+    assert await wait(EVERY_S, 2.2) == ["collect"]
+    assert await wait(EVERY_S, 2.6) == ["freeze", "collect"]
+    assert await wait(EVERY_S, 2.7) == ["collect"]
     assert await wait(EVERY_S, 4.0) == ["unfreeze", "collect", "freeze", "collect"]
     assert await wait(EVERY_S, 4.0) == ["collect"]
     work.cancel()
