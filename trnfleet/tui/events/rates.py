@@ -48,14 +48,6 @@ class EventRates(LineView, can_focus=False):
         self._times_ns = np.zeros(0, np.int64)
         self._ranks = np.zeros(0, np.int64)
 
-    def lend(self, rows: int) -> None:
-        """Take a number of rows, or none; lays out again only where that is new."""
-        if self.display != (rows > 0):
-            self.display = rows > 0
-        height = self.styles.height
-        if rows and (height is None or height.value != rows):
-            self.styles.height = rows
-
     def tick(self, limit: int | None = None) -> int:
         return super().tick(limit) if self.display else 0
 

@@ -66,13 +66,8 @@ class PlaceCharts(ChartGrid):
         self._source: _Source | None = None
 
     def lend(self, rows: int) -> None:
-        """Take a number of rows, or none where that is too few; lays out again only where that is new."""
-        rows = rows if rows >= LEAST_ROWS else 0
-        if self.display != (rows > 0):
-            self.display = rows > 0
-        height = self.styles.height
-        if rows and (height is None or height.value != rows):
-            self.styles.height = rows
+        """Take a number of rows, or none where that is too few."""
+        super().lend(rows if rows >= LEAST_ROWS else 0)
 
     def tick(self, limit: int | None = None) -> int:
         return super().tick(limit) if self.display else 0

@@ -122,6 +122,14 @@ class LineView(ScrollView, SelectableWidget, can_focus=True):
             self.refresh(*_regions(due, self.size.width))
         return len(due)
 
+    def lend(self, rows: int) -> None:
+        """Take a number of rows, or none, where others leave some; lays out again only where that is new."""
+        if self.display != (rows > 0):
+            self.display = rows > 0
+        height = self.styles.height
+        if rows and (height is None or height.value != rows):
+            self.styles.height = rows
+
     def invalidate(self) -> None:
         """Repaint everything."""
         self._signatures.clear()
