@@ -90,7 +90,13 @@ class RuleState:
 
     def stays_quiet(self, readings: Readings) -> bool:
         """Take a rule without anything active to an instant at which nothing fulfils it; return whether that is all there is to do."""
-        if self._rows is None or len(self.track) or self.alerts or not self._rows.sees_nothing(readings):
+        if len(self.track) or self.alerts:
+            return False
+        if self._rows is not None:
+            is_quiet = self._rows.sees_nothing(readings)
+        else:
+            is_quiet = self._sees_no_name(readings)
+        if not is_quiet:
             return False
         self.track.at_ns = np.int64(self.now_ns(readings.instant))
         self.before = NO_GROUPS
@@ -191,10 +197,6 @@ class RuleState:
 
     def _step_names(self, condition: NamedCondition, table: NamedTable, readings: Readings) -> None:
         track = self.track
-        if condition.is_plain and not len(track) and not self.alerts and not len(condition.places(table)):
-            # The usual case, which looks at no target by itself.
-            self._forget_names({})
-            return
         column, places = table.column(str(self.rule.figure)), table.places
         if len(track):
             gone = np.array([self._names[row] not in places for row in track.rows.tolist()], np.bool_)
@@ -219,6 +221,15 @@ class RuleState:
         self._step_track(readings, MatchingRows(rows, values), look)
         for name, (_, text) in hits.items():
             self._note_text(name, text)
+
+    def _sees_no_name(self, readings: Readings) -> bool:
+        """Return whether a look at whole columns shows that no target with a name fulfils the conditions, and forget their rows then."""
+        table = readings.tables.get(self.rule.scope)
+        if self._named is not None and table is not None:
+            if not self._named.is_plain or len(self._named.places(table)):
+                return False
+            self._forget_names({})
+        return True
 
     def _step_track(self, readings: Readings, found: MatchingRows, look: Look) -> None:
         self.track.step(
