@@ -156,7 +156,8 @@ class PipelineReader:
         )
         # All that changes was read.
         yield
-        return made(publishers=table())
+        publishers = yield from table()
+        return made(publishers=publishers)
 
     def _chips_of(self, ingest: Ingest) -> NDArray[np.int64]:
         """Return how many chips each row of the traffic publishes: as before while all instances have the publishers that they had."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.monitor.pipeline.traffic import Marks, PublisherNames, PublisherTraffic
+    from trnfleet.monitor.slices import Slices
 
 SILENT_AFTER_PERIODS = 3.0
 """Periods without telemetry after which a publisher that is online is silent; the same after which values are stale."""
@@ -147,8 +148,8 @@ def publisher_table(
     heard_since_s: float,
     is_cut_off: bool | NDArray[np.bool_],
     silent_after_periods: float = SILENT_AFTER_PERIODS,
-) -> PublisherTable:
-    """Return the publishers at a moment.
+) -> Slices[PublisherTable]:
+    """Return the publishers at a moment, in slices.
 
     Args:
         moment: Their traffic.
@@ -171,10 +172,12 @@ def publisher_table(
     state[is_offline] = State.OFFLINE
     for_s = now_s - changed_s
     np.copyto(for_s, quiet_s, where=is_silent & ~is_offline)
+    yield
     # While messages wait for long on their way, they say nothing of clocks.
     least_s = np.where(np.isfinite(least_s) & ~np.asarray(is_cut_off), least_s, np.nan)
     lag_max_s = np.where(np.isfinite(lag_max_s), lag_max_s, np.nan)
     skew_s, to_median_s, own_s = _skews(least_s[1:], ~is_offline[1:])
+    yield
     made = PublisherTable(
         names=names,
         boots=boots,
