@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+import numpy as np
 from textual.binding import Binding, BindingType
 
+from trnfleet.domain.address import Level
 from trnfleet.domain.quantities import bare, with_unit
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.problems import texts
 from trnfleet.monitor.problems.impact import STEP_TIME_FIGURE
 from trnfleet.monitor.store.findings import JOBS_DOWN
+from trnfleet.monitor.store.store import Freshness
 from trnfleet.text import plain
 from trnfleet.tui import theme
+from trnfleet.tui.bars.brokers import away_from
 from trnfleet.tui.format.alerts import worst_of
 from trnfleet.tui.widgets.cells import fit, width_of
 from trnfleet.tui.widgets.cursor_list import RowList
@@ -20,11 +24,12 @@ from trnfleet.tui.widgets.line_view import Line, text_line
 from trnfleet.tui.widgets.targets import Pressed, Target, TargetKind, linked
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rich.style import Style
 
     from trnfleet.domain.layout import Layout
+    from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.problems.problem import Problem
     from trnfleet.tui.state.alerts import AlertSnapshot
     from trnfleet.tui.state.context import UiContext
@@ -64,16 +69,19 @@ _WIDE_FROM = 60
 PACE = 12
 STEP, BASE = 7, 6
 """Cells of the time of a step, and of its distance from what is usual."""
+LAST_KNOWN = "last known"
 SLOW_PCT = 10.0
 """From here on steps take clearly longer, as the rule `job-slow` has it."""
 NAME_LEAST, NAME_MOST = 9, 24
 
 
-def look(state: str) -> StateLook:
-    """Return the look of a state."""
+def look(state: str, *, is_last_known: bool = False) -> StateLook:
+    """Return the look of a state; of one that is as last known, what needs help keeps its own, and all else is stale."""
+    glyph, severity = _LOOKS.get(state, (_QUIET_LOOKS.get(state, _OTHER), None))
+    if is_last_known and severity not in _TROUBLES:
+        return StateLook(theme.STATE_GLYPH[Freshness.STALE], theme.STATE_STYLE[Freshness.STALE])
     if state not in _LOOKS:
-        return StateLook(_QUIET_LOOKS.get(state, _OTHER), theme.QUIET)
-    glyph, severity = _LOOKS[state]
+        return StateLook(glyph, theme.QUIET)
     return StateLook(glyph, theme.BASE if severity is None else theme.SEVERITY_STYLE[severity])
 
 
@@ -114,13 +122,26 @@ class JobPlan(NamedTuple):
         return JobPlan(max(NAME_LEAST, min(left, wanted)), state, *shown)
 
 
-def head(jobs: int, plan: JobPlan) -> Parts:
-    """Return the list's head: how many there are, and what its columns are."""
+def head(jobs: int, plan: JobPlan, *, are_last_known: bool = False) -> Parts:
+    """Return the list's head: how many there are, and what its columns are.
+
+    Args:
+        jobs: How many jobs there are.
+        plan: The columns.
+        are_last_known: Whether states and figures of any are as last known, which is told in place of the state's title.
+    """
     title = " Jobs "
     amount = f"{jobs:,}"
     room = 3 + plan.name
+    state = f" {'state':{plan.state}}"
     parts: Parts = [(title, theme.STRONG), (amount.ljust(max(0, room - len(title))), theme.QUIET)]
-    titles = [f" {'state':{plan.state}}", f" {'pace':>{PACE}}"]
+    if are_last_known:
+        room += len(state) - len(title)
+        told = fit(
+            f"{amount}, {LAST_KNOWN}" if len(amount) + len(LAST_KNOWN) + 2 <= room else LAST_KNOWN, room
+        )
+        parts, state = [(title, theme.STRONG), (told.ljust(room), theme.STATE_STYLE[Freshness.STALE])], ""
+    titles = [state, f" {'pace':>{PACE}}"]
     titles += [f" {'MFU':>7}"] * plan.has_mfu
     titles += [f" {'step':>{STEP}} {'Δ base':>{BASE}}"] * plan.has_step
     titles += [f" {'lost':>8}"] * plan.has_lost
@@ -146,6 +167,25 @@ def slowdown_of(alerts: AlertSnapshot, job: JobMessage) -> float | None:
     return 100.0 * (job.step_time_s / usual_s - 1.0)
 
 
+def last_known(monitor: FleetState) -> Callable[[JobMessage], bool]:
+    """Return of which jobs nothing comes at present, so that what they do is as last known: of all while the connection is lost, or no chip is live.
+
+    Of a fleet that is heard over several brokers, and has lost some of them, those without a live chip.
+    """
+    rollups, link, layout = monitor.rollups, monitor.link, monitor.store.layout
+    live = rollups.live(Level.INSTANCE) if rollups.ready else np.zeros(0, np.bool_)
+    if not link.connected or (len(live) and not live.any()):
+        return lambda _job: True
+    if not away_from(monitor) or rollups.generation != monitor.store.generation:
+        return lambda _job: False
+
+    def is_away(job: JobMessage) -> bool:
+        places = [place for place in map(layout.find_instances, job.on) if place]
+        return bool(places) and not any(live[each.start : each.stop].any() for each in places)
+
+    return is_away
+
+
 class JobList(RowList[str, "JobMessage"]):
     """Jobs in trouble first, then by their names, two lines each where there is room; a click or Enter leads to the cause of a job's trouble, or to its place."""
 
@@ -159,6 +199,8 @@ class JobList(RowList[str, "JobMessage"]):
         super().__init__(id=id)
         self.monitor = context.monitor
         self._alerts = context.alerts
+        self.last_known: frozenset[str] = frozenset()
+        """Names of the jobs of which nothing comes at present."""
 
     def key_of(self, row: JobMessage) -> str:
         return row.job
@@ -174,13 +216,15 @@ class JobList(RowList[str, "JobMessage"]):
     def head(self, jobs: int) -> Parts:
         """Return the list's head at the present width."""
         width = self.line_width
-        parts = head(jobs, self.plan(width))
+        parts = head(jobs, self.plan(width), are_last_known=bool(self.last_known))
         left = width - width_of(parts)
         title = next((each for each in ("alerts", "!") if len(each) + 1 <= left), "")
         return [*parts, (f"{title:>{max(0, left)}}", theme.GHOST)] if self._room_of_alerts else parts
 
     def tick(self, limit: int | None = None) -> int:
         jobs = self.monitor.ingest.jobs
+        is_last_known = last_known(self.monitor)
+        self.last_known = frozenset(name for name, job in jobs.items() if is_last_known(job))
         height = self.scrollable_content_region.height
         self.lines_per_row = 2 if height >= 2 * len(jobs) else 1
         self.put(sorted(jobs.values(), key=lambda job: (self._rank(job), job.job)))
@@ -204,7 +248,11 @@ class JobList(RowList[str, "JobMessage"]):
             fill = theme.SELECTED_QUIET if selected else theme.BASE
             target = self.target_of(job)
             parts = row(
-                job, plan, slowdown_of(self._alerts, job) if plan.has_step else None, selected=selected
+                job,
+                plan,
+                slowdown_of(self._alerts, job) if plan.has_step else None,
+                selected=selected,
+                is_last_known=job.job in self.last_known,
             )
             parts += self._alert_parts(job, width - width_of(parts))
             made.append(text_line([(text, linked(style, target)) for text, style in parts], width, fill))
@@ -290,7 +338,12 @@ def unplaced_text(job: JobMessage) -> str:
 
 
 def row(
-    job: JobMessage, plan: JobPlan, slowdown_pct: float | None = None, *, selected: bool = False
+    job: JobMessage,
+    plan: JobPlan,
+    slowdown_pct: float | None = None,
+    *,
+    selected: bool = False,
+    is_last_known: bool = False,
 ) -> Parts:
     """Return one job's line.
 
@@ -299,9 +352,10 @@ def row(
         plan: The columns.
         slowdown_pct: By how much its steps take longer than usual; None where that is not known.
         selected: Whether the cursor is on it.
+        is_last_known: Whether nothing comes of it at present, so that its figures are of no present.
     """
-    glyph, style = look(job.state)
-    body = theme.SELECTED if selected else theme.BASE
+    glyph, style = look(job.state, is_last_known=is_last_known)
+    body = theme.SELECTED if selected else theme.QUIET if is_last_known else theme.BASE
     parts: Parts = [
         (f"{'>' if selected else ' '}{glyph} ", style),
         (_cut(plain(job.job), plan.name).ljust(plan.name), body),
@@ -318,7 +372,7 @@ def row(
         parts.append(
             (
                 f" {_cut(slowdown, BASE):>{BASE}}",
-                theme.SEVERITY_STYLE[Severity.WARNING] if is_slow else theme.QUIET,
+                theme.SEVERITY_STYLE[Severity.WARNING] if is_slow and not is_last_known else theme.QUIET,
             )
         )
     if plan.has_lost:

@@ -198,7 +198,7 @@ class FleetView(FilteredView):
         news = self.context.fleets.revision, self.latest.received, len(self.monitor.ingest.jobs)
         history = self.context.history
         kept = 0 if history is None else history.revision
-        shown = rollups.generation, rollups.revision, kept, *news
+        shown = rollups.generation, rollups.revision, kept, self.monitor.link.changes, *news
         if shown == self._shown:
             # Nothing here shows an age, and what changes sizes draws itself.
             return 0

@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.monitor.feed import Feed, ultraservers
 
 from trnfleet.domain.jobs import JOB_STATES
 from trnfleet.domain.severity import Severity
+from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui import theme
-from trnfleet.tui.fleet.jobs import JobPlan, head, look, row
+from trnfleet.tui.fleet.jobs import JobPlan, head, last_known, look, row
 from trnfleet.tui.widgets.cells import text_of, width_of
 from trnfleet.wire.messages import JobMessage
+from trnfleet.wire.ports import LinkStatus
 
 WIDE = JobPlan.of(90, 12)
 
@@ -37,6 +40,53 @@ def test_what_stands_still_is_coloured() -> None:
     for state in ("hung", "failed", "waiting"):
         assert row(job(state), WIDE)[0][1] == theme.SEVERITY_STYLE[Severity.CRITICAL]
     assert row(job(), WIDE)[0][1] == theme.BASE
+
+
+def test_what_is_last_known_is_neither_running_nor_failed() -> None:
+    """It has the sign and the colour of stale values, but for what needed help already; the head says so at any width."""
+    told = row(job(tokens_per_s=1_790.0), WIDE, 20.0, is_last_known=True)
+    assert text_of(told).startswith(f" {theme.STATE_GLYPH[Freshness.STALE]} pretrain-70b running ")
+    assert {style for text, style in told if text.strip()} <= {
+        theme.STATE_STYLE[Freshness.STALE],
+        theme.QUIET,
+    }
+    assert look("failed", is_last_known=True) == look("failed")
+    for width in (40, 47, 60, 90):
+        for jobs in (3, 20_000):
+            plan = JobPlan.of(width, 12)
+            said = text_of(head(jobs, plan, are_last_known=True))
+            assert "last known" in said
+            assert "state" not in said
+            assert said.endswith(text_of(head(jobs, plan)).split("state")[1].lstrip())
+            assert width_of(head(jobs, plan, are_last_known=True)) == width_of(head(jobs, plan))
+
+
+async def test_jobs_of_a_lost_connection_are_as_last_known() -> None:
+    """All of them while nothing comes; of several brokers the jobs of the one that is away."""
+    feed = Feed(ultraservers(2))
+    feed.jobs = {"near": ("uc1/us-0001",), "far": ("uc1/us-0002",)}
+    feed.describe()
+    feed.tick()
+    await feed.advance(1.0)
+
+    def names() -> list[str]:
+        return [name for name, each in feed.monitor.ingest.jobs.items() if last_known(feed.monitor)(each)]
+
+    assert names() == []
+    link = feed.monitor.link
+    link.connected = False
+    assert names() == ["near", "far"]
+    link.connected = True
+    assert names() == []
+    link.parts = LinkStatus("mqtt://b1", connected=True), LinkStatus("mqtt://b2")
+    feed.monitor.store.links_of[:] = 0b11
+    assert names() == []
+    heard = [path for path in feed.layout.instances if path.startswith("uc1/us-0001")]
+    for _ in range(5):
+        await feed.clock.advance(1.0)
+        feed.tick(heard)
+        feed.monitor.compute()
+    assert names() == ["far"]
 
 
 def test_what_faults_cost() -> None:
