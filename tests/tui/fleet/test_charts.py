@@ -11,9 +11,8 @@ from support.tui.pilot import fleet_app, running
 
 from trnfleet.domain.alerts.rules import Rule
 from trnfleet.monitor.alerting.engine import Alerts
-from trnfleet.tui.fleet import trends
-from trnfleet.tui.fleet.trend_charts import fleet_trends, trend_makers
-from trnfleet.tui.fleet.trends import Trends
+from trnfleet.tui.fleet import trend_charts
+from trnfleet.tui.fleet.trend_charts import Trends, fleet_trends, trend_makers
 from trnfleet.tui.state.chart_window import LEAST_ALL_S, ChartWindow
 from trnfleet.tui.state.context import UiContext
 from trnfleet.tui.trends.grid import Plan
@@ -159,7 +158,7 @@ async def test_charts_without_a_place_are_not_made(monkeypatch: pytest.MonkeyPat
 
         return make
 
-    monkeypatch.setattr(trends, "trend_makers", lambda _context: [*map(counting, range(len(makers)))])
+    monkeypatch.setattr(trend_charts, "trend_makers", lambda _context: [*map(counting, range(len(makers)))])
     shown = Trends(context)
     for _ in range(2):
         assert len(shown.lines(0, 10, 90)) == 10

@@ -10,12 +10,15 @@ from support.monitor.feed import Feed, SilentSource, standalone, ultraservers
 from support.tui.alerts import rule
 from support.tui.pilot import FleetPilot, fleet_app, running
 
+from trnfleet.domain.address import Level
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.tui import theme
 from trnfleet.tui.fleet.heatmap_health import HEALTH, Health
+from trnfleet.tui.fleet.heatmap_legend import count_text
 from trnfleet.tui.fleet.heatmap_style import tile_of
-from trnfleet.tui.fleet.view import FleetView, count_text
+from trnfleet.tui.fleet.view import FleetView
 from trnfleet.tui.theme.styles import contrast
+from trnfleet.tui.widgets.bar import Bar
 
 if TYPE_CHECKING:
     from rich.color import Color
@@ -202,3 +205,24 @@ async def test_idle_chips_are_no_lowest_value_of_a_metric() -> None:
         assert shown.count("◦") == shown.count("↓") == 2
         await pilot.press("F")
         assert "◦" not in "".join(line[:72] for line in pilot.screen()[5:])
+
+
+async def test_idle_agrees_with_the_mean_beside_it() -> None:
+    """Instances whose job has gone are idle at once, and the mean of 10 s beside the word is still the job's: they are idle now."""
+    feed = Feed(ultraservers(12))
+    feed.set("nc_util_pct", 80.0)
+    feed.describe()
+    feed.tick()
+    app = fleet_app(feed)
+    async with running(app, size=(80, 24)) as pilot:
+        for _ in range(12):
+            await pilot.telemetry(feed)
+        while heat_of(app).zoom.unit is not Level.ULTRASERVER:
+            await pilot.press("underscore")
+        feed.set("nc_util_pct", 0.0)
+        await pilot.telemetry(feed)
+        said = app.query_one("#selection", Bar).text
+        assert "  idle now  " in said, said
+        for _ in range(12):
+            await pilot.telemetry(feed)
+        assert "  idle  " in app.query_one("#selection", Bar).text

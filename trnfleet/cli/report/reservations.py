@@ -99,7 +99,7 @@ def reservation_lines(table: Sequence[Reservation], use: MeanUse, time_ns: int) 
         message = each.message
         rows.append(
             (
-                words.state_text(each),
+                words.state_text(each, use.util_pct(each)),
                 message.id,
                 words.what_text(each),
                 words.used_text(each),

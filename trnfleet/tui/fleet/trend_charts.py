@@ -1,6 +1,6 @@
-"""The fleet's charts: what each shows, from history, limits of the catalogue, rules and alerts.
+"""The fleet's past: charts for the space that a small fleet's heat map leaves, from history, limits of the catalogue, rules and alerts.
 
-Nothing is drawn here; `trends` arranges them.
+They are of the whole fleet, whatever the cursor is on; a chip's own past is the Chip view's.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from trnfleet.tui.fleet.jobs import slowdown_of
 from trnfleet.tui.metric_display import FLEET_CHARTS, fleet_name
 from trnfleet.tui.state.chart_history import figure_of, read_kept, resolution
 from trnfleet.tui.state.chart_window import MEAN_S, chart_inputs, fired_marks, thresholds
+from trnfleet.tui.trends.grid import ChartGrid
 from trnfleet.tui.trends.trend import Trend
 from trnfleet.tui.widgets.charts import Chart, Limit, Series
 
@@ -231,3 +232,18 @@ def _last(track: Track) -> float:
 
 def _signed(value: float | None) -> str:
     return _UNKNOWN if value is None else f"{value:+.0f} %"
+
+
+class Trends(ChartGrid):
+    """Charts of the fleet beside and below each other."""
+
+    def makers(self) -> list[Callable[[], Trend]]:
+        return trend_makers(self._ui)
+
+    def figure(self, key: str) -> str:
+        """Return the header's mean of a field."""
+        store, averages = self._ui.monitor.store, self._ui.frame.averages
+        is_ready = averages.rollups.ready and averages.generation == store.generation
+        field = BY_KEY[key]
+        value = float(field.values(store, averages, Level.FLEET, None)[0]) if is_ready else None
+        return with_unit(value, field.unit)

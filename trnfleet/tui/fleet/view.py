@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from rich.style import Style
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Container
@@ -17,24 +16,19 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.filters.language import hint
 from trnfleet.domain.layout import Node
 from trnfleet.domain.quantities import counted, with_unit
+from trnfleet.monitor.reservations.table import IDLE_BELOW_PCT
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.fleet.heatmap import HeatMap
 from trnfleet.tui.fleet.heatmap_health import HEALTH, WORDS, Health
+from trnfleet.tui.fleet.heatmap_legend import legend
 from trnfleet.tui.fleet.heatmap_pixels import Trust, is_count
 from trnfleet.tui.fleet.heatmap_style import (
-    HIGH_GLYPH,
-    LOW_GLYPH,
-    MISSING_GLYPH,
-    OFFLINE_GLYPH,
-    PARTLY_GLYPH,
-    STALE_GLYPH,
     health_style,
-    tile_of,
 )
 from trnfleet.tui.fleet.jobs import JobList
 from trnfleet.tui.fleet.problems import ProblemList, title
-from trnfleet.tui.fleet.trends import Trends
+from trnfleet.tui.fleet.trend_charts import Trends
 from trnfleet.tui.format.alerts import tally_text, worst_of
 from trnfleet.tui.latest_events import LEAST_LATEST, LatestEvents
 from trnfleet.tui.metric_display import SELECTION, fleet_name
@@ -42,7 +36,7 @@ from trnfleet.tui.state.chip_table import CHIP_COLUMNS
 from trnfleet.tui.state.subjects import of_alerts, of_job
 from trnfleet.tui.trends.grid import LEAST_ROWS, MOST_ROWS
 from trnfleet.tui.view import FilteredView, Lists, View
-from trnfleet.tui.widgets.bar import Bar, justified
+from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.cells import Parts, fit, width_of
 from trnfleet.tui.widgets.focus import focus_on
 
@@ -325,84 +319,6 @@ class FleetView(FilteredView):
         )
 
 
-def legend(heat: HeatMap, width: int) -> Parts:
-    """Return the map's head: the field, what its colours or glyphs mean, and what a cell stands for."""
-    right: Parts = [(f"{count_text(heat)} ", theme.QUIET)]
-    if heat.field is HEALTH:
-        parts: Parts = [(f" {HEALTH.title} ", theme.STRONG)]
-        for health, word in _HEALTH_KEY:
-            glyph, style = tile_of(health)
-            entry: Parts = [
-                (" ", theme.BASE),
-                (glyph if glyph.strip() else " ", style),
-                (f" {word} ", theme.QUIET),
-            ]
-            if width_of([*parts, *entry, *right]) <= width:
-                parts.extend(entry)
-            else:
-                break
-        return justified(parts, right, width, theme.BASE)
-    field, scale = heat.field, heat.scale()
-    low, high = scale.ends
-    form = end_text if not scale.is_automatic else with_unit
-    parts = [(f" {field.title} ", theme.STRONG), (f" {form(low, field.unit)} ", theme.QUIET)]
-    if heat.ink.digits:
-        parts.append(("01234567", theme.BASE))
-    else:
-        wide = 1 if width < 64 else 2 if width < 100 else 3
-        parts.extend((" " * wide, Style(bgcolor=color)) for color in theme.RAMP)
-    parts.append((f" {form(high, field.unit)}", theme.QUIET))
-    beyond = f"  {LOW_GLYPH}{HIGH_GLYPH} far off  {tile_of(Health.IDLE)[0]} idle"
-    for text in (
-        f" {'p5-p95 busy' if scale.is_automatic else 'full range'}",
-        beyond if scale.is_automatic else "",
-        f"  {STALE_GLYPH} stale  {PARTLY_GLYPH} partial  {OFFLINE_GLYPH} offline  {MISSING_GLYPH} n/a",
-    ):
-        if width_of([*parts, *right]) + len(text) + 1 > width:
-            break
-        parts.append((text, theme.QUIET))
-    return justified(parts, right, width, theme.BASE)
-
-
-_HEALTH_KEY = (
-    (Health.CRITICAL, "critical"),
-    (Health.WARNING, "warning"),
-    (Health.NORMAL, "normal"),
-    (Health.IDLE, "idle"),
-    (Health.STALE, "stale"),
-    (Health.OFFLINE, "offline"),
-    (Health.RESERVED_IDLE, "reserved, idle"),
-    (Health.MISSING, "n/a"),
-)
-"""The health map's key, what matters most first."""
-
-
-def count_text(heat: HeatMap) -> str:
-    """Return how many chips a cell stands for, and which statistic of them it shows."""
-    zoom, field = heat.zoom, heat.field
-    chips = zoom.chips**2
-    noun = "chip or row" if heat.monitor.store.layout.has_rolled else "chip"
-    is_health = field is HEALTH
-    if zoom.height == 1:
-        # Two pixels share a cell; of health the worse one has it.
-        chips, what = (2 * chips, "1 cell") if is_health else (chips, "half a cell")
-    elif zoom.width * zoom.height > 2:
-        return f"1 {noun} = {zoom.width * zoom.height // 2} cells"
-    else:
-        what = "1 cell"
-    if chips == 1:
-        return f"{what} = 1 {noun}"
-    statistic = "worst" if is_health else "total" if is_count(field) else "max" if field.is_max else "mean"
-    return f"{what} = {chips:,} chips, {statistic}"
-
-
-def end_text(value: float, unit: str) -> str:
-    """Return a value at an end of the scale: a round number, so without tenths."""
-    if unit in {"%", "degC"}:
-        return with_unit(value, unit).replace(".0 ", " ")
-    return with_unit(value, unit)
-
-
 def selection(heat: HeatMap, width: int, alerts: Sequence[AlertWithStatus] = ()) -> Parts:
     """Return what the cursor is on: its address, its value, whether that is live, alerts, and more where there is room.
 
@@ -420,6 +336,9 @@ def selection(heat: HeatMap, width: int, alerts: Sequence[AlertWithStatus] = ())
     if heat.field is HEALTH:
         health, (first, trust) = heat.health(), heat.reading(SELECTION[0])
         shown, style = WORDS[health], health_style(health)
+        if health in {Health.IDLE, Health.RESERVED_IDLE} and first > IDLE_BELOW_PCT:
+            # The mean of 10 s beside it is still of a job that has just gone.
+            shown = shown.replace("idle", "idle now")
     else:
         value, trust = heat.reading(heat.field)
         shown, style = _figure(heat, heat.field, value), theme.LINK

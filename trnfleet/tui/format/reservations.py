@@ -6,9 +6,11 @@ import math
 from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
-from trnfleet.domain.quantities import DurationStyle, duration
+from trnfleet.domain.quantities import DurationStyle, duration, mean_label
 from trnfleet.domain.reservations.states import ENDED, BlockState, InterconnectStatus
 from trnfleet.domain.severity import Severity
+from trnfleet.monitor.reservations.table import IDLE_BELOW_PCT
+from trnfleet.monitor.store.averages import WINDOW_S
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.widgets.cells import bar, fit, right
@@ -61,10 +63,14 @@ def severity(reservation: Reservation) -> Severity | None:
     return Severity.WARNING if message.state.value in _DOUBTFUL else None
 
 
-def state_text(reservation: Reservation) -> str:
+def state_text(reservation: Reservation, util_pct: float | None = None) -> str:
     """Return its state as a sign and words; a problem replaces `active`.
 
     A question mark marks a state whose publisher is gone.
+
+    Args:
+        reservation: The reservation.
+        util_pct: Its mean utilisation beside that. While it is still of instances that have just stopped, they are `idle now`.
     """
     message, found = reservation.message, severity(reservation)
     state = plain(message.state.value, 20)
@@ -75,15 +81,16 @@ def state_text(reservation: Reservation) -> str:
     if found is None:
         return f"{'○' if is_waiting(reservation) else '●'} {state}"
     word = state
+    was_busy = util_pct is not None and util_pct > IDLE_BELOW_PCT
     if is_impaired(reservation):
         word = "impaired"
     elif message.unavailable and state == BlockState.ACTIVE.value:
         word = f"{message.unavailable} out"
     elif reservation.is_near_end:
         word = "terminating" if (reservation.to_termination_s or 0.0) < 0 else "ending"
-        word += ", idle" if reservation.is_idle else ""
+        word += ", idle" if reservation.is_idle and not was_busy else ""
     elif reservation.is_idle:
-        word = "idle"
+        word = "idle now" if was_busy else "idle"
     return f"{theme.SEVERITY_GLYPH[found]} {word}"
 
 
@@ -201,7 +208,9 @@ def head(width: int) -> Parts:
         fit("id", plan.id),
         fit("capacity", plan.what),
         right("used", plan.used),
-        right("util", plan.util + (plan.bar + 1 if plan.bar else 0)),
+        right(f"util, {mean_label(WINDOW_S)}", plan.bar + 1 + plan.util)
+        if plan.bar
+        else right("util", plan.util),
         fit("next", plan.until),
         right("terminates", plan.terminates),
         right("$/h idle" if plan.idle < 13 else "idle per hour", plan.idle),
@@ -241,7 +250,7 @@ def row(
     gap = " " * plan.gap
     parts: Parts = [
         (PICKED if picked else ">" if selected else " ", body),
-        (fit(state_text(reservation), plan.state) + gap, alert),
+        (fit(state_text(reservation, util_pct), plan.state) + gap, alert),
         (fit(short_id(message.id, plan.id), plan.id) + gap, body),
         (fit(what_text(reservation, plan.what), plan.what) + gap, body),
         (right(used_text(reservation), plan.used) + gap, body),

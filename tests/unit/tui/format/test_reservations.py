@@ -8,7 +8,7 @@ import pytest
 
 from trnfleet.domain.reservations.states import InterconnectStatus, ReservationState
 from trnfleet.domain.severity import Severity
-from trnfleet.monitor.reservations.table import Reservation
+from trnfleet.monitor.reservations.table import IDLE_BELOW_PCT, Reservation
 from trnfleet.tui.format.reservations import (
     ReservationPlan,
     countdown,
@@ -112,6 +112,20 @@ def test_states_have_a_sign_and_a_word(reservation: Reservation, text: str, foun
     """Each state has a sign of its own beside its word, and what needs an action is said instead of `active`."""
     assert state_text(reservation) == text
     assert severity(reservation) is found
+
+
+def test_idle_agrees_with_the_mean_beside_it() -> None:
+    """The mean of 10 s is still high when instances have just stopped: they are idle now, and the wide column says what it is."""
+    idle = made(is_idle=True, used=0)
+    assert state_text(idle, 63.0) == "▲ idle now"
+    assert state_text(idle, IDLE_BELOW_PCT) == "▲ idle"
+    ending = made(is_idle=True, used=0, is_near_end=True)
+    assert state_text(ending, 63.0) == "▲ ending"
+    assert state_text(ending, 0.0) == "▲ ending, idle"
+    assert "util, 10 s mean" in text_of(head(144))
+    told = text_of(row(idle, ReservationPlan.of(144), 63.0, selected=False, picked=False))
+    assert "▲ idle now" in told
+    assert "63.0%" in told
 
 
 def test_what_is_next() -> None:

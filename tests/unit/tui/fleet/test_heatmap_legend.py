@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from trnfleet.tui.fleet.view import end_text
+from trnfleet.tui.fleet.heatmap_legend import end_text
 
 
 def test_ends_of_scales_are_round() -> None:
