@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.metrics import ENGINES, Kind, chip_peak
 from trnfleet.domain.quantities import NOT_AVAILABLE, count, with_unit
@@ -136,7 +137,7 @@ def power(facts: ChipFacts, width: int, *, with_spark: bool) -> Panel:
         # Watts begin at the background, which the chip never goes below.
         start = low if metric.name == "power_w" else 0.0
         filled = (value - start) / (chip_peak(metric, chip) - start)
-        warns = display.severity(value) is not None
+        warns = facts.limits.severity(display, value, Level.CHIP) is not None
         text, mark = with_unit(value, metric.unit), facts.marks.get(Part(Scope.CHIP, metric.name))
         lines.append(gauge_line(ink, label, value, filled, text, width, 12, warns=warns, mark=mark))
     return lines
@@ -219,7 +220,7 @@ def other(facts: ChipFacts, width: int) -> Panel:
     lines = [title_line(facts, "Other", "", width)]
     for metric, display, label in PANELS[ChipPanel.OTHER]:
         value = facts.value(metric.name)
-        found = display.severity(value)
+        found = facts.limits.severity(display, value, Level.CHIP)
         style = None if found is None else theme.SEVERITY_STYLE[found]
         mark = facts.marks.get(Part(Scope.CHIP, metric.name))
         lines.append(
@@ -347,7 +348,7 @@ def _whereto(link: LinkFacts, facts: ChipFacts, width: int) -> str:
 def _counter(ink: Ink, facts: ChipFacts, shown: ShownMetric, width: int) -> FixedParts:
     value, rate = facts.value(shown.metric.name), facts.rates[shown.metric.name]
     total = NOT_AVAILABLE if math.isnan(value) else count(int(value))
-    style, found = None, shown.display.severity(value)
+    style, found = None, facts.limits.severity(shown.display, value, Level.CHIP)
     mark, room = facts.marks.get(Part(Scope.CHIP, shown.metric.name)), max(1, width - 18 - 9)
     if mark is not None:
         style, total = mark.style, noted(total, mark, room)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from trnfleet.tui.state.chart_window import ChartInputs
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.state.descriptors import Descriptions
+    from trnfleet.tui.state.limits import MarkLimits
     from trnfleet.wire.messages import Descriptor
 
 
@@ -113,6 +114,8 @@ class ChipFacts:
     """Seconds of its time a wall second; history and ages go by the wall clock."""
     marks: Mapping[Part, PartMark]
     """Of the parts that alerts are about."""
+    limits: MarkLimits
+    """Values from which figures are marked."""
 
     @property
     def chip(self) -> ChipType:
@@ -210,6 +213,7 @@ def read_chip(
         provenance=tuple(_provenance(metric, descriptor) for metric in METRICS),
         speed=descriptor.clock.speed if descriptor else 1.0,
         marks=marks.of(path, layout, layout.lane_names_of(instance)),
+        limits=context.alerts.limits,
     )
 
 

@@ -166,7 +166,9 @@ class TreeRows:
             else:
                 value = values[place]
                 text = columns.cell(column.field, value)
-                found = column.display.severity(value) if is_live else None
+                found = (
+                    self._alerts.limits.severity(column.display, value, row.node.level) if is_live else None
+                )
                 if found is not None:
                     text, style = theme.SEVERITY_GLYPH[found] + text, theme.SEVERITY_STYLE[found]
                 elif is_live and value != value:  # noqa: PLR0124  NaN is the one value unlike itself

@@ -25,6 +25,7 @@ from trnfleet.monitor.alerting.unpublished import Unpublished
 from trnfleet.monitor.problems.cell_watches import cells_of, doubts_of
 from trnfleet.monitor.problems.problem import NO_PROBLEMS, ProblemCounts
 from trnfleet.monitor.problems.state import problems_of
+from trnfleet.tui.state.limits import MarkLimits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -126,6 +127,8 @@ class AlertSnapshot:
 
     def __init__(self, monitor: FleetState) -> None:
         self._monitor = monitor
+        self.limits = MarkLimits(monitor)
+        """Values from which figures are marked."""
         self.active: list[AlertWithStatus] = []
         """Pending and firing alerts: firing ones first, then by severity, the newest first."""
         self.counts = NO_COUNTS

@@ -8,12 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.clock import NS_PER_S
-from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
-from trnfleet.domain.metrics import BY_NAME, Aggregate
 from trnfleet.domain.quantities import duration
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.gaps import Reason
 from trnfleet.tui import theme
+from trnfleet.tui.state.limits import rules_about
 from trnfleet.tui.widgets.charts import Limit, Mark, Times
 
 if TYPE_CHECKING:
@@ -153,17 +152,10 @@ def fired_marks(
 
 
 def thresholds(monitor: FleetState, field: Field, level: Level) -> tuple[Limit, ...]:
-    """Return the limits at which rules fire for a field of nodes of a level.
-
-    A rule of chips says something of what is above them only where that is the largest of them all.
-    """
-    metric = BY_NAME.get(field.key)
-    is_largest = metric is not None and metric.aggregate is Aggregate.MAX
-    found: dict[float, Limit] = {}
-    for rule in monitor.alerts.rules:
-        if rule.figure != field.key or not rule.is_plain or rule.also or rule.limit is None:
-            continue
-        here = LEVEL_OF.get(rule.scope) is level and rule.scope not in {Scope.CORE, Scope.LINK}
-        if here or (is_largest and rule.scope is Scope.CHIP and rule.comparison.key == "above"):
-            found[rule.limit] = Limit(rule.limit, "alert", theme.CHART_THRESHOLD, is_always_shown=True)
+    """Return the limits at which rules fire for a field of nodes of a level."""
+    found = {
+        rule.limit: Limit(rule.limit, "alert", theme.CHART_THRESHOLD, is_always_shown=True)
+        for rule in rules_about(monitor.alerts.rules, field.key, level)
+        if rule.limit is not None
+    }
     return tuple(found.values())
