@@ -175,3 +175,19 @@ def cells(pilot: FleetPilot) -> list[list[tuple[str, Style | None]]]:
     return [
         [(character, style or None) for text, style in line for character in text] for line in pilot.styled()
     ]
+
+
+async def test_scroll_bars_have_whole_cells_in_ascii() -> None:
+    """Wherever the tree is scrolled to, the bar beside it has no character that stands in for a part of a cell."""
+    for ascii_only in (True, False):
+        app = fleet_app(fed(), ascii_only=ascii_only)
+        seen = set()
+        async with running(app, size=(80, 24)) as pilot:
+            await pilot.press("2", "x", "x")
+            for _ in range(12):
+                await pilot.press("down")
+                seen |= {line[-1] for line in pilot.screen()[6:20]}
+            for _ in range(5):
+                await pilot.press("pagedown")
+                seen |= {line[-1] for line in pilot.screen()[6:20]}
+        assert (seen == {" "}) is ascii_only, seen

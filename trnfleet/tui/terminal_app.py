@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
+from textual.scrollbar import ScrollBar, ScrollBarRender
 
 from trnfleet.tui import theme
 from trnfleet.tui.terminal import NoColors, TerminalDriver
@@ -24,6 +25,13 @@ if TYPE_CHECKING:
 _RESIZED_WITHIN_S = 0.05
 """The time without another size after which a window is not dragged about any more."""
 _TOLD_AT_START = 2
+
+
+class WholeCellBars(ScrollBarRender):
+    """Scroll bars whose ends are whole cells: what stands in for parts of one in ASCII is as high as any other character."""
+
+    VERTICAL_BARS: ClassVar[list[str]] = [" "]
+    HORIZONTAL_BARS: ClassVar[list[str]] = [" "]
 
 
 class TerminalApp(App[None]):
@@ -45,6 +53,7 @@ class TerminalApp(App[None]):
         if name is None or self.no_color:
             name = theme.default_for(self.console.color_system, no_color=self.no_color)
         theme.use(name, ascii_only=ascii_only)
+        ScrollBar.renderer = WholeCellBars if ascii_only else ScrollBarRender
         self.theme = name
         for other in set(self.available_themes).difference(theme.NAMES):
             self.unregister_theme(other)
