@@ -29,7 +29,6 @@ WIDE_FOLDERS = {"trnfleet/cli/commands": "a module a command"}
 MOST_LINES = 450
 LONG_FILES = {
     "trnfleet/tui/app.py": "screens, keys and the tick, which have to agree",
-    "tests/flow/recordings/test_convert.py": "every pair of formats, on the same files",
 }
 """Files that are longer, each with the reason."""
 
