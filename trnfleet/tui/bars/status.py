@@ -218,9 +218,10 @@ def status(
         if width_of(after) > left and any(each.is_loud for each in figures) and not figures[0].is_bad:
             figures = figures[1:]
             after = _after(figures)
-        while len(figures) > 1 and width_of(after) > left:
-            figures = figures[:-1]
-            after = [*_after(figures), (" …", theme.BAR_STRONG)]
+        shown = len(figures)
+        while shown and width_of(after) > left:
+            shown -= 1
+            after = next((form for form in _counted(figures, shown) if width_of(form) <= left), after)
     parts = [*before, *kept_parts, *after] if is_problem else [*before, *after, *kept_parts]
     parts = cut(parts, room)
     reason = plain(summary.last_problem or _receiver_error(summary))
@@ -241,6 +242,18 @@ def _after(figures: Sequence[Figure]) -> Parts:
         else:
             parts += [("  ", theme.BAR), (each.text, theme.BAR_STRONG if each.is_bad else theme.BAR)]
     return parts
+
+
+def _counted(figures: list[Figure], shown: int) -> list[Parts]:
+    """Return the first figures, and behind them how many of the others are troubles, in more and in fewer words."""
+    left_out = [each for each in figures[shown:] if each.is_bad]
+    if not left_out:
+        return [_after(figures[:shown])]
+    is_loud = any(each.is_loud for each in left_out)
+    text = f"+{len(left_out)}"
+    padded = (Figure(each, is_bad=True, is_loud=is_loud) for each in (f"{text} more", text))
+    tight = (f" {text}", theme.BAR_ALERT if is_loud else theme.BAR_STRONG)
+    return [*(_after([*figures[:shown], each]) for each in padded), [*_after(figures[:shown]), tight]]
 
 
 def _kept(text: str, *, is_problem: bool) -> Parts:
