@@ -10,6 +10,7 @@ from support.tui.pilot import fleet_app, running
 from trnfleet.tui.chip.view import ChipView
 from trnfleet.tui.fleet.view import FleetView
 from trnfleet.tui.hierarchy.view import HierarchyView
+from trnfleet.tui.widgets.bar import Bar
 
 if TYPE_CHECKING:
     from trnfleet.tui.view import View
@@ -151,3 +152,25 @@ async def test_the_other_lists() -> None:
             await pilot.press(*text)
             assert said in pilot.text(), text
             await pilot.press("escape")
+
+
+async def test_a_filter_of_the_map_is_told_where_there_is_no_list() -> None:
+    """In place of the map's head, with the key that clears it; without a fleet the map has no head."""
+    feed = fed()
+    app = fleet_app(feed)
+    async with running(app, size=(60, 20)) as pilot:
+        legend = app.query_one("#legend", Bar)
+        assert legend.text.startswith(" health ")
+        await pilot.press("slash", *"chip05", "enter")
+        await pilot.paint()
+        assert legend.text.startswith(" /chip05  10 chips, 0 problems  Esc shows all")
+        await pilot.press("escape")
+        assert legend.text.startswith(" health ")
+    empty = Feed(ultraservers(1))
+    app = fleet_app(empty)
+    async with running(app, size=(120, 40)) as pilot:
+        assert app.query_one("#legend", Bar).text.strip() == ""
+        empty.describe()
+        empty.tick()
+        await pilot.tick(empty)
+        assert app.query_one("#legend", Bar).text.startswith(" health ")

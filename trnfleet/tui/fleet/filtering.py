@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from rich.cells import cell_len
+
 from trnfleet.domain.filters.columns import SEVERITY, severity_number
 from trnfleet.domain.filters.language import EVERYTHING, Comparison, Filter, Not, Part
 from trnfleet.monitor.problems import texts
+from trnfleet.text import plain
+from trnfleet.tui import theme
 from trnfleet.tui.state.chip_table import ChipTable
+from trnfleet.tui.widgets.bar import cut
+from trnfleet.tui.widgets.cells import fit
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,6 +22,30 @@ if TYPE_CHECKING:
     from trnfleet.domain.filters.language import Term
     from trnfleet.monitor.problems.problem import Problem
     from trnfleet.tui.state.context import UiContext
+    from trnfleet.tui.widgets.cells import Parts
+
+_LEAST_PATTERN = 12
+"""Cells that a filter gets beside what it leaves, where it is longer."""
+
+
+def filter_head(pattern: str, found: str, width: int) -> Parts:
+    """Return a filter in a line: what was typed and what it leaves, which are cut, and the key that clears it.
+
+    Args:
+        pattern: The filter as it was typed.
+        found: What it leaves, in words.
+        width: Cells.
+    """
+    typed = plain(pattern, 200)
+    key = "Esc shows all" if cell_len(f" /{typed}  {found}  Esc shows all") <= width else "Esc"
+    room = width - len(f" /    {key}")
+    of_typed = min(cell_len(typed), max(_LEAST_PATTERN, room - cell_len(found)))
+    of_found = max(0, min(cell_len(found), room - of_typed))
+    parts: Parts = [
+        (f" /{fit(typed, of_typed)}  {fit(found, of_found)}", theme.LINK),
+        (f"  {key}", theme.QUIET),
+    ]
+    return cut(parts, width)
 
 
 class ProblemRow(NamedTuple):

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 
 def legend(heat: HeatMap, width: int) -> Parts:
-    """Return the map's head: the field, what its colours or glyphs mean, and what a cell stands for."""
+    """Return the map's head: the field, what its colours or glyphs mean, and what a cell stands for; nothing without a fleet."""
+    if not heat.grid.groups:
+        return []
     right: Parts = [(f"{count_text(heat)} ", theme.QUIET)]
     if heat.field is HEALTH:
         parts: Parts = [(f" {HEALTH.title} ", theme.STRONG)]

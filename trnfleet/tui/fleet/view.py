@@ -19,6 +19,7 @@ from trnfleet.domain.quantities import counted, with_unit
 from trnfleet.monitor.reservations.table import IDLE_BELOW_PCT
 from trnfleet.text import plain
 from trnfleet.tui import theme
+from trnfleet.tui.fleet.filtering import filter_head
 from trnfleet.tui.fleet.heatmap import HeatMap
 from trnfleet.tui.fleet.heatmap_health import HEALTH, WORDS, Health
 from trnfleet.tui.fleet.heatmap_legend import legend
@@ -37,7 +38,7 @@ from trnfleet.tui.state.subjects import of_alerts, of_job
 from trnfleet.tui.trends.grid import LEAST_ROWS, MOST_ROWS
 from trnfleet.tui.view import FilteredView, Lists, View
 from trnfleet.tui.widgets.bar import Bar
-from trnfleet.tui.widgets.cells import Parts, fit, width_of
+from trnfleet.tui.widgets.cells import Parts, width_of
 from trnfleet.tui.widgets.focus import focus_on
 
 if TYPE_CHECKING:
@@ -206,7 +207,7 @@ class FleetView(FilteredView):
         if allowance > painted:
             painted += self.map.tick(allowance - painted)
             # The map of another fleet may have another zoom level.
-            self._legend.show(lambda width: [legend(self.map, width)])
+            self._write_legend()
         # Another grid may have another zoom level, and with it other rows to lend.
         if painted < allowance and not self._share_space():
             self._shown = shown
@@ -298,16 +299,24 @@ class FleetView(FilteredView):
             self.post_message(View.Moved(place))
         self._write()
 
+    def _write_legend(self) -> None:
+        """Write the map's head; where the lists have no room, a filter takes its place, which is told nowhere else."""
+        is_told = not self.wanted or bool(self._list_side.size.height)
+        self._legend.show(
+            lambda width: [
+                legend(self.map, width) if is_told else filter_head(self.pattern, self.found_text(), width)
+            ]
+        )
+
     def _write(self) -> None:
-        self._legend.show(lambda width: [legend(self.map, width)])
+        self._write_legend()
         alerts = self.context.alerts.touching(self.map.place)
         self._selection.show(lambda width: [selection(self.map, width, alerts)])
         problems, shows_silenced = self.problems.problems, self.problems.shows_silenced
-        found = f"/{plain(self.pattern, 40)}  {self.found_text()}" if self.wanted else ""
         self._problems_head.show(
             lambda width: [
-                [(fit(f" {found}", width), theme.LINK)]
-                if found
+                filter_head(self.pattern, self.found_text(), width)
+                if self.wanted
                 else title(problems, width - 10, shows_silenced=shows_silenced)
             ]
         )

@@ -312,13 +312,17 @@ class _Canvas:
         self._add(plot.cells_of(plot.picture(*plot.reach(mean, mean), self._dots)), series.style)
 
     def gap(self, first: int, after: int, text: str) -> None:
-        """Mark cells without values: a dotted line, with the reason where it has room."""
+        """Mark cells without values: a dotted line, with the reason in it where it has room, else in words below it."""
         cells = after - first
         if cells <= 0:
             return
-        row = len(self._bits) // 2
-        words = f" {text} " if cells >= len(text) + 4 else text if cells >= len(text) else ""
-        self._texts.append((row, first, words.center(cells, "┄")))
+        row, words = len(self._bits) // 2, text.split()
+        said = f" {text} " if cells >= len(text) + 4 else text if cells >= len(text) else ""
+        self._texts.append((row, first, said.center(cells, "┄")))
+        if not said and max(map(len, words)) <= cells and row + len(words) < len(self._bits):
+            self._texts += [
+                (row + 1 + number, first, each.center(cells)) for number, each in enumerate(words)
+            ]
 
     def lines(self) -> list[FixedParts]:
         """Return the rows as styled texts."""

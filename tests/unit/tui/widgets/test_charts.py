@@ -119,6 +119,18 @@ def test_gaps_say_why() -> None:
     assert any("not observed" in line for line in drawn(paused, 100, 7))
 
 
+def test_a_narrow_gap_says_why_below_its_line() -> None:
+    """Word by word where each fits, the chart has the rows, and the line itself has no room for all."""
+    samples = [50.0] * 220 + [NAN] * 30 + [50.0] * 50
+    chart = chart_of(samples, span_s=300, ceiling=100, gaps=[Gap(220, 250, Reason.LINK_DOWN)])
+    lines = drawn(chart, 64, 9)
+    at = next(number for number, line in enumerate(lines) if "┄" in line)
+    assert "link" in lines[at + 1]
+    assert lines[at + 1].index("link") == lines[at + 2].index("down")
+    assert "link" not in "".join(drawn(chart, 64, 4))
+    assert "link" not in "".join(drawn(chart, 40, 9))
+
+
 def test_what_is_kept_from_a_look_on_was_not_kept_before() -> None:
     """Between history's start and the first look nothing is kept of a node of a large fleet, and nothing was there before the start."""
     chart = chart_of([50.0] * 20, span_s=240, ceiling=100)
