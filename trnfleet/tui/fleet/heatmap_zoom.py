@@ -154,7 +154,7 @@ class Zoom:
 def zooms_of(tile: int, *, whole_cells: bool = False) -> tuple[Zoom, ...]:
     """Return the zoom levels for instances of `tile` x `tile` chips, from near to far.
 
-    From the third on, a cell shows two pixels, one above the other.
+    From the third on, a cell shows two pixels, one above the other, or one where that fits.
 
     Args:
         tile: Chips along a side of an instance's tile.
@@ -174,9 +174,15 @@ def zooms_of(tile: int, *, whole_cells: bool = False) -> tuple[Zoom, ...]:
         Zoom("2x2 UltraServers", 4 * tile, 1, 1, None, tile=tile),
         Zoom("4x4 UltraServers", 8 * tile, 1, 1, None, tile=tile),
     ]
-    if not whole_cells:
-        return tuple(levels)
-    return tuple(replace(zoom, height=2) if zoom.height == 1 else zoom for zoom in levels)
+    if whole_cells:
+        return tuple(replace(zoom, height=2) if zoom.height == 1 else zoom for zoom in levels)
+    found: list[Zoom] = []
+    for zoom in levels:
+        # Between two levels, which differ by four times the chips of a cell, one with a pixel a cell.
+        if zoom.chips > 1:
+            found.append(replace(zoom, height=2))
+        found.append(zoom)
+    return tuple(found)
 
 
 def fitting(zooms: tuple[Zoom, ...], grid: Grid, layout: Layout, width: int, height: int) -> tuple[int, int]:

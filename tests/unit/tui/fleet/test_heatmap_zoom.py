@@ -95,3 +95,19 @@ def test_a_large_fleet_fills_its_pane(count: int, size: tuple[int, int]) -> None
             if nearer.least_rows(count, beside) <= height:
                 wide, high = nearer.extent(grid.arranged(layout, beside))
                 assert wide > width or high > height
+
+
+@pytest.mark.parametrize("size", [(78, 11), (58, 12), (98, 14), (72, 34), (72, 18)])
+def test_a_large_fleet_leaves_few_rows_empty(size: tuple[int, int]) -> None:
+    """The next farther level takes about half of the rows, where it took a quarter of them: 5 of 12 of 10,240 chips at 80 columns."""
+    layout = Layout.of(ultraservers(160))
+    grid, (width, height) = Grid.of(layout), size
+    level, columns = fitting(ZOOMS, grid, layout, width, height)
+    rows = ZOOMS[level].extent(grid.arranged(layout, columns))[1]
+    assert 0.55 * height <= rows <= height
+
+
+def test_two_levels_differ_by_no_more_than_twice_the_chips_of_a_cell() -> None:
+    """From a cell of two chips on."""
+    chips = [2 * zoom.chips**2 // zoom.height for zoom in ZOOMS if zoom.width == 1]
+    assert chips == [2**number for number in range(1, len(chips) + 1)]
