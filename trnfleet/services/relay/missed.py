@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from trnfleet import logs
 from trnfleet.errors import WireError
 from trnfleet.services.relay.alerts import SETTLED_S
+from trnfleet.services.relay.passed import MOST_AT_ONCE
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import RETAINED, TopicClass, build_topic, parse_topic
 
@@ -27,6 +28,8 @@ log = logs.get_logger(__name__)
 LOOK_EVERY_S = 1.0
 ASKED_AT_ONCE = 1_000
 """Topics that are asked for in one go."""
+CLEARED_AT_ONCE = MOST_AT_ONCE
+"""Topics that are cleared in one go: no more than go out to the top broker together."""
 ROUNDS = 2
 """Times that a topic is asked for: of a broker whose queue is full, an answer may be lost."""
 ANSWER_S = 120.0
@@ -102,10 +105,18 @@ class MissedClearings:
             self._connects = connects
             if gone:
                 log.info("relay_missed_clearings", topics=gone[:3], count=len(gone))
-                for topic in gone:
+            for first in range(0, len(gone), CLEARED_AT_ONCE):
+                # While a part goes out, some of the next may have come again.
+                part = [
+                    topic
+                    for topic in gone[first : first + CLEARED_AT_ONCE]
+                    if self._is_unheard(topic, since_s)
+                ]
+                for topic in part:
                     del self._heard[topic]
                 now_s = self._clock.monotonic_s()
-                await clear([Envelope(each, b"", qos=1, retain=True, received_s=now_s) for each in gone])
+                if part:
+                    await clear([Envelope(each, b"", qos=1, retain=True, received_s=now_s) for each in part])
 
     async def _gone(self, source: Source, since_s: float) -> list[str] | None:
         """Return the topics that the broker retains no more; None where that does not show."""
@@ -150,7 +161,10 @@ class MissedClearings:
         return [topic for topic, at_s in self._heard.items() if at_s >= since_s]
 
     def _unheard(self, topics: Iterable[str], since_s: float) -> list[str]:
-        return [topic for topic in topics if self._heard.get(topic, since_s) < since_s]
+        return [topic for topic in topics if self._is_unheard(topic, since_s)]
+
+    def _is_unheard(self, topic: str, since_s: float) -> bool:
+        return self._heard.get(topic, since_s) < since_s
 
 
 class Taps:

@@ -157,3 +157,22 @@ async def test_what_is_no_retained_state_or_cleared_in_time_is_not_asked_for(
         await cell.lose()
         await cell.clock.advance(SETTLED_S + 10 * LOOK_EVERY_S)
     assert cell.cleared == [build_topic("demo", TopicClass.ALERT, f"{number:016x}") for number in range(2)]
+
+
+async def test_what_comes_again_while_others_are_cleared_is_not_cleared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Hosts of a broker that came back empty return while thousands of topics go out to the top broker in parts."""
+    monkeypatch.setattr("trnfleet.services.relay.missed.CLEARED_AT_ONCE", 5)
+    cell = Cell()
+    clear = cell.clear
+
+    async def clear_slowly(batch: list[Envelope]) -> None:
+        await clear(batch)
+        cell.come(JOBS[10:12], retain=False)
+
+    monkeypatch.setattr(cell, "clear", clear_slowly)
+    async with relayed(cell):
+        await cell.lose(*JOBS[:15])
+        await cell.clock.advance(SETTLED_S + 10 * LOOK_EVERY_S)
+    assert cell.cleared == [*JOBS[:10], *JOBS[12:15]]
