@@ -241,8 +241,9 @@ class HelpScreen(ModalScreen[None]):
     def _searched(self, event: Input.Changed) -> None:
         event.stop()
         if "?" in event.value:
-            # The field takes every printable key, also the one that opened the help.
-            self.dismiss()
+            # The field takes every printable key, also the one that opened the help, and more of them before it is gone.
+            if self.is_current:
+                self.dismiss()
             return
         self._text.search(event.value)
 

@@ -311,3 +311,15 @@ async def test_a_view_is_made_when_it_is_opened_and_the_help_has_the_keys_of_all
         assert len(app.screen_stack[0].query(View)) == len(VIEWS)
         await pilot.press("escape", "1", "2")
         assert app.page is opened
+
+
+async def test_what_is_typed_behind_the_key_that_closes_the_help_is_not_taken_for_another() -> None:
+    """The field has it, with that key before it, until the help is gone."""
+    app = fleet_app(hot_feed())
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.press("question_mark")
+        for char in "?zs":
+            app.post_message(events.Key(char, char))
+        await pilot.pause()
+        assert pilot.crash is None
+        assert not isinstance(app.screen, HelpScreen)
