@@ -261,6 +261,21 @@ async def test_enter_chooses_of_what_is_typed() -> None:
         assert app.entry.title == "Events"
 
 
+@pytest.mark.parametrize("enters", [2, 3])
+async def test_enter_pressed_again_at_once_chooses_once(enters: int) -> None:
+    """Such as by somebody impatient, over a slow connection."""
+    app, playback = made(fed())
+    async with running(app) as pilot:
+        await opened(pilot, "pause or")
+        for _ in range(enters):
+            app.post_message(events.Key("enter", "\r"))
+        await pilot.pause()
+        await pilot.pause()
+        assert pilot.crash is None
+        assert not isinstance(app.screen, Palette)
+        assert playback.wishes == [("toggle",)]
+
+
 async def test_a_field_is_left_first_and_other_dialogues_keep_their_keys() -> None:
     """No key of a choice may be written into a filter or a silence's comment."""
     app: FleetApp = fleet_app(fed())

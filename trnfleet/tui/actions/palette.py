@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
+from textual import on
 from textual.binding import Binding, BindingType
 from textual.command import Command, CommandInput, CommandList, CommandPalette, Hit
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.style import Style
-from textual.widgets import LoadingIndicator
+from textual.widgets import Input, LoadingIndicator, OptionList
 
 from trnfleet.text import plain
 from trnfleet.tui import theme
@@ -110,6 +111,14 @@ class Palette(CommandPalette):
         options = [Command(hit.match_display, hit) for hit in hits]
         self._refresh_command_list(self.query_one(CommandList), options, clear_current=True)
         self.add_class("-ready")
+
+    @on(Input.Submitted)
+    @on(OptionList.OptionSelected)
+    def _chosen(self, event: Input.Submitted | OptionList.OptionSelected) -> None:
+        """Keep further Enters from Textual once a hit was chosen: each would do it again, and close what is below."""
+        if not self.is_current:
+            event.prevent_default()
+            event.stop()
 
     def on_resize(self, event: events.Resize) -> None:
         """Give the list what is left of the screen, so that what is below it is still seen."""
