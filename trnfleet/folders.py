@@ -1,4 +1,4 @@
-"""Folders of the user's own for logs and caches, and a private temporary one where the home is missing or not writable."""
+"""Folders of the user's own for logs, snapshots and caches, and a private temporary one where the home is missing or not writable."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class OwnFolder(NamedTuple):
 
 
 def state_folder() -> OwnFolder:
-    """Return the folder for logs: `$XDG_STATE_HOME/trnfleet`, or `~/.local/state/trnfleet`.
+    """Return the folder for logs and snapshots: `$XDG_STATE_HOME/trnfleet`, or `~/.local/state/trnfleet`.
 
     Raises:
         ConfigError: neither it nor a temporary folder can be written to.

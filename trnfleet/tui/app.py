@@ -29,6 +29,7 @@ from trnfleet.tui.actions.command_keys import CommandKeys
 from trnfleet.tui.actions.commands import Commands
 from trnfleet.tui.actions.cursor_keys import CursorKeys
 from trnfleet.tui.actions.fleet_keys import FleetKeys
+from trnfleet.tui.actions.snapshot_keys import SnapshotKeys
 from trnfleet.tui.bars.header import WORDS as HEADER_WORDS
 from trnfleet.tui.bars.status import WORDS as STATUS_WORDS
 from trnfleet.tui.bars.tour import Tour
@@ -408,7 +409,9 @@ class FleetApp(CommandKeys, TerminalApp):
             parts.append((entry.title, type(view)))
             parts.extend((help_title(type(widget), entry.title), type(widget)) for widget in widgets)
         fleets = (FleetKeys,) if len(self._fleets) > 1 else ()
-        parts.extend(("Everywhere", kind) for kind in (type(self), CommandKeys, CursorKeys, *fleets))
+        parts.extend(
+            ("Everywhere", kind) for kind in (type(self), CommandKeys, SnapshotKeys, CursorKeys, *fleets)
+        )
         if self.playback is not None:
             parts.append((TimeKeys.HELP_TITLE, TimeKeys))
         return parts

@@ -15,6 +15,7 @@ from textual.widget import Widget
 from trnfleet.domain.filters.language import EVERYTHING, parse
 from trnfleet.errors import ConfigError
 from trnfleet.text import plain
+from trnfleet.tui.snapshots.table import Table
 from trnfleet.tui.state.subjects import of_place
 from trnfleet.tui.widgets.filter_prompt import FilterPrompt
 from trnfleet.tui.widgets.focus import focus_on
@@ -136,6 +137,10 @@ class View(Widget):
     def lists(self) -> Lists:
         """What it lists of its own, and so is no news beside the breadcrumbs."""
         return Lists()
+
+    def export(self) -> Table:
+        """Return its rows, as a filter leaves them and in their order, with all that is known of each; an empty one for a view without rows."""
+        return Table()
 
     @property
     def orders(self) -> tuple[str, ...]:

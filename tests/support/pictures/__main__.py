@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from support.paths import ROOT
 from support.pictures.rare import LIVE
-from support.pictures.svg import picture
 from support.record.fixtures import RECORDINGS, make_fleet
 from support.tui.pilot import running
 from trnfleet.clock import NS_PER_S, ManualClock
@@ -29,6 +28,7 @@ from trnfleet.services.viewing import view_recording
 from trnfleet.tasks import background
 from trnfleet.tui import theme
 from trnfleet.tui.app import FleetApp
+from trnfleet.tui.snapshots.svg import picture
 from trnfleet.tui.theme.glyphs import ERRORS
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from trnfleet.errors import ConfigError
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.actions.commands import Command, Commands, CommandSuggester, checked
-from trnfleet.tui.actions.cursor_keys import CursorKeys
 from trnfleet.tui.actions.fleet_keys import FleetKeys
 from trnfleet.tui.actions.palette import Palette
 from trnfleet.tui.actions.palette_source import PaletteSource
+from trnfleet.tui.actions.snapshot_keys import SnapshotKeys
 from trnfleet.tui.fleet.heatmap import FIELDS
 from trnfleet.tui.fleet.jobs import begin_of, unplaced_text
 from trnfleet.tui.fleet.view import FleetView
@@ -46,7 +46,7 @@ _VIEW_NAMES = {"Hierarchy": ("tree",), "Reservations": ("capacity",), "Fleet": (
 """Other names of views; one that is a view's own goes before it."""
 
 
-class CommandKeys(FleetKeys, CursorKeys):
+class CommandKeys(FleetKeys, SnapshotKeys):
     """An app with these commands."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -125,6 +125,12 @@ class CommandKeys(FleetKeys, CursorKeys):
                 key="a",
             ),
             Command(("silence",), "silence what the cursor is on, or matchers", self._silence, key="z"),
+            Command(
+                ("export", "snapshot"),
+                "save the screen as SVG, and the view's rows as CSV",
+                lambda _rest: self.action_snapshot(),
+                key="Ctrl-s",
+            ),
             Command(("at",), "go to a time: 14:03, -5m", self._at, key="@", needs="a time"),
             Command(("live",), "back to the present", lambda _rest: self.action_time_end(), key="End"),
             Command(("help",), "all keys", lambda _rest: self.call_later(self.run_action, "help"), key="?"),
@@ -189,11 +195,6 @@ class CommandKeys(FleetKeys, CursorKeys):
             self.go(self.page.place, title)
         if rest and isinstance(self.page, FilteredView):
             self._filter(rest)
-
-    @property
-    def view_title(self) -> str:
-        """Title of the view on the screen."""
-        raise TypeError(f"{type(self).__name__} does not implement view_title")
 
     async def make_views(self) -> None:
         """Make the views that were not opened yet."""

@@ -203,12 +203,8 @@ class AlertQuery:
         return self._entries
 
     def _keeps(self, item: AlertWithStatus) -> bool:
-        alert, alerts, now_ns = item.alert, self._snapshot.alerts, self._snapshot.now_ns
-        owner = ""
-        if "owner" in self._wanted.columns:
-            ack = alerts.silences.ack_of(alert, now_ns)
-            hiding = alerts.silences.silences_of(alert, now_ns)
-            owner = ack.owner if ack is not None else hiding[0].who if hiding else ""
+        alert, now_ns = item.alert, self._snapshot.now_ns
+        owner = owner_of(alert, self._snapshot) if "owner" in self._wanted.columns else ""
         return self._wanted.keeps(
             AlertRow(alert, lambda: self._text_of(item), now_ns, item.status.value, owner)
         )
@@ -231,6 +227,13 @@ class AlertQuery:
             status = f"{item.status.value} {status_text(item, alerts, self._snapshot.now_ns)}"
             known = self._texts[alert.fingerprint] = of, alert_text(alert, status, summary(alert))
         return known[1]
+
+
+def owner_of(alert: Alert, of: AlertSnapshot) -> str:
+    """Return who has acknowledged or silenced an alert; empty for nobody."""
+    silences = of.alerts.silences
+    ack, hiding = silences.ack_of(alert, of.now_ns), silences.silences_of(alert, of.now_ns)
+    return ack.owner if ack is not None else hiding[0].who if hiding else ""
 
 
 def alert_text(alert: Alert, status: str, words: str) -> str:

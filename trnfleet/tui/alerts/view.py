@@ -31,6 +31,7 @@ from trnfleet.tui.alerts.lists import (
 from trnfleet.tui.alerts.query import AT, AlertQuery, columns_of
 from trnfleet.tui.alerts.rows import SORTS, Row, arrange, in_order
 from trnfleet.tui.alerts.space import CHARTS_FROM, Space, charted
+from trnfleet.tui.alerts.tab_tables import tab_table
 from trnfleet.tui.alerts.tabs import (
     ACTIVE,
     ALL,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.filters.columns import Columns
     from trnfleet.domain.filters.language import Filter
     from trnfleet.tui.alerts.rows import Group
+    from trnfleet.tui.snapshots.table import Table
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.widgets.cells import Parts
 
@@ -425,6 +427,9 @@ class AlertsView(FilteredView):
 
     def columns(self) -> Columns:
         return columns_of(self.context.alerts.alerts.rules)
+
+    def export(self) -> Table:
+        return tab_table(self._query, self.context.alerts, self.tab, self.sort)
 
     def take_filter(self, wanted: Filter) -> None:
         self._query.filter(wanted)

@@ -18,10 +18,12 @@ from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui import theme
 from trnfleet.tui.chip import panels
 from trnfleet.tui.chip.marks import PartMarks
+from trnfleet.tui.chip.metric_table import metric_table
 from trnfleet.tui.chip.reading import CounterRates, chip_at, read_chip
 from trnfleet.tui.format.alerts import alerts_line
 from trnfleet.tui.format.freshness import describe
 from trnfleet.tui.metric_display import CHIP_CHARTS
+from trnfleet.tui.snapshots.table import Table
 from trnfleet.tui.state.chip_table import CHIP_COLUMNS, ChipTable
 from trnfleet.tui.state.descriptors import Descriptions
 from trnfleet.tui.state.leases import why_no_chips
@@ -95,6 +97,10 @@ class ChipView(FilteredView):
 
     def columns(self) -> Columns:
         return CHIP_COLUMNS
+
+    def export(self) -> Table:
+        """Return the metrics of the chip and of its instance, a row a lane."""
+        return self.board.export()
 
     def take_filter(self, wanted: Filter) -> None:
         self.board.take_filter(wanted)
@@ -250,10 +256,18 @@ class ChipBoard(LineView):
             self._content = _unknown(self._ui, self._wanted, width)
             return
         now_s = self._monitor.clock.monotonic_s()
-        facts = read_chip(self._ui, self._descriptions, chip, now_s, self._rates, self._marks)
+        facts = self._facts(chip, now_s)
         alerts = self._alert_lines(facts.address, width)
         made = arrange(facts, width, height - len(alerts), provenance=self._shows_provenance)
         self._content = [*made[:_HEAD_ROWS], *alerts, *made[_HEAD_ROWS:]]
+
+    def _facts(self, chip: int, now_s: float) -> ChipFacts:
+        return read_chip(self._ui, self._descriptions, chip, now_s, self._rates, self._marks)
+
+    def export(self) -> Table:
+        """Return the metrics of the chip and of its instance, a row a lane; none where no chip is shown."""
+        chip = self._chip()
+        return Table() if chip is None else metric_table(self._facts(chip, self._monitor.clock.monotonic_s()))
 
     def _alert_lines(self, address: str, width: int) -> list[Line]:
         """Return a line with the alerts of the chip and of what it is part of; none where there are none."""

@@ -290,6 +290,11 @@ class PublisherList(CursorList[str]):
         paths = store.layout.instances
         return common_place([paths[int(instances[0])], paths[int(instances[-1])]])
 
+    @property
+    def order(self) -> list[int]:
+        """Rows of `table` that the filter leaves, as they are listed."""
+        return [int(row) for row in self._order]
+
     def _read(self) -> None:
         table = self._monitor.pipeline().publishers
         of = (table, self.wanted, self.sort)

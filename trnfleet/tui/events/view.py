@@ -21,6 +21,7 @@ from trnfleet.tui import theme
 from trnfleet.tui.events.brokers import (
     BROKER_COLUMNS,
     BrokerList,
+    BrokerRow,
     PipelineFacts,
     broker_facts,
     broker_head,
@@ -33,6 +34,8 @@ from trnfleet.tui.events.publishers import NO_MATCH as NO_PUBLISHER
 from trnfleet.tui.events.publishers import PUBLISHER_COLUMNS, SORTS, PublisherList, publisher_head
 from trnfleet.tui.events.rates import EventRates
 from trnfleet.tui.events.space import Space
+from trnfleet.tui.events.tab_tables import event_table, publisher_table
+from trnfleet.tui.snapshots.table import Table, table_of
 from trnfleet.tui.state.subjects import of_alerts, of_job
 from trnfleet.tui.trends.place import Place, PlaceCharts
 from trnfleet.tui.view import FilteredView, Lists, View
@@ -321,6 +324,15 @@ class EventsView(FilteredView):
 
     def columns(self) -> Columns:
         return _FILTERED[self.tab].columns
+
+    def export(self) -> Table:
+        """Return what is listed under the tab."""
+        table = self.publishers.table
+        if self.tab == PUBLISHER_TAB and table is not None:
+            return publisher_table(table, self.publishers.order)
+        if self.tab == BROKER_TAB:
+            return table_of(BROKER_COLUMNS, [BrokerRow(each) for each in self.brokers.rows])
+        return event_table(self.list.row_key(number) for number in range(self.list.count))
 
     def take_filter(self, wanted: Filter) -> None:
         self.current.filter(wanted)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 
+from trnfleet.clock import format_rfc3339
 from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.quantities import count
 from trnfleet.monitor.problems import texts
@@ -13,6 +14,7 @@ from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.fleet.filtering import FleetFilter
 from trnfleet.tui.format.problems import place_in
+from trnfleet.tui.snapshots.table import Table
 from trnfleet.tui.view import ALERTS, View
 from trnfleet.tui.widgets.cells import fit, width_of, wrapped
 from trnfleet.tui.widgets.cursor_list import RowList
@@ -290,3 +292,26 @@ def _uncut(text: str, room: int) -> list[str]:
         if not made or not made[-1].rstrip().endswith("…"):
             return made
     return wrapped(text, room, _MOST_LINES)
+
+
+PROBLEM_TITLES = ("severity", "status", "place", "problem", "since", "chips", "jobs", "owner")
+
+
+def problem_table(problems: Sequence[Problem]) -> Table:
+    """Return problems as a table."""
+    return Table(
+        PROBLEM_TITLES,
+        [
+            (
+                each.severity.value,
+                each.status.value,
+                each.place.address or texts.place_text(each.place),
+                texts.text_of(each),
+                "" if each.since_ns is None else format_rfc3339(each.since_ns),
+                each.chips or None,
+                " ".join(impact.job for impact in each.jobs),
+                each.owner,
+            )
+            for each in problems
+        ],
+    )

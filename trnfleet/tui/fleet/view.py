@@ -28,7 +28,7 @@ from trnfleet.tui.fleet.heatmap_style import (
     health_style,
 )
 from trnfleet.tui.fleet.jobs import JobList
-from trnfleet.tui.fleet.problems import ProblemList, title
+from trnfleet.tui.fleet.problems import ProblemList, problem_table, title
 from trnfleet.tui.fleet.trend_charts import Trends
 from trnfleet.tui.format.alerts import tally_text, worst_of
 from trnfleet.tui.latest_events import LEAST_LATEST, LatestEvents
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.filters.language import Filter
     from trnfleet.monitor.alerting.store import AlertWithStatus
     from trnfleet.monitor.store.fields import Field
+    from trnfleet.tui.snapshots.table import Table
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.state.subjects import Subject
 
@@ -163,6 +164,10 @@ class FleetView(FilteredView):
         self.map.filtered = self.problems.filter.mask
         self._shown = None
         self.tick(1_000)
+
+    def export(self) -> Table:
+        """Return the problems that are listed."""
+        return problem_table(self.problems.rows)
 
     def found_text(self) -> str:
         mask = self.map.filtered

@@ -78,7 +78,7 @@ class TreeRows:
             now_s: Monotonic seconds, for ages.
             selected: The row under the cursor.
         """
-        groups = _by_level(rows)
+        groups = by_level(rows)
         states = self._states(rows, groups, now_s)
         fields = [
             (column, self._field(column.field, rows, groups)) if column.field else (column, [])
@@ -93,7 +93,7 @@ class TreeRows:
         """Return a column's values of nodes of one level, as they are shown; NaN where there are none."""
         store, averages = self._monitor.store, self._frame.averages
         if key == columns.STATE:
-            counts = self._counts(level, numbers)
+            counts = self.counts(level, numbers)
             # The worst are lowest: what is offline, then what has nothing live.
             total = np.maximum(1, counts.sum(axis=1))
             share: NDArray[np.float64] = (counts[:, Freshness.LIVE] - counts[:, Freshness.OFFLINE]) / total
@@ -116,7 +116,7 @@ class TreeRows:
                 found[place] = value
         return found
 
-    def _counts(self, level: Level, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    def counts(self, level: Level, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return nodes x 5: how many chips of each node are in each state."""
         store, rollups = self._monitor.store, self._frame.rollups
         if level >= Level.CHIP:
@@ -132,7 +132,7 @@ class TreeRows:
         store = self._monitor.store
         found: dict[int, State] = {}
         for level, (places, numbers) in groups.items():
-            for place, each in zip(places, self._counts(level, numbers).tolist(), strict=True):
+            for place, each in zip(places, self.counts(level, numbers).tolist(), strict=True):
                 age_s = np.inf
                 if not each[Freshness.LIVE] and each[Freshness.UNKNOWN] != sum(each):
                     node = rows[place].node
@@ -211,7 +211,7 @@ class TreeRows:
             )
         if column.key == columns.CHIPS:
             return right(self._chips(node), width), None
-        return "  " + fit(self._job(node), width - 2), theme.QUIET
+        return "  " + fit(self.job(node), width - 2), theme.QUIET
 
     def _name(self, row: Row) -> str:
         layout, node = self._monitor.store.layout, row.node
@@ -274,7 +274,7 @@ class TreeRows:
     def _chips(self, node: Node) -> str:
         if node.level >= Level.CHIP:
             return ""
-        counts = self._counts(node.level, np.array([node.number]))[0]
+        counts = self.counts(node.level, np.array([node.number]))[0]
         live, total = int(counts[Freshness.LIVE]), int(counts.sum())
         return f"{live}/{total}" if total < 10_000 else f"{total:,}"
 
@@ -306,7 +306,7 @@ class TreeRows:
         where = where_text(self._context.live, self._context.clock.monotonic_s())
         return f"{self._signs() or 'OK'}  {where}"
 
-    def _job(self, node: Node) -> str:
+    def job(self, node: Node) -> str:
         """Return the job that holds all of a node, or how many there are; of a fleet its problems and brokers."""
         if node.level >= Level.CHIP:
             return ""
@@ -351,7 +351,8 @@ def _core_name(core: int, lnc: int) -> str:
     return f"{bracket} {name}  LNC {core // lnc}" if first else f"{bracket} {name}"
 
 
-def _by_level(rows: list[Row]) -> dict[Level, Group]:
+def by_level(rows: list[Row]) -> dict[Level, Group]:
+    """Return the places in a list of rows, and the numbers, of the nodes of each level."""
     levels: dict[Level, list[int]] = {}
     for place, row in enumerate(rows):
         levels.setdefault(row.node.level, []).append(place)

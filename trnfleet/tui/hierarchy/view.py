@@ -16,6 +16,7 @@ from trnfleet.tui import theme
 from trnfleet.tui.bars.brokers import where_text
 from trnfleet.tui.format.alerts import tally_text, worst_of
 from trnfleet.tui.hierarchy import columns
+from trnfleet.tui.hierarchy.open_rows import open_rows
 from trnfleet.tui.hierarchy.table import TreeTable
 from trnfleet.tui.state.chip_table import CHIP_COLUMNS
 from trnfleet.tui.state.descriptors import Descriptions
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.filters.columns import Columns
     from trnfleet.domain.filters.language import Filter
     from trnfleet.domain.layout import Node
+    from trnfleet.tui.snapshots.table import Table
     from trnfleet.tui.state.context import UiContext
 
 _CHARTS_FROM = 120
@@ -121,6 +123,10 @@ class HierarchyView(FilteredView):
 
     def columns(self) -> Columns:
         return CHIP_COLUMNS
+
+    def export(self) -> Table:
+        """Return the rows that are open, with all figures of each."""
+        return open_rows(self.context, self.descriptions, self.table.index)
 
     def take_filter(self, wanted: Filter) -> None:
         self.table.filter(wanted)

@@ -22,9 +22,11 @@ from trnfleet.tui.reservations.table import (
     NOTHING,
     RESERVATION_COLUMNS,
     SORTS,
+    ReservationRow,
     ReservationTable,
 )
 from trnfleet.tui.reservations.timeline import CELLS_S, LABEL, TimelineView
+from trnfleet.tui.snapshots.table import Table, table_of
 from trnfleet.tui.state.highlight import place_of
 from trnfleet.tui.state.subjects import of_reservation
 from trnfleet.tui.trends.grid import LEAST_ROWS
@@ -201,6 +203,13 @@ class ReservationsView(FilteredView):
 
     def columns(self) -> Columns:
         return RESERVATION_COLUMNS
+
+    def export(self) -> Table:
+        """Return the reservations that are listed."""
+        use = self.table.use
+        return table_of(
+            RESERVATION_COLUMNS, [ReservationRow(each, use.util_pct(each)) for each in self.table.rows]
+        )
 
     def take_filter(self, wanted: Filter) -> None:
         self.table.wanted = wanted

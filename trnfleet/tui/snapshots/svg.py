@@ -264,7 +264,7 @@ def _kind(text: str) -> str:
         return "braille"
     if "\u2580" <= text <= "\u259f" or text == "■":
         return "block"
-    if text in _DASHES or ("\u2500" <= text <= "\u257f" and _arms(text)):
+    if text in _DASHES or ("\u2500" <= text < "\u2580" and _arms(text)):
         return "line"
     return "text" if text != "\u2800" else "space"
 

@@ -1,0 +1,145 @@
+"""Ctrl-s: what is on the screen as files, in every view, on a screen that only reads."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+import pytest
+from support.monitor.feed import Feed, standalone, ultraservers
+from support.monitor.rules import HOT, rules_of
+from support.tui.pilot import fleet_app, running
+
+from trnfleet.monitor.alerting.engine import Alerts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.tui.pilot import FleetPilot
+
+CHIP = "uc1/us-0001/trn2u-0001-2/chip05"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Keep state in a folder of the test's own, and return that of snapshots."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return tmp_path / "trnfleet" / "snapshots"
+
+
+async def fed() -> Feed:
+    """Return a fleet with a hot chip, of which an alert fires, a job, a reservation and an event."""
+    feed = Feed(ultraservers(1) + standalone(2))
+    feed.monitor.ingest.alerts = Alerts(feed.fleet, rules_of(HOT))
+    feed.scatter()
+    feed.jobs = {"pretrain-70b": ("uc1/us-0001",)}
+    feed.describe()
+    node = feed.layout.find(CHIP)
+    assert node is not None
+    feed.set("temperature_c", 96.0, [node.number])
+    feed.monitor.apply(
+        [feed.reservation("cr-1", "uc1/us-0001"), feed.event(text="=SUM(A1) \x1b[2J", path=CHIP)]
+    )
+    for _ in range(30):
+        await feed.clock.advance(1.0)
+        feed.tick()
+        feed.monitor.compute()
+    return feed
+
+
+async def written(pilot: FleetPilot) -> None:
+    """Wait until the files are written."""
+    for worker in [each for each in pilot.app.workers if each.name == "snapshot"]:
+        await worker.wait()
+    await pilot.pause()
+
+
+async def save(pilot: FleetPilot) -> str:
+    """Press the key, and return what the app says once the files are there."""
+    await pilot.press("ctrl+s")
+    await written(pilot)
+    return pilot.screen()[-1]
+
+
+def files(folder: Path, pattern: str = "*") -> list[Path]:
+    """Return the files of a folder."""
+    return sorted(folder.glob(pattern))
+
+
+def put_in_the_way(folder: Path) -> None:
+    """Put a file where the folder would be."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.write_text("in the way")
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize(
+    ("keys", "view", "expected"),
+    [
+        ("1", "fleet", {"severity": "warning", "place": CHIP, "status": "firing"}),
+        ("2xx", "hierarchy", {"address": CHIP, "level": "chip", "temperature_c [degC]": "96"}),
+        ("4", "chip", {"address": CHIP, "metric": "temperature_c", "value": "96", "freshness": "live"}),
+        ("7", "reservations", {"id": "cr-1", "state": "active"}),
+        ("8", "alerts", {"severity": "warning", "rule": "hot", "place": CHIP, "status": "firing"}),
+        ("9", "events", {"place": CHIP, "source": "kernel"}),
+        ("9t", "events", {"client": "feed", "state": "online", "chips": "96"}),
+        ("9tt", "events", {"state": "connected"}),
+    ],
+)
+async def test_every_view_is_saved_as_picture_and_table(
+    keys: str, view: str, expected: dict[str, str], folder: Path
+) -> None:
+    """The picture has what the screen has, the table a row of it, and the status line names the files."""
+    app = fleet_app(await fed())
+    async with running(app, size=(160, 50)) as pilot:
+        app.place = CHIP
+        await pilot.press(*keys)
+        await pilot.paint()
+        said = await save(pilot)
+        (picture,), (table,) = files(folder, "*.svg"), files(folder, "*.csv")
+        assert picture.stem == table.stem
+        assert picture.stem.startswith(f"demo-{view}-20260105T")
+        assert f"saved {picture.name} and .csv (" in said
+        drawing = ET.parse(picture).getroot()  # noqa: S314  written a line above
+        drawn = "".join(drawing.itertext())
+        for word in ("pretrain-70b", "chips", "Reservations"):
+            assert word in drawn or word not in pilot.text()
+        assert drawing.get("viewBox") == f"0 0 {160 * 8} {50 * 16}"
+        found = rows_of(table)
+        assert any(expected.items() <= row.items() for row in found), found[:3]
+        assert "\x1b" not in table.read_text(encoding="utf-8") + picture.read_text(encoding="utf-8")
+        assert (table.stat().st_mode & 0o077, picture.stat().st_mode & 0o077) == (0, 0)
+
+
+async def test_the_table_has_what_the_filter_leaves_and_no_file_is_overwritten(folder: Path) -> None:
+    """A second one of the same moment gets a number."""
+    app = fleet_app(await fed())
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.press("2", "slash", *"temp>95", "enter")
+        await save(pilot)
+        said = await save(pilot)
+        names = [path.name for path in files(folder)]
+        assert [name.rpartition("Z")[2] for name in names] == ["-2.csv", "-2.svg", ".csv", ".svg"]
+        assert "Z-2.svg" in said
+        first = files(folder, "*Z.csv")[0]
+        assert [row["address"] for row in rows_of(first) if row["level"] == "chip"] == [CHIP]
+
+
+async def test_what_cannot_be_written_is_told(folder: Path) -> None:
+    """The app goes on, and no half of a snapshot is left."""
+    app = fleet_app(await fed())
+    async with running(app, size=(120, 40)) as pilot:
+        put_in_the_way(folder)
+        said = await save(pilot)
+        assert "not saved: " in said
+        assert "exists" in said
+        await asyncio.to_thread(folder.unlink)
+        await pilot.press("colon", *"export", "enter")
+        await written(pilot)
+        assert len(files(folder)) == 2

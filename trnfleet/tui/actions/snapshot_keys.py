@@ -1,0 +1,85 @@
+"""The key that writes what is on the screen into files: a picture, and the rows of the view as a table."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import Binding, BindingType
+
+from trnfleet.clock import format_rfc3339
+from trnfleet.domain.quantities import count, counted
+from trnfleet.errors import TrnfleetError
+from trnfleet.text import plain
+from trnfleet.tui import theme
+from trnfleet.tui.actions.cursor_keys import CursorKeys
+from trnfleet.tui.snapshots.files import snapshot_folder, write_snapshot
+from trnfleet.tui.snapshots.svg import picture
+from trnfleet.tui.snapshots.table import MOST_ROWS, Table, csv_text
+from trnfleet.tui.theme.glyphs import to_ascii
+
+if TYPE_CHECKING:
+    from rich.style import Style
+
+
+Lines = list[list[tuple[str, "Style | None"]]]
+
+
+class SnapshotKeys(CursorKeys):
+    """An app with this key."""
+
+    HELP_TITLE = "Everywhere"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s", "snapshot", "save the screen as SVG, and the view's rows as CSV"),
+    ]
+
+    @property
+    def view_title(self) -> str:
+        """Title of the view on the screen."""
+        raise TypeError(f"{type(self).__name__} does not implement view_title")
+
+    def action_snapshot(self) -> None:
+        """Write the files, and say where they are; pictures and tables are made aside, so that nothing waits for them."""
+        lines, table = self._drawn_lines(), self.page.export()
+        stamp = re.sub(r"[-:]", "", format_rfc3339(self.context.monitor.moment().time_ns)[:19])
+        fleet, size = plain(self.context.monitor.fleet_name, 64), (self.size.width, self.size.height)
+        title = f"trnfleet: {self.view_title} of {fleet}"
+        name = f"{fleet}-{self.view_title.lower()}-{stamp}Z"
+
+        def write() -> Path:
+            texts = {".svg": picture(lines, size, title)}
+            if table.columns:
+                texts[".csv"] = csv_text(table)
+            return write_snapshot(snapshot_folder(), name, texts)
+
+        async def save() -> None:
+            try:
+                path = await asyncio.to_thread(write)
+            except (TrnfleetError, OSError) as error:
+                self._say(f"not saved: {plain(str(error), 400)}", is_problem=True)
+            else:
+                self._say(_saved_text(path, table))
+
+        self.run_worker(save(), name="snapshot", exit_on_error=True)
+
+    def _drawn_lines(self) -> Lines:
+        """Return the screen as the terminal has it."""
+        strips = self.screen._compositor.render_strips()  # noqa: SLF001  no public name; pinned and tested
+        shown = to_ascii if theme.is_ascii else str
+        return [[(shown(text), style) for text, style, _ in strip] for strip in strips[: self.size.height]]
+
+
+def _saved_text(path: Path, table: Table) -> str:
+    """Return which files were written, how many rows they have, and where they are."""
+    folder = str(path.parent)
+    home = str(Path.home())
+    if folder.startswith(f"{home}/"):
+        folder = f"~{folder[len(home) :]}"
+    rows = counted(len(table.rows), "row")
+    if table.total:
+        rows = f"the first {count(MOST_ROWS)} of {count(table.total)} rows"
+    name = plain(path.name)
+    files = f"{name} and .csv ({rows})" if table.columns else name
+    return f"saved {files} in {plain(folder)}"

@@ -1,0 +1,58 @@
+"""The files of a snapshot, in a folder of the user's own: they are written whole, under names that are free."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from trnfleet import folders
+from trnfleet.files import open_private
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+FOLDER = "snapshots"
+"""Below the folder of state."""
+_MOST = 1_000
+
+
+def snapshot_folder() -> Path:
+    """Return the folder of snapshots, which is made.
+
+    Raises:
+        ConfigError: neither the folder of state nor a temporary one can be written to.
+        OSError: it cannot be made there.
+    """
+    folder = folders.state_folder().path / FOLDER
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def write_snapshot(folder: Path, name: str, texts: Mapping[str, str]) -> Path:
+    """Write texts under a name and their endings, and return the first file.
+
+    Args:
+        folder: Where to.
+        name: What the files are called; what does not suit a file's name is replaced, and a number makes it free.
+        texts: By ending, such as `.svg`.
+
+    Raises:
+        OSError: a file cannot be written; none of them is left then.
+    """
+    stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip(".-") or "snapshot"
+    for number in range(1, _MOST + 1):
+        shown = stem if number == 1 else f"{stem}-{number}"
+        paths = [folder / f"{shown}{ending}" for ending in texts]
+        if any(path.exists() for path in paths):
+            continue
+        try:
+            for path, text in zip(paths, texts.values(), strict=True):
+                with open(path, "x", encoding="utf-8", newline="", opener=open_private) as file:
+                    file.write(text)
+        except OSError:
+            for path in paths:
+                path.unlink(missing_ok=True)
+            raise
+        return paths[0]
+    raise FileExistsError(f"{folder}: {_MOST} snapshots of {stem}")
