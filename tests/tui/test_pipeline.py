@@ -46,6 +46,26 @@ async def test_publishers_are_listed_the_worst_first_at_every_size(size: tuple[i
         assert all(len(line.rstrip()) <= size[0] for line in lines)
 
 
+async def test_what_a_publisher_publishes_is_charted_below_it() -> None:
+    """Where list and facts leave rows; brokers have no place, and a narrow screen no room."""
+    hosts = await troubled()
+    app = fleet_app(hosts.feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.press("9", "t", "down", "down")
+        await pilot.paint()
+        at = next(number for number, line in enumerate(pilot.screen()) if " instance ─" in line)
+        assert pilot.screen()[at].startswith(f" {app.place}  instance ─")
+        assert at > next(number for number, line in enumerate(pilot.screen()) if "publisher   " in line)
+        assert any(" power " in line for line in pilot.screen()[at:])
+        await pilot.press("t")
+        await pilot.paint()
+        assert " instance ─" not in pilot.text()
+        await pilot.press("t", "t")
+        await pilot.resize_terminal(110, 40)
+        await pilot.paint()
+        assert " instance ─" not in pilot.text()
+
+
 async def test_they_are_filtered_and_sorted_as_any_list() -> None:
     """The filter compares their columns, s puts them in another order, and what matches nothing says so."""
     hosts = await troubled()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+import pytest
 from support.tui.alerts_scene import alerts_app, alerts_feed, alerts_view, chips_at
 from support.tui.handled import CHIP, INSTANCE
 from support.tui.pilot import running
@@ -114,17 +115,27 @@ async def test_the_number_of_affected_chips_is_whole() -> None:
             assert any(part == text for part, _ in parts), parts
 
 
-async def test_without_alerts_there_is_no_chart() -> None:
+@pytest.mark.parametrize("size", [(240, 70), (120, 40)])
+async def test_without_alerts_the_charts_are_of_the_fleet(size: tuple[int, int]) -> None:
+    """They have the rows of list and details, and the limits that rules watch."""
     feed = alerts_feed()
     app, _ = alerts_app(feed)
-    async with running(app, size=(240, 70)) as pilot:
+    async with running(app, size=size) as pilot:
         await pilot.press("8")
         await pilot.telemetry(feed)
-        assert not "".join(charted(app)).strip()
+        lines = charted(app)
+        assert lines[0].startswith(" demo  fleet ")
+        assert len(lines) >= 0.55 * size[1]
+        assert "alert " in "".join(lines)
+        await pilot.resize_terminal(80, 24)
+        await pilot.telemetry(feed)
+        assert not charted(app)
 
 
 def test_charts_get_what_list_and_details_leave() -> None:
-    for listed in (0, 10, 200):
+    assert Space.of(240, 63, 0, is_large=False) == Space(13, 40)
+    assert Space.of(120, 33, 0, is_large=False) == Space(0, 23)
+    for listed in (1, 10, 200):
         space = Space.of(240, 63, listed, is_large=False)
         assert space.details >= DETAILS
     assert Space.of(240, 63, 10, is_large=False) == Space(DETAILS, 31)

@@ -42,21 +42,22 @@ class Space(NamedTuple):
             listed: Rows that the list would fill.
             is_large: Whether the details are to have most of the room.
         """
-        # In steps, so that what is read does not move with each alert.
+        # In steps, so that what is read does not move with each alert. An empty list needs no more than it says, and has no details.
         wanted = -(-(listed + 2) // LIST_STEP) * LIST_STEP
         if width < ROOMY_FROM or height < ROOMY_ROWS:
-            # An empty list needs no more than it says.
             rows = max(3, height - 8) if is_large else min(22, max(4, height * 3 // 8))
+            if not listed and width >= CHARTS_FROM:
+                rows = 0
             spare = 0 if is_large or width < CHARTS_FROM else height - rows - 2 - max(LEAST_LIST, wanted)
             return Space(rows if height >= 12 else 0, spare if spare >= LEAST_ROWS else 0)
         share = 3 if is_large else 6
         rows = height - 2 - min(max(LEAST_LIST, wanted), height * share // 10)
-        charts = min(MOST_ROWS, rows - DETAILS)
+        charts = min(MOST_ROWS, rows - (DETAILS if listed else 0))
         return Space(rows) if is_large or charts < LEAST_ROWS else Space(rows - charts, charts)
 
 
 def charted(context: UiContext, alerts: Sequence[Alert], place: str) -> Place | None:
-    """Return what the charts below the details are of; None for what has no place, such as a publisher.
+    """Return what the charts below the details are of: the fleet where nothing is listed; None for what has no place, such as a publisher.
 
     Args:
         context: The fleet.
@@ -64,7 +65,7 @@ def charted(context: UiContext, alerts: Sequence[Alert], place: str) -> Place | 
         place: The address of their cause; empty for none.
     """
     if not alerts:
-        return None
+        return Place(context)
     alert = alerts[0]
     scope = alert.rule.scope
     if scope is Scope.RESERVATION:

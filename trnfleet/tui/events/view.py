@@ -33,10 +33,11 @@ from trnfleet.tui.events.list import EVENT_COLUMNS, NO_MATCH, EventList, head
 from trnfleet.tui.events.publishers import NO_MATCH as NO_PUBLISHER
 from trnfleet.tui.events.publishers import PUBLISHER_COLUMNS, SORTS, PublisherList, publisher_head
 from trnfleet.tui.events.rates import EventRates
-from trnfleet.tui.events.space import Space
+from trnfleet.tui.events.space import CHARTS_FROM, Space
 from trnfleet.tui.events.tab_tables import event_table, publisher_table
 from trnfleet.tui.snapshots.table import Table, table_of
 from trnfleet.tui.state.subjects import of_alerts, of_job
+from trnfleet.tui.trends.grid import LEAST_ROWS, MOST_ROWS
 from trnfleet.tui.trends.place import Place, PlaceCharts
 from trnfleet.tui.view import FilteredView, Lists, View
 from trnfleet.tui.widgets.bar import Bar, justified
@@ -80,6 +81,8 @@ _FILTERED = {
 }
 HEADS, LEAST_LISTED = 2, 2
 """Rows of the tabs and of the list's head, and of a list that says why it is empty."""
+FACTS, FACT_STEP = 12, 4
+"""Rows of what is known of a publisher above charts, at least, and in steps of."""
 MOST_DETAILS = 90
 """Cells of it, at most: lists need the rest."""
 
@@ -138,9 +141,9 @@ class EventsView(FilteredView):
                 yield self.brokers
             yield self.details
         yield self.rates
+        yield self.facts
         yield self.charts
         yield self.foot
-        yield self.facts
         yield self.prompt
 
     def on_mount(self) -> None:
@@ -153,7 +156,8 @@ class EventsView(FilteredView):
     def _share_space(self) -> None:
         width, height = self.size
         is_events = self.tab == EVENT_TAB
-        shared = width, height, self.tab, self.has_class("asking"), self.current.count
+        facts = self._facts_rows()
+        shared = width, height, self.tab, self.has_class("asking"), self.current.count, facts
         if shared == self._shared:
             # Setting a layout lays everything out again, even where it is the same.
             return
@@ -165,12 +169,22 @@ class EventsView(FilteredView):
         rows = height - HEADS - foot - 2 * self.has_class("asking")
         space = Space.of(width, rows, self.list.count, is_beside=is_beside) if is_events else Space()
         self.rates.lend(space.rates)
-        self.charts.lend(space.charts)
-        # What is under the cursor stands below the list, and has all rows that it does not need.
+        # What is under the cursor stands below the list, and has all rows that it does not need; charts have those that are left.
         needed = HEADS + 2 * self.has_class("asking") + max(LEAST_LISTED, self.current.count)
         rows = max(min(24, max(4, height * 2 // 5)), height - needed)
+        has_charts = self.tab == PUBLISHER_TAB and width >= CHARTS_FROM and rows - facts >= LEAST_ROWS
+        charts = min(MOST_ROWS, rows - facts) if has_charts else 0
+        rows -= charts
+        self.charts.lend(space.charts or charts)
         if self.facts.styles.height != Scalar.from_number(rows):
             self.facts.styles.height = rows
+
+    def _facts_rows(self) -> int:
+        """Return the rows that what is known of a publisher needs, in steps, so that charts below it do not move with each problem."""
+        if self.tab != PUBLISHER_TAB:
+            return 0
+        facts = len(self._facts(self.monitor.pipeline()))
+        return max(FACTS, -(-(facts + 2) // FACT_STEP) * FACT_STEP)
 
     def _show_tab(self) -> None:
         """Show the tab's list, head and foot."""
@@ -236,11 +250,12 @@ class EventsView(FilteredView):
         return self.list.address_of(event) if event else ""
 
     def _charted(self) -> Place:
-        """Return what the charts are of: the place of the event under the cursor and its job, the fleet where it has none."""
-        event = self.list.picked
-        if event is None:
-            return Place(self.context)
-        job = event.job if event.job in self.monitor.history.job_names() else ""
+        """Return what the charts are of: the place of the event under the cursor and its job, or of all that a publisher publishes.
+
+        The fleet where there is no such place.
+        """
+        event = self.list.picked if self.tab == EVENT_TAB else None
+        job = event.job if event is not None and event.job in self.monitor.history.job_names() else ""
         place = self.place if self.monitor.store.layout.find(self.place) is not None else ""
         return Place(self.context, place, job)
 
@@ -284,7 +299,7 @@ class EventsView(FilteredView):
         self._tabs.show(lambda width: [self._first_line(width)])
         self._share_space()
         if self.tab != EVENT_TAB:
-            return self.facts.tick()
+            return self.facts.tick() + self.charts.tick()
         return self.foot.tick() + self.details.tick() + self.rates.tick() + self.charts.tick()
 
     def _first_line(self, width: int) -> Parts:
