@@ -29,6 +29,8 @@ from trnfleet.tui.widgets import sparks
 from trnfleet.tui.widgets.cells import fit, right
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
     from rich.style import Style
 
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from trnfleet.tui.hierarchy.index import Row
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.state.descriptors import Descriptions
+    from trnfleet.tui.state.limits import Judge
     from trnfleet.tui.widgets.cells import FixedParts
 
     Group = tuple[list[int], NDArray[np.int64]]
@@ -84,8 +87,15 @@ class TreeRows:
             (column, self._field(column.field, rows, groups)) if column.field else (column, [])
             for column in plan.columns
         ]
+        limits = self._alerts.limits
+        judges = {
+            level: [
+                None if each.display is None else limits.judge(each.display, level) for each in plan.columns
+            ]
+            for level in groups
+        }
         return [
-            self._row(row, states[place], place, fields, is_selected=row == selected)
+            self._row(row, states[place], place, fields, judges[row.node.level], is_selected=row == selected)
             for place, row in enumerate(rows)
         ]
 
@@ -149,6 +159,7 @@ class TreeRows:
         state: State,
         place: int,
         fields: list[tuple[TreeColumn, list[float]]],
+        judges: Sequence[Judge | None],
         *,
         is_selected: bool,
     ) -> FixedParts:
@@ -157,7 +168,7 @@ class TreeRows:
         cursor = theme.SELECTED_QUIET if is_live else theme.STATE_STYLE[state.freshness] + theme.CURSOR_FILL
         base = cursor if is_selected else theme.STATE_STYLE[state.freshness]
         parts: list[tuple[str, Style]] = []
-        for column, values in fields:
+        for (column, values), judge in zip(fields, judges, strict=True):
             style: Style | None = None
             if column.field is None or column.display is None:
                 text, style = self._text(row, column, state)
@@ -166,9 +177,7 @@ class TreeRows:
             else:
                 value = values[place]
                 text = columns.cell(column.field, value)
-                found = (
-                    self._alerts.limits.severity(column.display, value, row.node.level) if is_live else None
-                )
+                found = judge(value) if is_live and judge is not None else None
                 if found is not None:
                     text, style = theme.SEVERITY_GLYPH[found] + text, theme.SEVERITY_STYLE[found]
                 elif is_live and value != value:  # noqa: PLR0124  NaN is the one value unlike itself

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Protocol
 
 from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
 from trnfleet.domain.metrics import BY_NAME, Aggregate
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from trnfleet.domain.address import Level
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.domain.severity import Severity
     from trnfleet.monitor.fleet_state import FleetState
+
+    Judge = Callable[[float], Severity | None]
 
 
 class Figure(Protocol):
@@ -50,23 +53,40 @@ class MarkLimits:
     def __init__(self, monitor: FleetState) -> None:
         self._monitor = monitor
         self._rules: Sequence[Rule] | None = None
-        self._found: dict[tuple[str, Level], list[tuple[float, Severity]]] = {}
+        self._found: dict[tuple[str, Level], Judge | None] = {}
 
     def severity(self, figure: Figure, value: float, level: Level) -> Severity | None:
         """Return how bad a value of a node of a level is; None for a good one, or none."""
+        judge = self.judge(figure, level)
+        return None if judge is None else judge(value)
+
+    def judge(self, figure: Figure, level: Level) -> Judge | None:
+        """Return what says how bad values of nodes of a level are; None for a figure that is never marked."""
         rules = self._monitor.alerts.rules
         if rules is not self._rules:
             self._rules = rules
             self._found.clear()
         key = figure.key, level
-        limits = self._found.get(key)
-        if limits is None:
+        if key not in self._found:
             above = [
                 (each.limit, each.severity)
                 for each in rules_about(rules, figure.key, level)
                 if each.comparison.key == "above" and each.limit is not None
             ]
-            limits = self._found[key] = sorted(above, key=lambda each: each[1].rank)
-        if not limits:
-            return figure.severity(value)
-        return next((severity for limit, severity in limits if value > limit), None)
+            self._found[key] = (
+                _judge(above) if above else figure.severity if figure.severity(math.inf) else None
+            )
+        return self._found[key]
+
+
+def _judge(limits: list[tuple[float, Severity]]) -> Judge:
+    """Return what says how bad values are by limits above which they are."""
+    ranked = sorted(limits, key=lambda each: each[1].rank)
+    least = min(limit for limit, _ in limits)
+
+    def judge(value: float) -> Severity | None:
+        if not value > least:
+            return None
+        return next((severity for limit, severity in ranked if value > limit), None)
+
+    return judge
