@@ -13,6 +13,8 @@ from trnfleet.tui.chip.reading import CounterRates, neighbour
 from trnfleet.tui.chip.view import ChipView
 from trnfleet.tui.state.context import UiContext
 from trnfleet.wire.messages import Descriptor, decode_message, encode_message
+from trnfleet.wire.ports import Envelope
+from trnfleet.wire.topics import TopicClass, build_topic
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -279,6 +281,23 @@ async def test_the_ec2_id_and_job_follow() -> None:
         feed.describe()
         assert f"i-{3:017x}" in app.shown()
         assert "job llama (hung)" in app.shown()
+
+
+async def test_a_layout_of_the_same_instances_is_another_one() -> None:
+    """A host that is described again while its chip is on the screen, before alerts are read again."""
+    feed = fed()
+    app = Host(feed)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        assert "chip05" in app.shown()
+        before = feed.monitor.store.layout
+        instance = CHIP.rpartition("/")[0]
+        feed.monitor.apply([Envelope(build_topic("demo", TopicClass.NODE, instance), b"")])
+        feed.describe([instance])
+        layout = feed.monitor.store.layout
+        assert layout is not before
+        assert layout.instances == before.instances
+        assert "chip05" in app.shown()
 
 
 def test_neighbours_are_mutual() -> None:

@@ -75,6 +75,7 @@ class PartMarks:
     def __init__(self, snapshot: AlertSnapshot) -> None:
         self._snapshot = snapshot
         self._of: tuple[object, ...] = ()
+        self._layout: Layout | None = None
         self._found: dict[Part, PartMark] = {}
 
     def of(self, address: str, layout: Layout, lanes: tuple[str, ...]) -> dict[Part, PartMark]:
@@ -86,9 +87,9 @@ class PartMarks:
             lanes: Names of its links.
         """
         snapshot = self._snapshot
-        made_of = (snapshot.revision, snapshot.alerts.silences.revision, address, layout)
-        if made_of != self._of:
-            self._of = made_of
+        made_of = (snapshot.revision, snapshot.alerts.silences.revision, address)
+        if made_of != self._of or layout is not self._layout:
+            self._of, self._layout = made_of, layout
             self._found = read_marks(snapshot.active, snapshot.alerts, address, layout, lanes)
         return self._found
 
