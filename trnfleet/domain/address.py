@@ -89,6 +89,11 @@ def level_of(address: str) -> Level:
     return Level(address.count("/") + 1 if address else 0)
 
 
+def sort_key(address: str) -> str:
+    """Return by what addresses are sorted: segment by segment, because the separator is less than any character."""
+    return address.replace("/", "\0")
+
+
 def parent(address: str) -> str:
     """Return the address one level up; the fleet's own for a cluster's."""
     return address.rpartition("/")[0]

@@ -92,8 +92,7 @@ class Layout:
         Raises:
             ConfigError: an instance type is not in the hardware catalogue.
         """
-        # A separator that is less than any character: names are compared segment by segment.
-        rows = sorted(instances, key=lambda row: row[0].replace("/", "\0"))
+        rows = sorted(instances, key=lambda row: address.sort_key(row[0]))
         type_names = sorted({kind for _, kind in rows})
         types = tuple(find_instance_type(name) for name in type_names)
         type_index = {name: index for index, name in enumerate(type_names)}

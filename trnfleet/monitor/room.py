@@ -44,6 +44,11 @@ class Room:
         """Return a copy."""
         return copied(self, _by_owner=self._by_owner.copy())
 
+    @property
+    def owners(self) -> int:
+        """How many hold anything."""
+        return len(self._by_owner)
+
     def of(self, owner: str) -> int:
         """Return what an owner holds."""
         return self._by_owner.get(owner, 0)

@@ -202,7 +202,7 @@ def test_columns_of_their_own_are_counted_and_equal_ones_are_shared() -> None:
     assert descriptors.size_bytes == shared_bytes
     for each in list(descriptors):
         descriptors.remove(each.path)
-    assert (descriptors.size_bytes, descriptors._column_sets) == (0, {})
+    assert (descriptors.size_bytes, len(descriptors.column_sets)) == (0, 0)
 
 
 def test_a_large_fleet_of_one_publisher_fits() -> None:

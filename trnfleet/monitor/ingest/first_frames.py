@@ -48,6 +48,7 @@ def begin_topics(
             with contextlib.suppress(WireError):
                 topic = found[number] = topics.begin(envelope.topic, envelope.topic[len(telemetry) :], layout)
         if topic is not None and topic.frame_rows is None:
+            topics.catch_up(topic, layout)
             fresh.append(topic)
             payloads.append(envelope.payload)
     if fresh:

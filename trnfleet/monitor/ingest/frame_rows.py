@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from trnfleet.domain.metrics import BY_NAME
 from trnfleet.monitor.ingest.sequence import LARGEST_GAP, WINDOW
-from trnfleet.wire.frame_batch import IS_LITTLE_ENDIAN, FrameForm
 from trnfleet.wire.ports import CONTENT_TYPE_JSON
 
 if TYPE_CHECKING:
@@ -28,13 +26,10 @@ if TYPE_CHECKING:
     from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.sources.descriptors import CompactDescriptor
     from trnfleet.monitor.store.store import Store
-    from trnfleet.wire.frames import FrameDecoder, FrameTemplate
+    from trnfleet.wire.frame_batch import FrameForm
+    from trnfleet.wire.frames import FrameDecoder
     from trnfleet.wire.ports import Envelope, MessageProperties
 
-LARGEST_FRAME = 16_384
-"""Bytes of a frame up to which many at once take less time than one by one: an instance's has 2 KB, a block's 67."""
-MOST_FORMS = 64
-"""Forms of frames that have a table."""
 _COLUMNS: dict[str, Any] = {
     "last": np.int64, "seen": np.uint64, "ts_ns": np.int64, "chip": np.int64, "instance": np.int64, "publisher": np.int32,
     "clock": np.int64, "row": np.int64,
@@ -130,6 +125,20 @@ class AppliedFrames(NamedTuple):
     """What is missing before them; None for nothing."""
 
 
+class Shift(NamedTuple):
+    """What has become of the rows of a layout with a few changes, each at its former place."""
+
+    instances: NDArray[np.int64]
+    """Numbers of instances; -1 of one that is gone."""
+    former_chip_start: NDArray[np.int64]
+    chip_start: NDArray[np.int64]
+    """First chip row of each instance in the former and in the new layout, and the number of chips at the end."""
+    boots: NDArray[np.int32]
+    """Numbers of publishers' boots; the last is for -1."""
+    rows: NDArray[np.int64]
+    """Rows of publishers in the traffic."""
+
+
 class FrameRows:
     """The topics of one form of frames and one number of rows."""
 
@@ -207,6 +216,23 @@ class FrameRows:
                 part = self._topics[first : first + MOVED_AT_ONCE]
                 column[first : first + len(part)] = [0 if each is None else row_of(each) for each in part]
                 yield
+
+    def shift(self, shift: Shift) -> list[FramedTopic]:
+        """Follow all topics to their rows in a layout with a few changes, at once; return those whose rows are not one after the other any more."""
+        is_used = np.ones(len(self._topics), np.bool_)
+        is_used[self._free] = False
+        topics = np.flatnonzero(is_used)
+        if not len(topics):
+            return []
+        columns = self._columns
+        was = columns["instance"][topics]
+        first, last = shift.instances[was], shift.instances[was + self._instances - 1]
+        columns["instance"][topics] = first
+        columns["chip"][topics] += shift.chip_start[first] - shift.former_chip_start[was]
+        columns["publisher"][topics] = shift.boots[columns["publisher"][topics]]
+        columns["row"][topics] = shift.rows[columns["row"][topics]]
+        parted = topics[(first < 0) | (last - first != self._instances - 1)]
+        return [topic for number in parted.tolist() if (topic := self._topics[number]) is not None]
 
     def leave(self, topic: FramedTopic) -> None:
         """Take a topic out, and give its tracker what has come meanwhile."""
@@ -347,81 +373,6 @@ def sort_by_table(
             rest.append(number)
             apart.add(columns.topics[number])
     return rest, apart, entered
-
-
-class FrameTables:
-    """The tables of all forms."""
-
-    def __init__(self) -> None:
-        self._by_form: dict[tuple[int, int, int], tuple[FrameTemplate, FrameRows]] = {}
-        """By the identity of the template, chips and instances."""
-
-    def move_all(self) -> Slices[None]:
-        """Follow the topics of all tables to their rows, in slices."""
-        for _, table in self._by_form.values():
-            yield from table.move_all()
-
-    def enter(self, topic: FramedTopic, payload: bytes) -> None:
-        """Enter a topic whose newest frame has just been applied, if its frames can be applied many at once."""
-        decoder = topic.decoder
-        if decoder is None or not _is_uniform(topic, len(payload)):
-            return
-        template = decoder.template(payload)
-        if template is None:
-            return
-        instances = topic.instances.stop - topic.instances.start  # type: ignore[union-attr]  # uniform
-        key = id(template), topic.chip_count, instances
-        known = self._by_form.get(key)
-        if known is None:
-            if any(BY_NAME[cut.name].dtype != cut.dtype for cut in template.cuts):
-                return
-            if len(self._by_form) >= MOST_FORMS:
-                self._by_form = {each: table for each, table in self._by_form.items() if len(table[1])}
-            if len(self._by_form) >= MOST_FORMS:
-                return
-            rows = FrameRows(FrameForm(template, payload), topic.chip_count, instances)
-            known = self._by_form[key] = template, rows
-        known[1].enter(topic, payload)
-
-    def begin(self, topics: Sequence[FramedTopic], payloads: Sequence[bytes]) -> None:
-        """Enter topics of which nothing has come yet before their first frames are applied, where these are of a form that is known.
-
-        Args:
-            topics: The topics, which may have several of the frames.
-            payloads: A frame of each.
-        """
-        by_table: dict[int, tuple[FrameRows, list[int]]] = {}
-        for place, (topic, payload) in enumerate(zip(topics, payloads, strict=True)):
-            decoder, descriptor = topic.decoder, topic.descriptor
-            template = None if decoder is None else decoder.template_of(len(payload))
-            if (
-                template is None
-                or descriptor is None
-                or topic.tracker.last is not None
-                or not _is_uniform(topic, len(payload))
-                or template.revision != descriptor.revision
-                or payload[template.path] != topic.path.encode()
-                or payload[template.boot] != descriptor.boot.encode()
-            ):
-                continue
-            instances = topic.instances.stop - topic.instances.start  # type: ignore[union-attr]  # uniform
-            known = self._by_form.get((id(template), topic.chip_count, instances))
-            if known is not None:
-                by_table.setdefault(id(known[1]), (known[1], []))[1].append(place)
-        for table, places in by_table.values():
-            table.begin([topics[place] for place in places], [payloads[place] for place in places])
-
-
-def _is_uniform(topic: FramedTopic, size_bytes: int) -> bool:
-    """Return whether a topic's frames are copied as they are, to rows one after the other."""
-    return (
-        IS_LITTLE_ENDIAN
-        and size_bytes <= LARGEST_FRAME
-        and not topic.has_other_columns
-        and isinstance(topic.chips, slice)
-        and isinstance(topic.instances, slice)
-        and topic.chip_count > 0
-    )
 
 
 def _windows(column: NDArray[Any], size_bytes: int) -> NDArray[Any]:

@@ -6,7 +6,6 @@ not know whether messages are live or replayed.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from trnfleet.errors import WireError
@@ -17,6 +16,7 @@ from trnfleet.monitor.failures import guard
 from trnfleet.monitor.ingest.first_frames import begin_topics
 from trnfleet.monitor.ingest.frame_rows import AppliedFrames, BatchColumns, sort_by_table
 from trnfleet.monitor.ingest.layout import LayoutWork, rebuild_layout, write_descriptor
+from trnfleet.monitor.ingest.layout_patch import find_patch, patch_layout
 from trnfleet.monitor.ingest.messages import MESSAGE_HANDLERS, retained_collections, retained_ledgers
 from trnfleet.monitor.ingest.missing import MissingState
 from trnfleet.monitor.ingest.rejects import PendingTelemetry, RejectedError, reject
@@ -274,6 +274,7 @@ class Ingest:
                 topic = self._handle_other(envelope, taken, now_s)
                 if topic is None:
                     return
+            self.topics.catch_up(topic, self.store.layout)
             topic.leave_frame_rows()
             if topic.descriptor is None:
                 self._take_undescribed(envelope, topic.path, now_s)
@@ -435,14 +436,10 @@ class Ingest:
 
     def _rebuild_layout(self, now_s: float, wall_ns: int) -> Slices[None]:
         """Forget what no descriptor needs any more, show all that is described, and apply the telemetry that was pending."""
-        descriptors = self.descriptors
-        yield from rebuild_layout(self.store, descriptors, self.publishers, now_s)
-        yield
-        self.publishers.traffic.count_paths(Counter(each.publisher for each in descriptors))
-        yield
-        self.timebase.keep({each.clock for each in descriptors})
+        of = self.store, self.descriptors, self.publishers, self.timebase, self.topics
+        patch = find_patch(self.store, self.descriptors)
+        yield from rebuild_layout(*of, now_s) if patch is None else patch_layout(patch, *of, now_s)
         self.rollup_frames.keep()
-        yield from self.topics.follow(self.store.layout)
         while pending := self._pending.take():
             # They have been read once already.
             self.counts.read -= len(pending)

@@ -16,12 +16,14 @@ from trnfleet.wire.frames import is_known
 from trnfleet.wire.messages import STANDARD_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from trnfleet.monitor.ingest.topics import Topics
     from trnfleet.monitor.slices import Slices
-    from trnfleet.monitor.sources.descriptors import CompactDescriptor
+    from trnfleet.monitor.sources.clocks import Timebase
+    from trnfleet.monitor.sources.descriptors import CompactDescriptor, Descriptors
     from trnfleet.monitor.sources.publishers import Publishers
     from trnfleet.monitor.store.store import Store
 
@@ -64,9 +66,9 @@ class LayoutWork:
 
 
 def rebuild_layout(
-    store: Store, descriptors: Iterable[CompactDescriptor], publishers: Publishers, now_s: float
-) -> Slices[None]:
-    """Give the store the layout of all descriptors, in slices in which nothing may be applied.
+    store: Store, descriptors: Descriptors, publishers: Publishers, timebase: Timebase, topics: Topics, now_s: float
+) -> Slices[None]:  # fmt: skip  # one line of what is given
+    """Give the store the layout of all descriptors, made from nothing, in slices in which nothing may be applied.
 
     What is seen meanwhile is of the former layout, and at the end, in one piece, of the new one.
 
@@ -74,6 +76,8 @@ def rebuild_layout(
         store: The store.
         descriptors: All of the fleet.
         publishers: Those that the descriptors name; what none names any more goes.
+        timebase: The clocks, of which the same is true.
+        topics: The topics.
         now_s: Monotonic seconds, at which new instances count as described.
     """
     types: dict[str, str] = {}
@@ -119,9 +123,15 @@ def rebuild_layout(
             if (relay := publishers.find(each.publisher, each.boot)) is not None
         },
     )
+    descriptors.changed.begin()
     log.info(
         "layout_rebuilt", chips=layout.chips, instances=len(layout.instances), generation=store.generation
     )
+    yield
+    publishers.traffic.count_paths(descriptors.paths_of)
+    yield
+    timebase.keep(set(descriptors.instances_of))
+    yield from topics.follow(layout)
 
 
 def _add_rolled(types: dict[str, str], blocks: Sequence[CompactDescriptor]) -> dict[str, int]:

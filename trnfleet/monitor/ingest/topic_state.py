@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class TopicState:
-    """A telemetry topic: its sequence, and where its rows are in the present layout."""
+    """A telemetry topic: its sequence, and where its rows are in the present layout, or in a former one until `Topics.catch_up`."""
 
     path: str
     tracker: SequenceTracker = field(default_factory=SequenceTracker)
@@ -32,7 +32,7 @@ class TopicState:
     former_client: str = ""
     """The publisher of that boot, where it is another one."""
     clock: int = -1
-    """Its clock's row in the columns of the `Timebase`, which every layout finds again."""
+    """Its clock's row in the columns of the `Timebase`, which is found again where clocks have moved."""
     publisher: int = -1
     """Number of the boot that the descriptor names."""
     row: int = 0
@@ -53,6 +53,10 @@ class TopicState:
     """The table in which its sequence is instead of in its tracker."""
     number: int = -1
     """Its row there."""
+    topic: str = ""
+    """Where it is published."""
+    layouts: int = 0
+    """Number of the layout whose rows these are, counted by `Topics`."""
 
     def copy(self) -> TopicState:
         """Return a copy; all but its sequence is replaced, never changed."""
@@ -66,6 +70,7 @@ class TopicState:
         twin.is_chip, twin.chip_count = self.is_chip, self.chip_count
         twin.same_chip, twin.same_instance, twin.foreign = self.same_chip, self.same_instance, self.foreign
         twin.has_other_columns = self.has_other_columns
+        twin.topic, twin.layouts = self.topic, self.layouts
         if self.frame_rows is not None:
             self.frame_rows.save(self, twin)
         return twin

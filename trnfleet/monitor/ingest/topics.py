@@ -6,8 +6,9 @@ descriptor  It covers the path, and all its instances are in the layout; message
             and nothing is kept of them. A new revision of the descriptor replaces it, with decoder and columns; the sequence goes on.
 boot        The publisher's boot in the descriptor. Another one begins the sequence again, and the last boot is kept, so that
             its stragglers count as late. A message of a boot that no descriptor has named yet is undescribed.
-layout      `chips` and `instances` are rows of one generation. With the next one, `Topics.bind` finds them again for every
-            topic, before anything is written; where an instance is gone, the topic has no descriptor.
+layout      `chips` and `instances` are rows of one generation. With the next one, `Topics.follow` finds them again for every
+            topic, before anything is written; where an instance is gone, the topic has no descriptor. Where few descriptors have changed,
+            `Topics.shift` finds those of their topics, and `Topics.catch_up` those of others before anything is written through them.
 clock       Shared by all topics of a publisher's epoch and speed; it is a row of the columns of the `Timebase`.
 
 A topic without a descriptor is forgotten with the next layout. So there are never more topics than what is described has, and each
@@ -26,7 +27,7 @@ import numpy as np
 from trnfleet.domain import address
 from trnfleet.domain.address import Level
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Scope
-from trnfleet.monitor.ingest.frame_rows import FrameTables
+from trnfleet.monitor.ingest.frame_tables import FrameTables
 from trnfleet.monitor.ingest.rejects import RejectedError
 from trnfleet.monitor.ingest.sequence import SequenceTracker
 from trnfleet.monitor.ingest.topic_state import TopicState
@@ -38,9 +39,10 @@ from trnfleet.wire.messages import STANDARD_COLUMNS, ColumnSpec
 from trnfleet.wire.topics import TopicClass
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from trnfleet.domain.layout import Layout
+    from trnfleet.monitor.ingest.frame_rows import Shift
     from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.sources.clocks import Timebase
     from trnfleet.monitor.sources.descriptors import Descriptors
@@ -105,6 +107,8 @@ class Topics:
         self._undescribed_topics: dict[str, tuple[str, str]] = {}
         """Address of topics that no descriptor of the layout covered when they came last, and the path of the one that would."""
         self._tables = FrameTables()
+        self._layouts = 0
+        """Layouts that topics have followed."""
         self._clock_moves = timebase.moves
         """Of the timebase, when topics found their clocks."""
         self._shared: set[str] = set()
@@ -130,6 +134,7 @@ class Topics:
         }
         twin._decoders = self._decoders.copy()
         twin._shared, twin._clock_moves = self._shared.copy(), self._clock_moves
+        twin._layouts = self._layouts
         return twin
 
     def __getstate__(self) -> dict[str, object]:
@@ -146,7 +151,7 @@ class Topics:
         descriptor = self._descriptors.get(covering)
         if descriptor is None or descriptor.members or descriptor.instances[0] not in layout.instance_index:
             return None
-        state = TopicState(path, is_chip=address.level_of(path) is Level.CHIP)
+        state = TopicState(path, is_chip=address.level_of(path) is Level.CHIP, topic=topic)
         self._bind(state, layout)
         if state.descriptor is None:
             return None
@@ -231,8 +236,8 @@ class Topics:
         if self._descriptors.instances > len(layout.instances):
             times = Counter(itertools.chain.from_iterable(each.instances for each in self._descriptors))
             self._shared = {path for path, number in times.items() if number > 1}
-        described = {id(descriptor.columns) for descriptor in self._descriptors}
-        self._decoders = {key: each for key, each in self._decoders.items() if key[0] in described}
+        self._keep_decoders()
+        self._layouts += 1
         yield
         # Most of a fleet of hosts are as they were, but for their rows.
         hosts = None
@@ -242,9 +247,9 @@ class Topics:
             )
             yield
         self._clock_moves = self._timebase.moves
-        gone: list[tuple[str, str]] = []
+        gone: list[TopicState] = []
         units = 0
-        for topic, state in self.states.items():
+        for state in self.states.values():
             units += 1
             if hosts is not None and self._follow_host(state, hosts):
                 if units >= SLICE * TIMES:
@@ -259,14 +264,53 @@ class Topics:
                 state.leave_frame_rows()
             self._bind_again(state, layout)
             if state.descriptor is None:
-                gone.append((topic, covering_path(state.path)))
+                gone.append(state)
         yield
         yield from self._tables.move_all()
-        for topic, covering in gone:
+        self._forget(gone)
+
+    def shift(self, layout: Layout, paths: Iterable[str], shift: Shift) -> Slices[None]:
+        """Find the descriptors and rows of topics in a layout with a few changes, in slices as `follow` does.
+
+        Topics of other descriptors are found again when they are needed (`catch_up`), and their rows in tables move at once.
+
+        Args:
+            layout: The layout, in which each instance has one descriptor, as in the one before.
+            paths: Of the descriptors that have changed.
+            shift: What has become of rows.
+        """
+        if self._shared or self._clock_moves != self._timebase.moves:
+            yield from self.follow(layout)
+            return
+        yield from self.undescribed.renew(self._is_missing)
+        self._keep_decoders()
+        self._layouts += 1
+        paths = [*paths, *(covering_path(topic.path) for topic in self._tables.shift(shift))]
+        yield
+        touched = {id(state): state for path in paths for state in self._covered_by.get(path, ())}.values()
+        for state in touched:
+            self._bind_again(state, layout)
+        self._forget([state for state in touched if state.descriptor is None])
+
+    def _keep_decoders(self) -> None:
+        """Forget the decoders of columns that no descriptor has."""
+        described = self._descriptors.column_sets.identities()
+        self._decoders = {key: each for key, each in self._decoders.items() if key[0] in described}
+
+    def _forget(self, gone: Iterable[TopicState]) -> None:
+        """Forget topics that no descriptor covers."""
+        for state in gone:
+            del self.states[state.topic]
+            covering = covering_path(state.path)
             beside = self._covered_by[covering]
-            beside.remove(self.states.pop(topic))
+            beside.remove(state)
             if not beside:
                 del self._covered_by[covering]
+
+    def catch_up(self, state: TopicState, layout: Layout) -> None:
+        """Find the rows of a topic that has yet to follow the layout."""
+        if state.layouts != self._layouts:
+            self._bind_again(state, layout)
 
     def _bind_again(self, state: TopicState, layout: Layout) -> None:
         """Find the descriptor that covers a topic, and its rows; the topic is its publisher's."""
@@ -303,10 +347,12 @@ class Topics:
             state.clock = self._timebase.clock(descriptor.clock, descriptor.period_s).row
         state.publisher, state.row = publisher.number, self._publishers.traffic.row_of(descriptor.publisher)
         state.instances, state.chips = slice(place, place + 1), slice(first, stop)
+        state.layouts = self._layouts
         return True
 
     def _bind(self, state: TopicState, layout: Layout) -> None:
         """Find the descriptor that covers a topic, and its rows."""
+        state.layouts = self._layouts
         descriptor = self._descriptors.get(covering_path(state.path))
         if descriptor is not state.descriptor:
             state.leave_frame_rows()

@@ -11,6 +11,7 @@ minute has them, too.
 
 from __future__ import annotations
 
+import itertools
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +20,7 @@ import numpy as np
 from trnfleet.monitor.copies import copied
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -183,6 +184,28 @@ class PublisherTraffic:
         self.revision += 1
         self._names = self._last_boots = None
 
+    def drop(self, client: str) -> int:
+        """Forget a client that has a row: the last one has it from now on; return the row that this one had."""
+        row, last = self._row_of.pop(client), len(self.names) - 1
+        self._write()
+        for name in SUMS:
+            self._to_write(name)[0] += self._columns[name][row]
+        for name, (_, value) in _COLUMNS.items():
+            column = self._to_write(name)
+            column[row], column[last] = column[last], value
+        for name, none in _RINGS.items():
+            self._read.pop(name, None)
+            ring = self._rings[name]
+            ring[:, row], ring[:, last] = ring[:, last], none
+        for texts in (self.names, self.boots):
+            texts[row] = texts[last]
+            del texts[last]
+        if row != last:
+            self._row_of[self.names[row]] = row
+        self.revision += 1
+        self._names = self._last_boots = None
+        return last
+
     def _resize(self, kept: NDArray[np.int64], rows: int) -> None:
         columns, rings = self._columns, self._rings
         self._read = {}
@@ -233,13 +256,13 @@ class PublisherTraffic:
         if self.boots[row] != boot:
             self.boots[row], self._last_boots = boot, None
 
-    def count_paths(self, paths: dict[str, int]) -> None:
+    def count_paths(self, paths: Mapping[str, int]) -> None:
         """Take the number of paths that each client describes."""
         column = self._to_write("paths")
         column[:] = 0
-        column[0] = sum(number for client, number in paths.items() if client not in self._row_of)
-        for client, row in self._row_of.items():
-            column[row] = paths.get(client, 0)
+        rows = len(self.names)
+        column[1:rows] = np.fromiter(map(paths.get, self.names[1:], itertools.repeat(0)), np.int64, rows - 1)
+        column[0] = sum(paths.values()) - column[1:rows].sum()
 
     def miss(self, row: int, lost: int, late: int, duplicates: int) -> None:
         """Add what a message's sequence number shows; `lost` is negative where it mends a loss."""

@@ -66,10 +66,12 @@ class ClockColumns:
     def __init__(self) -> None:
         self._columns = {name: np.full(16, value, kind) for name, (kind, value) in _COLUMNS.items()}
         self._size = 0
+        self._free: list[int] = []
+        """Rows of clocks that are forgotten, which have what a new clock has."""
         self._place = np.zeros(16, np.int64)
 
     def __len__(self) -> int:
-        return self._size
+        return self._size - len(self._free)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         """Return a column, to be read, and written by who knows what goes into it."""
@@ -79,11 +81,13 @@ class ClockColumns:
         """Return a copy."""
         twin = ClockColumns()
         twin._columns = {name: column.copy() for name, column in self._columns.items()}
-        twin._size, twin._place = self._size, self._place.copy()
+        twin._size, twin._free, twin._place = self._size, self._free.copy(), self._place.copy()
         return twin
 
     def add(self) -> int:
         """Return a new row."""
+        if self._free:
+            return self._free.pop()
         row = self._size
         if row == len(self._place):
             self._columns = {name: np.resize(column, 2 * row) for name, column in self._columns.items()}
@@ -98,6 +102,12 @@ class ClockColumns:
         for name, (_, value) in _LEARNED.items():
             self._columns[name][row] = value
 
+    def free(self, row: int) -> None:
+        """Forget a clock; its row is the next new one's."""
+        for name, (_, value) in _COLUMNS.items():
+            self._columns[name][row] = value
+        self._free.append(row)
+
     def keep(self, rows: list[int]) -> None:
         """Keep some rows, which are numbered in this order from now on, and forget all others."""
         size = len(rows)
@@ -105,7 +115,7 @@ class ClockColumns:
             kept = np.full(max(16, size), value, kind)
             kept[:size] = self._columns[name][rows]
             self._columns[name] = kept
-        self._size, self._place = size, np.zeros(max(16, size), np.int64)
+        self._size, self._free, self._place = size, [], np.zeros(max(16, size), np.int64)
 
     def take(
         self, rows: NDArray[np.int64], ts_ns: NDArray[np.int64], now_s: float, wall_ns: int

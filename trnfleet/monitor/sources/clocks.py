@@ -203,6 +203,17 @@ class Timebase:
         for clock in kept.values():
             self._of.setdefault(clock.key.publisher, []).append(clock)
 
+    def drop(self, key: ClockKey) -> None:
+        """Forget a clock by which nothing goes any more; the others keep their rows."""
+        clock = self._clocks.pop(key, None)
+        if clock is None:
+            return
+        self.columns.free(clock.row)
+        same = self._of[key.publisher]
+        same.remove(clock)
+        if not same:
+            del self._of[key.publisher]
+
     def now(self, now_s: float, wall_ns: int, instances: Mapping[ClockKey, int] = NO_INSTANCES) -> Moment:
         """Return the fleet's time: the wall clock's while a source goes by it, else that of a dated or sped-up source.
 

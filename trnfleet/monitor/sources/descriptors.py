@@ -10,7 +10,7 @@ import functools
 import operator
 import re
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from trnfleet.clock import parse_rfc3339
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
@@ -19,6 +19,7 @@ from trnfleet.monitor.copies import copied
 from trnfleet.monitor.room import Room, compact, held_bytes
 from trnfleet.monitor.sources.clocks import ClockKey
 from trnfleet.monitor.sources.descriptor_forms import DescriptorForms, NamesOf
+from trnfleet.monitor.sources.descriptor_parts import ChangedDescriptors, ColumnSets, LaneSets
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import (
     STANDARD_COLUMNS,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.slices import Slices
     from trnfleet.wire.ports import Envelope
 
+K = TypeVar("K")
 SHELL_BYTES = 250
 """Bytes of a descriptor without its texts: the tuple, and its entry in the table by path."""
 INSTANCE_BYTES = 130
@@ -214,16 +216,6 @@ def _of_rollups(payload: bytes, limits: Limits) -> CompactDescriptor:
     )
 
 
-class _ColumnSet(NamedTuple):
-    """Columns that descriptors have in common."""
-
-    columns: tuple[ColumnSpec, ...]
-    owner: str
-    size_bytes: int
-    uses: int
-    """Descriptors that have them."""
-
-
 class Descriptors:
     """The descriptors of a fleet by path, and the room that they take of its limits, by publisher."""
 
@@ -231,8 +223,12 @@ class Descriptors:
         self._by_path: dict[str, CompactDescriptor] = {}
         self._instances = Room(limits.fleet_instances)
         self._bytes = Room(limits.descriptors_bytes)
-        self._column_sets: dict[tuple[ColumnSpec, ...], _ColumnSet] = {}
-        """Columns other than the standard ones: those of many descriptors that are equal are one object."""
+        self.column_sets = ColumnSets()
+        self.lane_sets = LaneSets()
+        self.paths_of: dict[str, int] = {}
+        """How many of them each publisher has."""
+        self.changed: ChangedDescriptors[CompactDescriptor] = ChangedDescriptors()
+        """What the layout does not show yet."""
         self.instances_of: dict[ClockKey, int] = {}
         """Instances that go by each clock."""
         self._forwarded: set[str] = set()
@@ -277,8 +273,7 @@ class Descriptors:
         """Return why there is no room for a descriptor, or None where there is."""
         owner, known = descriptor.publisher, self._by_path.get(descriptor.path)
         instances, size_bytes = len(descriptor.instances), descriptor.size_bytes
-        if descriptor.columns is not STANDARD_COLUMNS and descriptor.columns not in self._column_sets:
-            size_bytes += _columns_bytes(descriptor.columns)
+        size_bytes += self.column_sets.new_bytes(descriptor.columns)
         if known is not None and known.publisher == owner:
             instances, size_bytes = instances - len(known.instances), size_bytes - known.size_bytes
         return self._instances.refusal(owner, instances, "instances") or self._bytes.refusal(
@@ -287,11 +282,12 @@ class Descriptors:
 
     def put(self, descriptor: CompactDescriptor) -> CompactDescriptor:
         """Keep a descriptor in the place of the one that its path had; return it as it is kept."""
-        columns = self._share_columns(descriptor)
-        self.remove(descriptor.path)
+        columns = self.column_sets.share(descriptor.columns, descriptor.publisher, self._bytes)
+        if not self.remove(descriptor.path):
+            self.changed.note(descriptor.path, None)
         kept = self._by_path[descriptor.path] = descriptor._replace(columns=columns)
         self._instances.change(kept.publisher, len(kept.instances))
-        self._count_clock(kept, len(kept.instances))
+        self._count(kept, 1)
         if kept.relay_boot:
             self._forwarded.add(kept.path)
         self._bytes.change(kept.publisher, kept.size_bytes)
@@ -304,39 +300,18 @@ class Descriptors:
         if gone is not None:
             self._instances.change(gone.publisher, -len(gone.instances))
             self._bytes.change(gone.publisher, -gone.size_bytes)
-            self._release_columns(gone.columns)
+            self.column_sets.release(gone.columns, self._bytes)
             self._forwarded.discard(path)
-            self._count_clock(gone, -len(gone.instances))
+            self._count(gone, -1)
+            self.changed.note(path, gone)
             self.changes += 1
         return gone is not None
 
-    def _count_clock(self, descriptor: CompactDescriptor, more: int) -> None:
-        left = self.instances_of.pop(descriptor.clock, 0) + more
-        if left > 0:
-            self.instances_of[descriptor.clock] = left
-
-    def _share_columns(self, descriptor: CompactDescriptor) -> tuple[ColumnSpec, ...]:
-        """Return the one object for a descriptor's columns; it counts for the publisher that brought it first."""
-        if descriptor.columns is STANDARD_COLUMNS:
-            return STANDARD_COLUMNS
-        shared = self._column_sets.get(descriptor.columns)
-        if shared is None:
-            shared = _ColumnSet(
-                descriptor.columns, descriptor.publisher, _columns_bytes(descriptor.columns), 0
-            )
-            self._bytes.change(shared.owner, shared.size_bytes)
-        self._column_sets[shared.columns] = shared._replace(uses=shared.uses + 1)
-        return shared.columns
-
-    def _release_columns(self, columns: tuple[ColumnSpec, ...]) -> None:
-        if columns is STANDARD_COLUMNS:
-            return
-        shared = self._column_sets[columns]
-        if shared.uses > 1:
-            self._column_sets[columns] = shared._replace(uses=shared.uses - 1)
-        else:
-            del self._column_sets[columns]
-            self._bytes.change(shared.owner, -shared.size_bytes)
+    def _count(self, descriptor: CompactDescriptor, more: int) -> None:
+        """Count a descriptor that comes (1) or goes (-1)."""
+        self.lane_sets.count(descriptor.lanes, more)
+        _add(self.instances_of, descriptor.clock, more * len(descriptor.instances))
+        _add(self.paths_of, descriptor.publisher, more)
 
     def copy(self) -> Descriptors:
         """Return a copy; descriptors themselves never change."""
@@ -347,7 +322,10 @@ class Descriptors:
             _forwarded=self._forwarded.copy(),
             _instances=self._instances.copy(),
             _bytes=self._bytes.copy(),
-            _column_sets=self._column_sets.copy(),
+            column_sets=self.column_sets.copy(),
+            lane_sets=self.lane_sets.copy(),
+            paths_of=self.paths_of.copy(),
+            changed=self.changed.copy(),
         )
 
     def is_void(self, descriptor: CompactDescriptor) -> bool:
@@ -408,16 +386,18 @@ class Descriptors:
         return descriptor, descriptor.instances[compact.instances.index(instance)]
 
 
+def _add(counts: dict[K, int], key: K, more: int) -> None:
+    """Add to a count, which goes to the end and is forgotten at 0."""
+    left = counts.pop(key, 0) + more
+    if left > 0:
+        counts[key] = left
+
+
 def _is_standard(columns: tuple[ColumnSpec, ...]) -> bool:
     """Return whether columns are the standard ones: by their fields, which takes a tenth of the time of comparing models."""
     return len(columns) == len(_STANDARD_FIELDS) and all(
         map(operator.eq, map(vars, columns), _STANDARD_FIELDS)
     )
-
-
-def _columns_bytes(columns: tuple[ColumnSpec, ...]) -> int:
-    """Return the memory of columns and of the decoder of their frames, which takes less than they do."""
-    return 2 * held_bytes(columns)
 
 
 def _is_below(instance: str, path: str) -> bool:

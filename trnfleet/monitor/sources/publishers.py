@@ -16,6 +16,8 @@ from trnfleet.monitor.slices import finish
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from trnfleet.monitor.slices import Slices
@@ -50,6 +52,15 @@ class KeptBoots(NamedTuple):
     undescribed: Room
 
 
+class Renumbering(NamedTuple):
+    """What has become of numbers, each at its former place; what is gone has that of nothing known."""
+
+    boots: NDArray[np.int32]
+    """Numbers of boots; the last is for -1."""
+    rows: NDArray[np.int64]
+    """Rows of clients in the traffic."""
+
+
 class Publishers:
     """The publishers of a fleet.
 
@@ -70,6 +81,8 @@ class Publishers:
         """Those of them that are online, as a rule one or none, for each client that has announced itself."""
         self._room = Room(self._most)
         self._undescribed = Room(self._most_undescribed)
+        self._free: list[int] = []
+        """Numbers of boots that are forgotten, which are given to the next ones."""
         self._nameless: OrderedDict[tuple[str, str], None] = OrderedDict()
         """Boots that no descriptor has named, the oldest first. Of a plain dict, to take the first of many takes as long as all that
         was taken before."""
@@ -84,6 +97,11 @@ class Publishers:
     def __len__(self) -> int:
         """Return the number of boots."""
         return len(self._boots)
+
+    @property
+    def _numbers(self) -> int:
+        """How many numbers are given out, to boots or to nobody."""
+        return len(self._boots) + len(self._free)
 
     def find(self, client: str, boot: str) -> PublisherState | None:
         """Return a boot that is known."""
@@ -126,7 +144,9 @@ class Publishers:
                 del self._boots[client, former_boot]
                 self._nameless.pop((client, former_boot), None)
             else:
-                number = self._displace() if self._is_full_of_names else len(self._boots)
+                if self._is_full_of_names:
+                    self._forget_oldest()
+                number = self._free.pop() if self._free else len(self._boots)
                 state = PublisherState(number, client)
                 self.traffic.add(client)
                 self._rows = self._names = None
@@ -147,9 +167,13 @@ class Publishers:
         """Whether there is no room left, and a part of it has boots that no descriptor has named."""
         return bool(self._nameless) and self._room.used >= self._room.most
 
-    def _displace(self) -> int:
-        """Forget the oldest boot that no descriptor has named, and return its number."""
-        key, _ = self._nameless.popitem(last=False)
+    def _forget_oldest(self) -> None:
+        """Forget the oldest boot that no descriptor has named."""
+        self._forget(next(iter(self._nameless)))
+
+    def _forget(self, key: tuple[str, str]) -> None:
+        """Forget a boot that no descriptor names; its number is the next one's."""
+        del self._nameless[key]
         client, _ = key
         state = self._boots.pop(key)
         self._room.change(client, -1)
@@ -161,7 +185,9 @@ class Publishers:
         else:
             self._announced.pop(client, None)
             self._online.pop(client, None)
-        return state.number
+        self._free.append(state.number)
+        self._rows = self._names = None
+        self._forget_figures()
 
     def _replaced(self, client: str, former_boot: str) -> PublisherState | None:
         """Return the boot whose number the next one takes; None where it was announced."""
@@ -212,7 +238,7 @@ class Publishers:
     def online(self) -> NDArray[np.bool_]:
         """Return whether each numbered boot is online, and True at the end for an unknown one; not to be changed."""
         if self._presence is None:
-            self._presence = np.ones(len(self._boots) + 1, np.bool_)
+            self._presence = np.ones(self._numbers + 1, np.bool_)
             for state in self._boots.values():
                 self._presence[state.number] = self.is_online(state)
         return self._presence
@@ -224,7 +250,7 @@ class Publishers:
     def rows(self) -> NDArray[np.int64]:
         """Return the row in `traffic` of each numbered boot, and 0 at the end for an unknown one; not to be changed."""
         if self._rows is None:
-            self._rows = np.zeros(len(self._boots) + 1, np.int64)
+            self._rows = np.zeros(self._numbers + 1, np.int64)
             for state in self._boots.values():
                 self._rows[state.number] = self.traffic.row_of(state.client)
         return self._rows
@@ -272,6 +298,7 @@ class Publishers:
             _online=copied_states(self._online),
             _room=self._room.copy(),
             _undescribed=self._undescribed.copy(),
+            _free=self._free.copy(),
             _nameless=self._nameless.copy(),
             _presence=None,
             _clients=None,
@@ -280,6 +307,41 @@ class Publishers:
             _boots_online=None,
             traffic=self.traffic.copy(),
         )
+
+    def drop(self, unnamed: Iterable[tuple[str, str]]) -> Renumbering:
+        """Forget boots that are gone and that no descriptor names any more; all others keep their numbers.
+
+        Args:
+            unnamed: Boots that descriptors do not name any more, by client and boot; none has ever named the others that may go.
+        """
+        boots = np.arange(self._numbers + 1, dtype=np.int32)
+        boots[-1] = -1
+        refused: set[tuple[str, str]] = set()
+        for key in unnamed:
+            state = self._boots.get(key)
+            if state is not None and key not in self._nameless:
+                if self._undescribed.refusal(state.client, 1, "") is not None:
+                    refused.add(key)
+                state.described, self._nameless[key] = False, None
+                self._undescribed.change(state.client, 1)
+        clients: dict[str, None] = {}
+        for key in [*self._nameless]:
+            state = self._boots[key]
+            if not (state.announced and state.online) or key in refused:
+                self._forget(key)
+                boots[state.number] = -1
+                clients[state.client] = None
+        if len(self.traffic) > self._room.owners + len(clients) + 1:
+            # The boots of others have been forgotten where room was short.
+            clients |= dict.fromkeys(self.traffic.names[1:])
+        rows = np.arange(len(self.traffic), dtype=np.int64)
+        for client in clients:
+            row = self.traffic.row_of(client)
+            if row and not self._room.of(client):
+                last = self.traffic.drop(client)
+                rows[rows == row] = 0
+                rows[rows == last] = row
+        return Renumbering(boots, rows)
 
     def keep(self, described: set[tuple[str, str]]) -> None:
         """Forget boots that are gone and that no descriptor names, and number the rest again."""
@@ -311,7 +373,7 @@ class Publishers:
     def settle(self, kept: KeptBoots) -> None:
         """Forget all other boots, and give those that are kept their new numbers."""
         self._room, self._undescribed = kept.room, kept.undescribed
-        self._announced, self._nameless = kept.announced, kept.nameless
+        self._announced, self._nameless, self._free = kept.announced, kept.nameless, []
         is_less = len(kept.boots) < len(self._boots) or len(self.traffic) > len(kept.boots) + 1
         self._boots = kept.boots
         for number, state in enumerate(kept.boots.values()):

@@ -99,12 +99,17 @@ class Store:
         """Take on a new layout; instances that stay (same path and type) keep their values and freshness."""
         self.take_over(finish(self.moved(layout)))
 
-    def moved(self, layout: Layout) -> Slices[Store]:
-        """Return a store of another layout with the values and freshness of instances that stay, in slices in which nothing may be written here."""
+    def moved(self, layout: Layout, numbers: NDArray[np.int64] | None = None) -> Slices[Store]:
+        """Return a store of another layout with the values and freshness of instances that stay, in slices in which nothing may be written here.
+
+        Args:
+            layout: The layout.
+            numbers: What `same_instances` finds, where that is known.
+        """
         twin = copy.copy(self)
         twin._allocate(layout)  # noqa: SLF001  of the same class
         yield
-        ranges = list(moves(same_instances(layout, self.layout)))
+        ranges = list(moves(same_instances(layout, self.layout) if numbers is None else numbers))
         yield
         chips = [(layout.chips_of(to), self.layout.chips_of(source)) for to, source in ranges]
         yield

@@ -14,7 +14,7 @@ from support.monitor.state import stored_difference
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.metrics import BY_NAME, INSTANCE_METRICS
-from trnfleet.monitor.ingest.frame_rows import FrameTables
+from trnfleet.monitor.ingest.frame_tables import FrameTables
 from trnfleet.monitor.ingest.sequence import LARGEST_GAP
 from trnfleet.monitor.ingest.topic_state import TopicState
 from trnfleet.monitor.pipeline.traffic import _COLUMNS, _RINGS

@@ -86,20 +86,24 @@ async def test_topics_of_hosts_follow_their_rows() -> None:
     _, descriptor = feed.announcements([hosts.paths[2]])
     wanted = np.arange(layout.chips) + 100.0
 
-    def told() -> dict[str, tuple[object, ...]]:
-        return {
-            state.path: (state.instances, state.chips, state.publisher, state.row, state.clock)
-            for state in topics.states.values()
-        }
-
-    def found() -> dict[str, tuple[object, ...]]:
-        made: dict[str, tuple[object, ...]] = {}
+    def told() -> dict[str, list[int]]:
+        made: dict[str, list[int]] = {}
         for state in topics.states.values():
             assert state.frame_rows is not None
+            columns = state.frame_rows._columns
+            names = ("instance", "chip", "publisher", "row", "clock")
+            made[state.path] = [int(columns[name][state.number]) for name in names]
+        return made
+
+    def found() -> dict[str, list[int]]:
+        made: dict[str, list[int]] = {}
+        for state in topics.states.values():
             twin = TopicState(state.path)
             topics._bind(twin, monitor.store.layout)
             assert twin.descriptor is not None
-            made[state.path] = twin.instances, twin.chips, twin.publisher, twin.row, twin.clock
+            assert isinstance(twin.instances, slice)
+            assert isinstance(twin.chips, slice)
+            made[state.path] = [twin.instances.start, twin.chips.start, twin.publisher, twin.row, twin.clock]
         return made
 
     async def check(number: int) -> None:
@@ -114,9 +118,10 @@ async def test_topics_of_hosts_follow_their_rows() -> None:
         np.testing.assert_allclose(
             monitor.store.values(BY_NAME["power_w"], slice(None)), wanted[rows], atol=0.5
         )
-        assert monitor.store.publisher_of.tolist() == [
-            topics.states[topic].publisher for topic in sorted(topics.states)
-        ]
+        boots = monitor.ingest.publishers.names()
+        of_paths = dict(zip(hosts.paths, hosts.names, strict=True))
+        of_rows = [boots[number] for number in monitor.store.publisher_of.tolist()]
+        assert of_rows == [of_paths[path] for path in there.instances]
         assert (monitor.counts.lost, monitor.counts.late) == (0, 0)
 
     await hosts.tick()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.layout import Layout, Node
-from trnfleet.monitor.store.layout_changes import moves, numbers_in, same_instances
+from trnfleet.monitor.store.layout_changes import changed, moves, numbers_in, same_instances
 
 
 @given(
@@ -48,3 +50,30 @@ def test_moves_are_ranges_or_rows(stride: int) -> None:
     assert found.tolist() == former.tolist()
     assert list(moves(np.array([-1, 0, 1]))) == [(slice(1, 3), slice(0, 2))]
     assert list(moves(np.full(3, -1))) == list(moves(np.zeros(0, np.int64))) == []
+
+
+def test_a_changed_layout_is_that_of_its_instances() -> None:
+    """Instances that come and go anywhere, with UltraServers, clusters and types, make the layout that all of them make from nothing."""
+    random = np.random.default_rng(7)
+    places = ("a/standalone", "a/us-1", "a/us-10", "a/us-1-0", "b/us-1", "b-0/us-1", "c/standalone", "d/us-9")
+    every = [f"{place}/{name}" for place in places for name in ("a", "a-0", "a0", "m", "z")]
+    types = ("trn1.32xlarge", "trn2.48xlarge", "trn2u.48xlarge", "trn1.2xlarge")
+    lanes = {"trn2.48xlarge": ("p", "q", "r", "s")}
+    for busy in (0.1, 0.5, 0.9) * 30:
+        before = {path: types[random.integers(4)] for path in every if random.random() < busy}
+        layout = Layout.of(before.items(), lanes)
+        gone = {path for path in before if random.random() < random.choice([0.05, 0.5, 1.0])}
+        free = [path for path in every if path not in before or path in gone]
+        added = {path: types[random.integers(4)] for path in free if random.random() < 0.2}
+        after = {path: kind for path, kind in before.items() if path not in gone} | added
+        made = changed(layout, gone, added, lanes)
+        wanted = Layout.of(after.items(), lanes)
+        for field in dataclasses.fields(Layout):
+            mine, theirs = getattr(made.layout, field.name), getattr(wanted, field.name)
+            if isinstance(theirs, np.ndarray):
+                assert mine.dtype == theirs.dtype, field.name
+                assert mine.tolist() == theirs.tolist(), field.name
+            else:
+                assert mine == theirs, field.name
+        former = [-1 if path in added else layout.instance_index[path] for path in wanted.instances]
+        assert made.numbers.tolist() == former
