@@ -155,7 +155,7 @@ class Publishers:
             self._boots[client, boot] = state
             if not state.described:
                 self._nameless[client, boot] = None
-            self._forget_figures()
+            self._note_presence(client, [state])
         if described and not state.described:
             state.described = True
             self._nameless.pop((client, boot), None)
@@ -187,7 +187,7 @@ class Publishers:
             self._online.pop(client, None)
         self._free.append(state.number)
         self._rows = self._names = None
-        self._forget_figures()
+        self._note_presence(client, [] if self._room.of(client) else [state])
 
     def _replaced(self, client: str, former_boot: str) -> PublisherState | None:
         """Return the boot whose number the next one takes; None where it was announced."""
@@ -208,7 +208,7 @@ class Publishers:
             others = [state]
         state.online = online
         self._online[state.client] = others
-        self._forget_figures()
+        self._note_presence(state.client, self._announced.get(state.client, []))
         return is_first
 
     def has_announced(self, client: str) -> bool:
@@ -275,6 +275,19 @@ class Publishers:
                 found[state.client] = found.get(state.client, False) or self.is_online(state)
             self._clients = found
         return self._clients
+
+    def _note_presence(self, client: str, states: list[PublisherState]) -> None:
+        """Have what is known of presence follow a client; it is found again of all where these are not all of its boots."""
+        known = self._presence
+        self._forget_figures()
+        is_gone = not self._room.of(client)
+        if known is None or len(states) != max(1, self._room.of(client)):
+            return
+        # What was returned before stays as it was.
+        self._presence = np.ones(self._numbers + 1, np.bool_)
+        self._presence[: len(known)] = known
+        for state in states:
+            self._presence[state.number] = is_gone or self.is_online(state)
 
     def _forget_figures(self) -> None:
         self._presence = self._clients = self._boots_online = None

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 from support.monitor.feed import Feed, ultraservers
 
 from trnfleet.monitor.sources.publishers import Publishers
@@ -163,3 +164,29 @@ def test_names_and_boots_are_those_of_now() -> None:
     publishers.announce(second, online=False)
     publishers.keep({("a", "1")})
     assert publishers.names() == {0: "a"}
+
+
+def test_presence_follows_what_is_announced() -> None:
+    """Whatever is announced, named, cleared and forgotten, presence is what a look at all boots finds, and what was read stays as it was."""
+    random = np.random.default_rng(5)
+    publishers = Publishers(Limits(publishers=12, undescribed_publishers=12))
+    for _ in range(2_000):
+        client, boot = f"c{random.integers(6)}", f"b{random.integers(3)}"
+        before = publishers.online()
+        values = before.tolist()
+        action = random.integers(8)
+        described = bool(random.integers(2))
+        if action < 5 and publishers.refusal(client, boot, described=described) is None:
+            state = publishers.number(
+                client, boot, described=described, former_boot=str(random.choice(["", "b0"]))
+            )
+            if action < 3:
+                publishers.announce(state, online=bool(random.integers(2)))
+        elif action == 5:
+            publishers.clear(client)
+        elif action == 6:
+            publishers.retire(client)
+        elif random.random() < 0.3:
+            publishers.drop([(client, boot)])
+        assert before.tolist() == values
+        assert publishers.online().tolist() == publishers.copy().online().tolist()
