@@ -123,8 +123,11 @@ class MissedClearings:
         unheard = [topic for topic, at_s in self._heard.items() if at_s < since_s]
         gone: list[str] = []
         if unheard and not self._heard_since(since_s):
-            # A broker may give nothing to wildcards: what it has it answers now.
-            source.request_retained(unheard)
+            # A broker may give nothing to wildcards: what it has it answers now. Of one that came back empty nothing is answered, and
+            # all of a large fleet would be in the way of other requests for an hour: of some each, others the next time.
+            step = -(-len(unheard) // ASKED_AT_ONCE)
+            source.request_retained(unheard[self._attempts % step :: step])
+            self._attempts += 1
             await self._wait(source, lambda: bool(self._heard_since(since_s)))
         for first in range(0, len(unheard), ASKED_AT_ONCE):
             left = unheard[first : first + ASKED_AT_ONCE]

@@ -119,6 +119,22 @@ async def test_a_broker_that_came_back_empty_clears_nothing_until_something_is_h
     assert cell.cleared == JOBS[:10]
 
 
+async def test_a_broker_of_which_nothing_is_heard_is_asked_for_some_topics_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Evenly of all that was retained, and for others each time, until it answers."""
+    monkeypatch.setattr("trnfleet.services.relay.missed.ASKED_AT_ONCE", 5)
+    async with relayed(Cell(gives_to_wildcards=False)) as cell:
+        await cell.lose(*JOBS)
+        await cell.clock.advance(SETTLED_S + 2 * LOOK_EVERY_S)
+        assert cell.asked == JOBS[::8]
+        await cell.clock.advance(ANSWER_S + AGAIN_S + LOOK_EVERY_S)
+        assert cell.asked == [*JOBS[::8], *JOBS[1::8]]
+        cell.retained = {JOBS[2]}
+        await cell.clock.advance(2 * (ANSWER_S + AGAIN_S))
+    assert sorted(cell.cleared) == sorted({*JOBS} - {JOBS[2]})
+
+
 async def test_an_answer_that_is_lost_is_asked_for_again() -> None:
     """A broker whose queue is full drops answers: one round does not show that a topic is gone."""
     async with relayed(Cell()) as cell:
