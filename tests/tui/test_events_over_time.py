@@ -126,7 +126,7 @@ async def test_the_time_line_counts_what_the_filter_leaves() -> None:
 
 
 async def test_charts_are_of_the_place_under_the_cursor() -> None:
-    """They follow the cursor; without an event, and where it is about no place, they are the fleet's. Other tabs have none."""
+    """They follow the cursor; without an event, and where it is about no place, they are the fleet's. A publisher has those of what it publishes, a broker none."""
     feed = fed()
     app = fleet_app(feed)
     async with running(app, size=(240, 70)) as pilot:
@@ -144,8 +144,12 @@ async def test_charts_are_of_the_place_under_the_cursor() -> None:
         assert "power" in pilot.text()
         await pilot.press("t")
         await pilot.telemetry(feed)
+        assert below(page) == (False, True)
+        assert page.charts.render_line(0).text.strip().startswith("uc1  ")
+        await pilot.press("t")
+        await pilot.telemetry(feed)
         assert below(page) == (False, False)
-        await pilot.press("T")
+        await pilot.press("t")
         await pilot.telemetry(feed)
         assert below(page) == (True, True)
         await pilot.resize_terminal(80, 24)
