@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import TYPE_CHECKING
+
 import pytest
 from support.tui.alerts_scene import NASTY, Loopback, alerts_app, alerts_feed, alerts_view, chips_at
 from support.tui.handled import CHIP, INSTANCE
@@ -15,6 +18,11 @@ from trnfleet.tui.app import FleetApp
 from trnfleet.wire.alerts import SilenceMessage
 from trnfleet.wire.messages import WatchMessage, encode_message
 from trnfleet.wire.ports import Envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trnfleet.wire.ports import PublishResult
 
 
 async def test_acknowledging_and_taking_it_back() -> None:
@@ -203,6 +211,38 @@ async def test_a_silence_of_a_storm_is_for_what_it_shares() -> None:
         form = alerts_view(app).actions.silence_form
         assert form.values["matchers"] == f'alertname="overheated" instance="{INSTANCE}"'
         assert "matches 16 firing alerts (16 critical)" in form.message
+
+
+async def test_enter_pressed_again_before_the_broker_answers_writes_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One silence, not two of which one stays when the other is expired; what failed can be written again."""
+    feed = alerts_feed()
+    feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
+    app, publisher = alerts_app(feed)
+    answered, publish = asyncio.Event(), publisher.publish
+
+    async def publish_slowly(batch: Iterable[Envelope]) -> PublishResult:
+        await answered.wait()
+        return await publish(batch)
+
+    monkeypatch.setattr(publisher, "publish", publish_slowly)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.press("8")
+        await pilot.telemetry(feed)
+        await pilot.press("z", *"fans", "enter", "enter")
+        publisher.problem = "no answer"
+        answered.set()
+        await pilot.pause()
+        form = alerts_view(app).actions.silence_form
+        assert "no answer" in form.message
+        answered.clear()
+        publisher.problem = ""
+        await pilot.press("enter", "enter", "enter")
+        answered.set()
+        await pilot.pause()
+        assert not form.is_open
+        assert len(publisher.sent) == 1
 
 
 async def test_a_screen_that_only_reads() -> None:

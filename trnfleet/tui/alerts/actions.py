@@ -85,6 +85,8 @@ class AlertActions(Vertical):
         )
         self._subjects: list[Alert] = []
         """The alerts to acknowledge, as they were when the form was opened."""
+        self._being_written: set[Form] = set()
+        """Forms of which the broker has not answered yet: Enter once more would write the same again."""
 
     def compose(self) -> ComposeResult:
         """Put the forms below each other."""
@@ -183,7 +185,7 @@ class AlertActions(Vertical):
     def _submitted(self, event: Form.Submitted) -> None:
         event.stop()
         form, operator = event.form, self.context.operator
-        if operator is None or not form.is_open:
+        if operator is None or not form.is_open or form in self._being_written:
             return
         if self.context.shows_past:
             form.tell(PAST, is_problem=True)
@@ -243,6 +245,8 @@ class AlertActions(Vertical):
 
     def _write(self, writing: Writing, done: str, form: Form | None = None) -> None:
         """Write in the background, then report the result, an error in the form where that is open."""
+        if form is not None:
+            self._being_written.add(form)
 
         async def write() -> None:
             try:
@@ -253,6 +257,9 @@ class AlertActions(Vertical):
                 else:
                     self.post_message(self.Reported(plain(str(error))))
                 return
+            finally:
+                if form is not None:
+                    self._being_written.discard(form)
             if form is not None:
                 self._close(form)
             self.post_message(self.Reported(done))
