@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import math
 from typing import TYPE_CHECKING, NamedTuple
@@ -48,6 +47,8 @@ def titled(name: str, unit: str) -> str:
 
 def csv_text(table: Table) -> str:
     """Return a table as CSV (RFC 4180): what is not known is empty, texts have printable characters only."""
+    import csv  # noqa: PLC0415  for this alone, which few runs of the app need
+
     written = io.StringIO()
     writer = csv.writer(written)
     writer.writerow(table.columns)
