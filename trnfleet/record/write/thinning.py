@@ -20,6 +20,8 @@ RATE_OVER_S = 4.0
 """Time over which their rate is taken: some ticks, of which a part more or less says little."""
 FULL_FROM = 0.5
 """Share of the queue before the file from which twice as many are left out, whatever their rate."""
+BEHIND_FROM = 0.1
+"""Messages shed for each that came from which the same is done where much comes: what is live is before the past."""
 LESS_AFTER_S = 30.0
 """Time for which fewer would do before fewer are left out."""
 MOST_LEFT_OUT = 64
@@ -51,7 +53,8 @@ class Thinning:
         """The same of topics of which nothing has come since the last turn: they are forgotten with the next."""
         self._turns, self._turned_s = 0, -FORGOTTEN_AFTER_S
         self._since_s: float | None = None
-        self._count = 0
+        self._count = self._shed = 0
+        """Messages since then, and those that were shed before they came here."""
         self._fewer_since_s: float | None = None
         """Since when fewer would do."""
         self._needed = 1
@@ -83,6 +86,7 @@ class Thinning:
         if not batch:
             return batch
         now_s = batch[-1].received_s
+        self._shed += sum([envelope.shed for envelope in batch])
         self._measure(len(batch), filled, now_s, to_ns)
         knows_any = bool(self._left_out or self._former)
         return self._thinned(batch) if self.one_in > 1 or knows_any else batch
@@ -91,13 +95,18 @@ class Thinning:
         since_s = now_s if self._since_s is None else self._since_s
         passed_s = now_s - since_s
         self._count += count
-        if filled >= FULL_FROM and now_s - self._full_at_s >= 1.0:
+        is_behind = self._count > self._most_per_s and self._shed > self._count * BEHIND_FROM
+        if (filled >= FULL_FROM or is_behind) and now_s - self._full_at_s >= 1.0:
             self._full_at_s = now_s
             self._change(min(MOST_LEFT_OUT, 2 * self.one_in), now_s, to_ns)
         if 0 <= passed_s < RATE_OVER_S and self._since_s is not None:
+            # Of a fleet that an app joins more may have come already than is kept in all of that time.
+            needed = min(MOST_LEFT_OUT, -int(-self._count // (self._most_per_s * RATE_OVER_S)))
+            if needed > self.one_in:
+                self._change(needed, now_s, to_ns)
             return
         rate = self._count / passed_s if passed_s > 0 else 0.0
-        self._since_s, self._count = now_s, 0
+        self._since_s, self._count, self._shed = now_s, 0, 0
         if now_s - self._turned_s >= FORGOTTEN_AFTER_S:
             self._turned_s = now_s
             self._turn()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import TYPE_CHECKING
 
 from support.record.files import NS_PER_S, START_NS
 
+from trnfleet.record.write import thinning as thinning_module
 from trnfleet.record.write.thinning import (
     FORGOTTEN_AFTER_S,
     LESS_AFTER_S,
@@ -69,8 +71,9 @@ def test_of_more_a_part_of_each_topic_is_kept_and_says_what_is_missing() -> None
         assert {each.shed for each in of_topic} == {2}
 
 
-def test_what_was_left_out_before_it_came_here_is_part_of_it() -> None:
+def test_what_was_left_out_before_it_came_here_is_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a monitor that is behind ticks are missing already: they count as left out, and are in what the next one says."""
+    monkeypatch.setattr(thinning_module, "BEHIND_FROM", math.inf)
     fed = Fed(most_per_s=10)
     fed.seconds(RATE_OVER_S + 1)
     assert fed.thinning.one_in == 4
@@ -104,6 +107,30 @@ def test_a_queue_that_fills_up_thins_whatever_the_rate() -> None:
     assert fed.thinning.one_in == MOST_LEFT_OUT
     fed.seconds(LESS_AFTER_S + 3 * RATE_OVER_S)
     assert fed.thinning.one_in == MOST_LEFT_OUT // 2
+
+
+def test_much_more_than_can_be_kept_is_thinned_within_two_seconds() -> None:
+    """A fleet that an app joins is not written as a whole until its rate is known, but a burst that may all be kept is."""
+    fed = Fed(most_per_s=5)
+    fed.seconds(2)
+    assert fed.thinning.one_in == 4
+    fed.seconds(RATE_OVER_S)
+    assert fed.thinning.one_in == 8
+    fed = Fed(most_per_s=10)
+    fed.second()
+    assert fed.thinning.one_in == 1
+
+
+def test_a_reader_that_sheds_much_keeps_less_of_the_past() -> None:
+    """Twice as little each second, since values come before the past; not where little comes at all."""
+    for most_per_s, expected in ((39, 16), (160, 1)):
+        fed = Fed(most_per_s)
+        for _ in range(4):
+            fed.thinning.keep(
+                [Envelope("t/0", b"", shed=9, received_s=fed.now_s)] * 40, 0.0, lambda _at_s: START_NS
+            )
+            fed.now_s += 1.0
+        assert fed.thinning.one_in == expected, most_per_s
 
 
 def test_it_ends_when_less_comes_for_long_and_says_what_was_left_out_last() -> None:
