@@ -73,6 +73,8 @@ log = logs.get_logger(__name__)
 
 V = TypeVar("V", bound=View)
 TICK_S = 0.1
+QUIET_TICK_S = 0.25
+"""Time to the next tick after one without news: most of what an app of a small fleet takes beside painting is to wake up."""
 SETTLE_S = 0.5
 """Seconds after the last news for which the view is ticked on, because what was painted may change the sizes of its parts."""
 QUIET_S = 1.15
@@ -562,14 +564,16 @@ class FleetApp(CommandKeys, TerminalApp):
 
     async def _keep_ticking(self) -> None:
         while True:
-            await self.clock.sleep(TICK_S)
+            is_lively = self._is_due or self.clock.monotonic_s() - self._news_s < TICK_S
+            await self.clock.sleep(TICK_S if is_lively else QUIET_TICK_S)
             self.tick()
 
     def tick(self) -> None:
         """Look for news once, and paint what changed, as much of it as the terminal takes.
 
-        The one worker of the app calls this ten times a second, tests call it by hand, and it calls `View.tick` of the view on the
-        screen alone, which calls `LineView.tick` of its widgets. Nothing else paints without a key, a click or a resize.
+        The one worker of the app calls this ten times a second while there is news, and else four times; tests call it by hand. It calls
+        `View.tick` of the view on the screen alone, which calls `LineView.tick` of its widgets. Nothing else paints without a key, a
+        click or a resize.
 
         Revisions are polled, and nothing is pushed: a monitor takes thousands of messages a second and has no idea of a screen, Textual's
         reactive attributes would cost a message for each change, and would reach what is not on the screen, too. Comparing a dozen
