@@ -323,3 +323,30 @@ async def test_what_is_typed_behind_the_key_that_closes_the_help_is_not_taken_fo
         await pilot.pause()
         assert pilot.crash is None
         assert not isinstance(app.screen, HelpScreen)
+
+
+async def test_news_is_looked_for_four_times_a_second_and_ten_times_after_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Most of what an idle app takes is to wake up; what has news is looked at again soon."""
+    feed = hot_feed()
+    app = fleet_app(feed)
+    ticks: list[float] = []
+    tick = app.tick
+
+    def ticking() -> None:
+        ticks.append(feed.clock.monotonic_s())
+        tick()
+
+    monkeypatch.setattr(app, "tick", ticking)
+    async with running(app):
+        await feed.clock.advance(3.0)
+        ticks.clear()
+        await feed.clock.advance(1.0)
+        assert len(ticks) == 4
+        ticks.clear()
+        for _ in range(10):
+            await feed.clock.advance(0.1)
+            feed.tick()
+            feed.monitor.compute()
+        assert len(ticks) >= 8
