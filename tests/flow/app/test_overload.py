@@ -63,7 +63,7 @@ async def test_what_a_stopped_app_did_not_take_is_counted_and_nothing_is_called_
             for _ in range(40):
                 # The next message of a topic tells what was lost before it, and may find the queue still full.
                 await tick(1)
-                await asyncio.sleep(0.3)
+                await asyncio.sleep(0.6)
                 if account := ACCOUNT.search(" ".join(app.text.split())):
                     found = tuple(int(each.replace(",", "")) for each in account.groups())
                     if found[0] >= sent - 2 and found[0] == sum(found[1:]):
