@@ -284,3 +284,19 @@ def test_rows_of_a_topic_may_be_parted(patches: list[bool]) -> None:
         chips = monitor.store.layout.chip_rows(np.array(rows))
         assert np.array_equal(monitor.store.columns["power_w"][chips], feed.columns["power_w"])
     assert all(patches)
+
+
+def test_an_instance_without_a_publisher_gets_its_own_with_the_next_layout(patches: list[bool]) -> None:
+    """Its boot was forgotten, and is described still: the next layout is made from all descriptors, among which that is found."""
+    fleet = Fleet()
+    store = fleet.ingest.store
+    fleet.ingest.apply([each for path in PATHS for each in fleet.join(path, fleet.feed)], 0.0, 0)
+    finish(fleet.ingest.rebuilding(0.0, 0, at_once=True))
+    store.publisher_of[2] = -1
+
+    fleet.ingest.apply(fleet.leave(PATHS[-1]), 0.0, 0)
+    finish(fleet.ingest.rebuilding(0.0, 0, at_once=True))
+
+    assert patches.pop() is False
+    assert len(set(store.publisher_of.tolist())) == len(PATHS) - 1
+    assert store.publisher_of.min() >= 0
