@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from trnfleet import logs
 from trnfleet.transport.connection import SUBSCRIBED_AT_ONCE
 from trnfleet.transport.reasons import LinkDown, why_ended
+from trnfleet.wire.ports import MOST_REFUSED_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -48,7 +49,7 @@ class RetainedRequests:
 
         Args:
             clock: Paces the batches.
-            status: Counts what is answered.
+            status: Counts what is answered, and names what is refused.
             keeps: Returns whether at least a number of messages wait in the inbox that no newer one replaces.
         """
         self._clock = clock
@@ -74,6 +75,7 @@ class RetainedRequests:
         """Ask on a new connection from now on, beginning with what the former one did not answer."""
         self._connection = connection
         self._subscribed = []
+        self._status.refused_topics.clear()
         self._pending = dict.fromkeys(itertools.chain(self._asked, self._pending))
         self._asked.clear()
         self._wake.set()
@@ -140,7 +142,10 @@ class RetainedRequests:
         )
         self._subscribed = batch
         self._at_once = min(2 * self._at_once, self._most)
+        known = self._status.refused_topics
+        known.difference_update(batch)
         if refused:
+            known.update(refused[: max(0, MOST_REFUSED_TOPICS - len(known))])
             log.info(
                 "retained_request_refused", broker=self._status.broker, topics=refused[:3], count=len(refused)
             )

@@ -91,6 +91,8 @@ STOPPED = "stopped"
 """`LinkStatus.last_error` of a connection that we ended ourselves."""
 RECORDING = "recording"
 """`LinkStatus.protocol` of a recording."""
+MOST_REFUSED_TOPICS = 16_384
+"""Topics in `LinkStatus.refused_topics` from which on further ones are left out."""
 
 
 @dataclass(slots=True)
@@ -124,6 +126,9 @@ class LinkStatus:
     """Retained messages that subscriptions gave."""
     retained_exactly: int = 0
     """Those that came only when their exact topics were asked for."""
+    refused_topics: set[str] = field(default_factory=set)
+    """Exact topics asked for (`Source.request_retained`) whose subscription the broker refuses on this connection: whether it retains
+    them is not known."""
     waiting: int = 0
     """Messages that have come and wait to be taken."""
     waiting_bytes: int = 0

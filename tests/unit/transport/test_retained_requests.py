@@ -20,6 +20,8 @@ from trnfleet.wire.ports import Envelope, LinkStatus
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+    import pytest
+
 TOPICS = [f"node/{number:04d}" for number in range(1_000)]
 
 
@@ -30,6 +32,7 @@ class Broker:
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.batches: list[int] = []
         self.subscribed: set[str] = set()
+        self.refused: set[str] = set()
         self.requests: RetainedRequests | None = None
         self._retained = set(retained)
         self._most = most
@@ -43,9 +46,9 @@ class Broker:
         self.batches.append(len(topics))
         self.subscribed |= {topic for topic, _ in topics}
         for topic, _ in topics:
-            if topic in self._retained and self.requests is not None:
+            if topic in self._retained - self.refused and self.requests is not None:
                 self.requests.note(Envelope(topic, b"x", retain=True))
-        return []
+        return [topic for topic, _ in topics if topic in self.refused]
 
     async def unsubscribe(self, topics: Sequence[str], at_once: int) -> None:
         """Forget subscriptions."""
@@ -213,3 +216,25 @@ async def test_answers_that_had_no_room_are_not_waited_for() -> None:
         await clock.advance(5 * (GAP_S + PACE_S) + 0.01)
         assert sum(broker.batches) == 248
     assert status.retained_exactly == 124
+
+
+async def test_refused_subscriptions_are_named_until_they_are_granted_or_the_connection_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whether such a topic is retained is not known; what is merely not answered is not among them, and no more than a number are named."""
+    monkeypatch.setattr("trnfleet.transport.retained_requests.MOST_REFUSED_TOPICS", 3)
+    clock = ManualClock()
+    broker, other = Broker(TOPICS[:5]), Broker(TOPICS[:5])
+    broker.refused = set(TOPICS[:2])
+    async with asking(clock, broker, other) as (requests, status):
+        requests.add(TOPICS[:7])
+        await clock.advance(10.0)
+        assert status.refused_topics == set(TOPICS[:2])
+        assert status.retained_exactly == 3
+        broker.refused = set(TOPICS[1:7])
+        requests.add(TOPICS[:7])
+        await clock.advance(10.0)
+        assert TOPICS[0] not in status.refused_topics
+        assert len(status.refused_topics) == 3
+        requests.use(other)  # type: ignore[arg-type]  # as in `asking`
+        assert status.refused_topics == set()

@@ -2,7 +2,8 @@
 
 A broker says nothing of a topic that it does not retain any more. So after a reconnect each topic that has not come again is asked for
 exactly, and one that the broker does not answer is taken for cleared. Requests go out in order: a topic that is known to be retained is asked
-for last, and until that is answered nothing is taken for anything.
+for last, and until that is answered nothing is taken for anything. Nor is a topic whose subscription the broker refuses: whether it retains
+that is not known.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnfleet import logs
+from trnfleet.domain.quantities import counted
 from trnfleet.errors import WireError
 from trnfleet.services.relay.alerts import SETTLED_S
 from trnfleet.services.relay.passed import MOST_AT_ONCE
-from trnfleet.wire.ports import Envelope
+from trnfleet.text import plain
+from trnfleet.wire.ports import MOST_REFUSED_TOPICS, Envelope
 from trnfleet.wire.topics import RETAINED, TopicClass, build_topic, parse_topic
 
 if TYPE_CHECKING:
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
     from trnfleet.record.write.tapped_source import Taker
-    from trnfleet.wire.ports import Source
+    from trnfleet.wire.ports import LinkStatus, Source
 
 log = logs.get_logger(__name__)
 
@@ -60,6 +63,8 @@ class MissedClearings:
         self._attempts = 0
         self._connects = 0
         """Number of the connection since which nothing was missed."""
+        self._told = 0
+        """Number of the connection on which it was reported last that topics are unknown."""
 
     def take(self, batch: Sequence[Envelope]) -> None:
         """Note what has come."""
@@ -81,12 +86,18 @@ class MissedClearings:
         except WireError:
             return False
 
-    async def run(self, source: Source, clear: Callable[[list[Envelope]], Awaitable[None]]) -> None:
+    async def run(
+        self,
+        source: Source,
+        clear: Callable[[list[Envelope]], Awaitable[None]],
+        report: Callable[[str], None],
+    ) -> None:
         """Look after each reconnect, until cancelled.
 
         Args:
             source: The source whose batches are taken here.
             clear: Takes an empty message for each topic that was cleared meanwhile, as if it had come.
+            report: Receives a line, once a connection, where the broker refuses to say what became of topics.
         """
         due_s = 0.0
         while True:
@@ -99,6 +110,7 @@ class MissedClearings:
                 continue
             connects, since_s = status.connects, status.changed_s
             gone = await self._gone(source, since_s)
+            self._tell_unknown(source.status, connects, since_s, report)
             if gone is None:
                 due_s = self._clock.monotonic_s() + AGAIN_S
                 continue
@@ -133,22 +145,41 @@ class MissedClearings:
             left = unheard[first : first + ASKED_AT_ONCE]
             for _ in range(ROUNDS):
                 left = self._unheard(left, since_s)
+                left = _without(left, source.status)
                 if left and not await self._ask(source, left, since_s):
                     return None
             gone += left
-        return self._unheard(gone, since_s)
+        if any(len(each.refused_topics) >= MOST_REFUSED_TOPICS for each in _connections(source.status)):
+            # Some may be missing there.
+            return None
+        return _without(self._unheard(gone, since_s), source.status)
+
+    def _tell_unknown(
+        self, status: LinkStatus, connects: int, since_s: float, report: Callable[[str], None]
+    ) -> None:
+        """Report and log, once a connection, of how many topics it is not known whether they are retained."""
+        refused = set[str]().union(*(each.refused_topics for each in _connections(status)))
+        unknown = self._unheard(refused, since_s)
+        if not unknown or self._told == connects:
+            return
+        self._told, first = connects, min(unknown)
+        log.warning("relay_retained_unknown", topics=sorted(unknown)[:3], count=len(unknown))
+        report(
+            f"{status.broker} refuses the subscription to {counted(len(unknown), 'retained topic')} that did not come again,"
+            f" such as {plain(first)}: what was cleared there meanwhile stays as last known"
+        )
 
     async def _ask(self, source: Source, topics: list[str], since_s: float) -> bool:
         """Ask for topics, and return whether the broker has answered what it has of them."""
-        known = self._heard_since(since_s)
+        known = _without(self._heard_since(since_s), source.status)
         if not known:
             return False
         self._attempts += 1
-        self._proof = known[self._attempts % len(known)]
+        proof = self._proof = known[self._attempts % len(known)]
         left = self._unheard(topics, since_s)
-        source.request_retained([*left, self._proof])
-        is_proved = await self._wait(source, lambda: not self._proof)
-        self._proof = ""
+        source.request_retained([*left, proof])
+        is_over = await self._wait(source, lambda: not self._proof or not _without([proof], source.status))
+        is_proved, self._proof = is_over and not self._proof, ""
         return is_proved
 
     async def _wait(self, source: Source, is_so: Callable[[], bool]) -> bool:
@@ -168,6 +199,16 @@ class MissedClearings:
 
     def _is_unheard(self, topic: str, since_s: float) -> bool:
         return self._heard.get(topic, since_s) < since_s
+
+
+def _connections(status: LinkStatus) -> tuple[LinkStatus, ...]:
+    return status.parts or (status,)
+
+
+def _without(topics: list[str], status: LinkStatus) -> list[str]:
+    """Return topics without those whose subscription a broker refuses."""
+    refused = set[str]().union(*(each.refused_topics for each in _connections(status)))
+    return [topic for topic in topics if topic not in refused] if refused else topics
 
 
 class Taps:

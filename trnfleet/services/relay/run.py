@@ -395,8 +395,8 @@ async def relay_cell(
             async with background(
                 service_manager=manager.run(works, status),
                 pass_on=service.pass_on(TappedSource(small, missed_small)),
-                missed=missed.run(live.source, service.apply),
-                missed_small=missed_small.run(small, service.pass_batch),
+                missed=missed.run(live.source, service.apply, report),
+                missed_small=missed_small.run(small, service.pass_batch, report),
                 read_top=service.read_top(others),
                 leases=serve_leases(server, commands, publisher, clock, report),
                 forwarding=forwarding.run(),

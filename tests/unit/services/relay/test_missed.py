@@ -32,6 +32,9 @@ class Cell:
         self.gives_to_wildcards, self.answers = gives_to_wildcards, answers
         self.lost = 0
         """Answers that have no room in the broker's queue."""
+        self.refused: set[str] = set()
+        """Topics to which it lets nobody subscribe by themselves."""
+        self.reports: list[str] = []
         self.asked: list[str] = []
         self.cleared: list[str] = []
         self.come(JOBS)
@@ -48,7 +51,9 @@ class Cell:
         """Answer what is retained, in order."""
         wanted = list(topics)
         self.asked += wanted
-        held = [each for each in wanted if each in self.retained] if self.answers else []
+        self.status.refused_topics.update(self.refused.intersection(wanted))
+        answered = self.retained - self.refused if self.answers else set[str]()
+        held = [each for each in wanted if each in answered]
         self.lost, begin = 0, self.lost
         self.come(held[begin:])
 
@@ -70,7 +75,7 @@ class Cell:
 @contextlib.asynccontextmanager
 async def relayed(cell: Cell) -> AsyncIterator[Cell]:
     """Yield a cell to which a relay has been connected for a while."""
-    async with running(cell.missed.run(cell, cell.clear)):
+    async with running(cell.missed.run(cell, cell.clear, cell.reports.append)):
         await cell.clock.advance(SETTLED_S + 2 * LOOK_EVERY_S)
         assert cell.asked == []
         yield cell
@@ -105,6 +110,47 @@ async def test_a_broker_that_may_not_answer_clears_nothing() -> None:
         cell.answers = True
         await cell.clock.advance(AGAIN_S + ANSWER_S)
     assert cell.cleared == JOBS[:3]
+
+
+async def test_a_topic_whose_subscription_is_refused_is_not_cleared_but_told() -> None:
+    """Whether it is retained is not known. It is told once, shows nothing of others, and the next connection may answer."""
+    async with relayed(Cell(gives_to_wildcards=False)) as cell:
+        cell.status.broker = "mqtt://cell:1883"
+        cell.refused = {*JOBS[2:5], *JOBS[20:22]}
+        await cell.lose(*JOBS[:3])
+        await cell.clock.advance(SETTLED_S + 3 * (ANSWER_S + AGAIN_S))
+        assert cell.cleared == JOBS[:2]
+        (line,) = cell.reports
+        assert "mqtt://cell:1883 refuses the subscription to 5 retained topics" in line
+        assert JOBS[2] in line
+        cell.refused = set()
+        cell.status.refused_topics.clear()
+        await cell.lose()
+        await cell.clock.advance(SETTLED_S + 10 * LOOK_EVERY_S)
+    assert cell.cleared == JOBS[:3]
+    assert len(cell.reports) == 1
+
+
+async def test_a_topic_that_is_refused_is_no_proof_for_others() -> None:
+    """Another one is taken a minute later, without a wait for the answer that cannot come."""
+    async with relayed(Cell()) as cell:
+        cell.refused = {JOBS[2]}
+        await cell.lose(JOBS[0])
+        await cell.clock.advance(SETTLED_S + 5 * LOOK_EVERY_S)
+        assert cell.asked == [JOBS[0], JOBS[2]]
+        await cell.clock.advance(AGAIN_S + 5 * LOOK_EVERY_S)
+    assert cell.cleared == [JOBS[0]]
+
+
+async def test_more_refused_topics_than_are_named_clear_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any of the others may be one of them."""
+    monkeypatch.setattr("trnfleet.services.relay.missed.MOST_REFUSED_TOPICS", 3)
+    async with relayed(Cell()) as cell:
+        cell.refused = set(JOBS[1:4])
+        await cell.lose(*JOBS[:4])
+        await cell.clock.advance(SETTLED_S + 10 * LOOK_EVERY_S)
+    assert cell.cleared == []
+    assert len(cell.reports) == 1
 
 
 async def test_a_broker_that_came_back_empty_clears_nothing_until_something_is_heard() -> None:
