@@ -191,7 +191,7 @@ class FilteredView(View):
 
     def __init__(self, context: UiContext) -> None:
         super().__init__(context)
-        self.prompt = FilterPrompt()
+        self.prompt = FilterPrompt(self.close_prompt)
         self.wanted = EVERYTHING
         """The filter; the last one without a mistake."""
         self.problem = ""
@@ -255,11 +255,6 @@ class FilteredView(View):
         event.stop()
         if self.has_class("asking"):
             self.filter(event.text)
-
-    @on(FilterPrompt.Submitted)
-    def _accepted(self, event: FilterPrompt.Submitted) -> None:
-        event.stop()
-        self.close_prompt(event.text)
 
 
 def shown_nodes(node: DOMNode) -> Iterator[DOMNode]:

@@ -9,12 +9,21 @@ from support.tui.pilot import fleet_app, running
 from textual import events
 from tui.hands.test_filters import HOT, fed
 
+from trnfleet.tui.fleet.view import FleetView
 from trnfleet.tui.hierarchy.view import HierarchyView
 
 if TYPE_CHECKING:
     from support.tui.pilot import FleetPilot
 
-NAMES = {":": "colon", "/": "slash", "@": "at", "-": "minus", "\r": "enter", ">": "greater_than_sign"}
+NAMES = {
+    ":": "colon",
+    "/": "slash",
+    "@": "at",
+    "-": "minus",
+    "\r": "enter",
+    "\x1b": "escape",
+    ">": "greater_than_sign",
+}
 
 
 async def burst(pilot: FleetPilot, text: str) -> None:
@@ -55,3 +64,25 @@ async def test_an_opening_key_in_a_field_is_text() -> None:
         page = app.page
         assert isinstance(page, HierarchyView)
         assert page.prompt.value == "a/z:"
+
+
+@pytest.mark.parametrize("keys", [":alerts\r2", ":alerts\x1b2", "@-5m\x1b2", ":alerts\r:\r2"])
+async def test_what_follows_a_command_is_no_text(keys: str) -> None:
+    """Enter and Escape close the line before the next key is read."""
+    app = fleet_app(fed())
+    async with running(app, size=(120, 40)) as pilot:
+        await burst(pilot, keys)
+        assert app.entry.title == "Hierarchy"
+        assert not app.ask_line.is_open
+
+
+@pytest.mark.parametrize(("keys", "pattern"), [("/power>450\r2", "power>450"), ("/power>450\x1b2", "")])
+async def test_what_follows_a_filter_is_no_text(keys: str, pattern: str) -> None:
+    """The filter is taken, or cleared, as it was typed up to there."""
+    app = fleet_app(fed())
+    async with running(app, size=(120, 40)) as pilot:
+        page = app.page
+        assert isinstance(page, FleetView)
+        await burst(pilot, keys)
+        assert (app.entry.title, page.pattern) == ("Hierarchy", pattern)
+        assert not page.has_class("asking")

@@ -1,15 +1,24 @@
-"""Keys in the order in which they were typed, in one burst, too: what follows a key that opens a field is for the field."""
+"""Keys in the order in which they were typed, in one burst, too.
+
+What follows a key that opens a field is for the field, and what follows one that closes it is for the view.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from textual import events
 from textual.app import App
 from textual.widgets import Input
 
+from trnfleet.tui.widgets.field import Field
+
 if TYPE_CHECKING:
     from textual.widget import AwaitMount
+
+_ENDING = frozenset({"enter", "escape"})
+"""Keys that close a field."""
 
 
 class KeyOrder(App[None]):
@@ -31,10 +40,15 @@ class KeyOrder(App[None]):
             await self.being_mounted.pop()
 
     async def on_event(self, event: events.Event) -> None:
-        """Do what a key means at once, unless a field is being written in: no other widget here handles keys but by bindings."""
+        """Do what a key means at once, unless it is written into a field: no other widget here handles keys but by bindings."""
         if isinstance(event, events.Key) and self.being_mounted:
             await self.wait_mounted()
-        if not isinstance(event, events.Key) or event.is_forwarded or isinstance(self.focused, Input):
+        if not isinstance(event, events.Key) or event.is_forwarded:
+            await super().on_event(event)
+            return
+        if isinstance(self.focused, Field) and event.key in _ENDING:
+            await _wait_typed(self.focused)
+        elif isinstance(self.focused, Input):
             await super().on_event(event)
             return
         if not self.app_focus:
@@ -42,3 +56,10 @@ class KeyOrder(App[None]):
         if not await self._check_bindings(event.key, priority=True):
             event._set_forwarded()  # noqa: SLF001  as the app does it
             await super().on_event(event)
+
+
+async def _wait_typed(field: Field) -> None:
+    """Wait until a field has the keys that were typed before."""
+    has_them = asyncio.Event()
+    if field.call_later(has_them.set):
+        await has_them.wait()

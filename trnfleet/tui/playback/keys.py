@@ -78,7 +78,7 @@ class TimeKeys(App[None]):
         super().__init__()
         self.playback = playback
         self.seek_bar = SeekBar(playback, id="seek")
-        self.ask_line = AskLine(id="ask")
+        self.ask_line = AskLine(self._answered, self._left, id="ask")
         self._shown_note = ""
         """The note of the playback that was shown last."""
 
@@ -226,7 +226,6 @@ class TimeKeys(App[None]):
 
     # Answers
 
-    @on(AskLine.Left)
     def _left(self) -> None:
         self.ask_line.close()
         self.focus_page()
@@ -236,23 +235,21 @@ class TimeKeys(App[None]):
         del asked, text
         return False
 
-    @on(AskLine.Answered)
-    def _answered(self, message: AskLine.Answered) -> None:
-        message.stop()
-        playback, text = self.playback, message.text
-        if self.answer(message.asked, text):
+    def _answered(self, asked: str, text: str) -> None:
+        playback = self.playback
+        if self.answer(asked, text):
             return
         if playback is None or not text:
             self._left()
             return
         try:
-            if message.asked == FILE:
+            if asked == FILE:
                 self._save(playback, free_path(text))
             else:
                 playback.seek(parse_time(text, playback.position_ns, playback.start_ns, playback.end_ns))
                 self._show_request()
         except ValueError as error:
-            if message.asked == FILE or not self._show_in_charts(text):
+            if asked == FILE or not self._show_in_charts(text):
                 self._say(str(error), is_problem=True)
             else:
                 self._left()

@@ -13,10 +13,11 @@ from trnfleet.domain.filters.language import LONGEST, SYNTAX
 from trnfleet.tui import theme
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.cells import fit
+from trnfleet.tui.widgets.field import Field
 from trnfleet.tui.widgets.focus import focus_on
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from textual.app import ComposeResult
 
@@ -41,20 +42,19 @@ class FilterPrompt(Vertical):
             super().__init__()
             self.text = text
 
-    class Submitted(Message):
-        """The text was submitted."""
+    def __init__(self, submit: Callable[[str], None]) -> None:
+        """Make a prompt.
 
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
-
-    def __init__(self) -> None:
+        Args:
+            submit: Takes a filter that was submitted.
+        """
         super().__init__()
+        self._submit = submit
         self._said = Bar(fill=lambda: theme.BAR)
         self._label = Bar(fill=lambda: theme.BAR)
         self._is_submitted = False
         """Whether what stands in the field was submitted: a mistake is loud then, and not while one types on."""
-        self._field = Input(placeholder=SYNTAX, max_length=LONGEST, select_on_focus=False, compact=True)
+        self._field = Field(self._accepted, placeholder=SYNTAX, max_length=LONGEST)
 
     def compose(self) -> ComposeResult:
         self._label.show(lambda _width: [[(" /", theme.BAR_STRONG)]])
@@ -93,8 +93,6 @@ class FilterPrompt(Vertical):
         self._is_submitted = False
         self.post_message(self.Changed(event.value.strip()))
 
-    @on(Input.Submitted)
-    def _accepted(self, event: Input.Submitted) -> None:
-        event.stop()
+    def _accepted(self, text: str) -> None:
         self._is_submitted = True
-        self.post_message(self.Submitted(event.value.strip()))
+        self._submit(text)

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.message import Message
 from textual.widgets import Input
 
 from trnfleet.tui import theme
 from trnfleet.tui.widgets.bar import Bar
+from trnfleet.tui.widgets.field import Field
 from trnfleet.tui.widgets.focus import focus_on
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from textual.app import ComposeResult
     from textual.suggester import Suggester
@@ -36,22 +36,24 @@ class AskLine(Horizontal):
         Binding("down", "before(1)", "what was typed after that", show=False),
     ]
 
-    class Answered(Message):
-        """The answer that was typed."""
+    def __init__(
+        self,
+        answer: Callable[[str, str], None],
+        leave: Callable[[], None],
+        *,
+        id: str | None = None,  # noqa: A002  Textual's name
+    ) -> None:
+        """Make a line.
 
-        def __init__(self, asked: str, text: str) -> None:
-            super().__init__()
-            self.asked = asked
-            """What was asked for."""
-            self.text = text
-
-    class Left(Message):
-        """The line was left without an answer."""
-
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
+        Args:
+            answer: Takes what was asked for, and the answer that was typed.
+            leave: Closes the line without an answer.
+            id: Its id.
+        """
         super().__init__(id=id)
+        self._answer, self._leave = answer, leave
         self._label = Bar(fill=lambda: theme.BAR_STRONG)
-        self._field = Input(max_length=400, select_on_focus=False, compact=True)
+        self._field = Field(self._accepted, max_length=400)
         self._asked = ""
         self._history: Sequence[str] = ()
         self._place = 0
@@ -112,13 +114,11 @@ class AskLine(Horizontal):
         self._field.cursor_position = len(text)
 
     def action_leave(self) -> None:
-        self.post_message(self.Left())
+        self._leave()
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
         event.stop()
 
-    @on(Input.Submitted)
-    def _accepted(self, event: Input.Submitted) -> None:
-        event.stop()
-        self.post_message(self.Answered(self._asked, event.value.strip()))
+    def _accepted(self, text: str) -> None:
+        self._answer(self._asked, text)
