@@ -245,6 +245,40 @@ async def test_enter_pressed_again_before_the_broker_answers_writes_once(
         assert len(publisher.sent) == 1
 
 
+@pytest.mark.parametrize("problem", ["", "no answer"])
+async def test_a_form_that_was_left_while_it_was_written_and_opened_again_stays(
+    monkeypatch: pytest.MonkeyPatch, problem: str
+) -> None:
+    """With what was typed, and without the other one's error; what became of that is said beside the list, and this can be written, too."""
+    feed = alerts_feed()
+    feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
+    app, publisher = alerts_app(feed)
+    answered, publish = asyncio.Event(), publisher.publish
+
+    async def publish_slowly(batch: Iterable[Envelope]) -> PublishResult:
+        await answered.wait()
+        return await publish(batch)
+
+    monkeypatch.setattr(publisher, "publish", publish_slowly)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.press("8")
+        await pilot.telemetry(feed)
+        await pilot.press("z", *"fans", "enter", "escape", "z", *"pumps")
+        publisher.problem = problem
+        answered.set()
+        await pilot.pause()
+        form = alerts_view(app).actions.silence_form
+        assert form.is_open
+        assert form.values["why"] == "pumps"
+        assert "no answer" not in form.message
+        assert (problem or "silenced for 4h00") in pilot.text()
+        publisher.problem = ""
+        await pilot.press("enter")
+        await pilot.pause()
+        assert not form.is_open
+        assert len(publisher.sent) == 1 + (not problem)
+
+
 async def test_a_screen_that_only_reads() -> None:
     """Without an operator that writes, the keys say so and how to change it."""
     feed = alerts_feed()

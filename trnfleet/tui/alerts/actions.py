@@ -85,8 +85,8 @@ class AlertActions(Vertical):
         )
         self._subjects: list[Alert] = []
         """The alerts to acknowledge, as they were when the form was opened."""
-        self._being_written: set[Form] = set()
-        """Forms of which the broker has not answered yet: Enter once more would write the same again."""
+        self._being_written: set[tuple[Form, int]] = set()
+        """Forms, with the number of their opening, of which the broker has not answered yet: Enter once more would write the same again."""
 
     def compose(self) -> ComposeResult:
         """Put the forms below each other."""
@@ -185,7 +185,7 @@ class AlertActions(Vertical):
     def _submitted(self, event: Form.Submitted) -> None:
         event.stop()
         form, operator = event.form, self.context.operator
-        if operator is None or not form.is_open or form in self._being_written:
+        if operator is None or not form.is_open or (form, form.openings) in self._being_written:
             return
         if self.context.shows_past:
             form.tell(PAST, is_problem=True)
@@ -244,25 +244,30 @@ class AlertActions(Vertical):
         )
 
     def _write(self, writing: Writing, done: str, form: Form | None = None) -> None:
-        """Write in the background, then report the result, an error in the form where that is open."""
-        if form is not None:
-            self._being_written.add(form)
+        """Write in the background, then report the result, an error in the form where that has been open since."""
+        opened = None if form is None else (form, form.openings)
+        if opened is not None:
+            self._being_written.add(opened)
 
         async def write() -> None:
+            problem = ""
             try:
                 await writing
             except TrnfleetError as error:
-                if form is not None and form.is_open:
-                    form.tell(plain(str(error)), is_problem=True)
-                else:
-                    self.post_message(self.Reported(plain(str(error))))
-                return
+                problem = plain(str(error))
             finally:
-                if form is not None:
-                    self._being_written.discard(form)
-            if form is not None:
-                self._close(form)
-            self.post_message(self.Reported(done))
+                if opened is not None:
+                    self._being_written.discard(opened)
+            # One that was left meanwhile, and opened again, is about something else.
+            still_open = (
+                form if form is not None and form.is_open and opened == (form, form.openings) else None
+            )
+            if problem and still_open is not None:
+                still_open.tell(problem, is_problem=True)
+                return
+            if still_open is not None:
+                self._close(still_open)
+            self.post_message(self.Reported(problem or done))
 
         self.run_worker(write(), name="write", exit_on_error=True)
 

@@ -92,6 +92,8 @@ class Form(Vertical):
         }
         self._heading = ""
         """What the title says."""
+        self.openings = 0
+        """How often it was opened."""
 
     def compose(self) -> ComposeResult:
         yield self._title
@@ -128,6 +130,7 @@ class Form(Vertical):
     def open(self, title: str, values: Mapping[str, str], focus: str) -> None:
         """Show it with values, and give the keys to a field; the title holds printable characters only."""
         self.add_class("open")
+        self.openings += 1
         self._heading = title
         self._title.show(
             lambda width: [
