@@ -328,3 +328,21 @@ async def test_unknown_lnc_is_not_claimed() -> None:
         await pilot.pause()
         assert "LNC=n/a" in app.shown()
         assert "logical" not in app.shown()
+
+
+async def test_the_job_of_a_lost_connection_is_as_last_known() -> None:
+    """What it did when something came of it is no longer known; a state that needed help is told with it."""
+    feed = fed()
+    host = Host(feed)
+    async with host.run_test(size=(120, 40)):
+        assert "job llama  " in host.shown()
+        feed.monitor.link.connected = False
+        assert "job llama (last known)  " in host.shown()
+        feed.monitor.link.connected = True
+        assert "job llama  " in host.shown()
+        await feed.advance(12.0)
+        feed.monitor.compute()
+        assert "job llama (last known)  " in host.shown()
+        message = feed.monitor.ingest.jobs["llama"]
+        feed.monitor.ingest.job_table.by_key["llama"] = message.model_copy(update={"state": "failed"})
+        assert "job llama (failed, last known)  " in host.shown()

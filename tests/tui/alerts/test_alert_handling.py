@@ -267,8 +267,9 @@ async def test_a_form_that_was_left_while_it_was_written_and_opened_again_stays(
         publisher.problem = problem
         answered.set()
         await pilot.pause()
-        form = alerts_view(app).actions.silence_form
-        assert form.is_open
+        actions = alerts_view(app).actions
+        form = actions.silence_form
+        assert actions.is_open
         assert form.values["why"] == "pumps"
         assert "no answer" not in form.message
         assert (problem or "silenced for 4h00") in pilot.text()

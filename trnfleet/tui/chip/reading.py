@@ -18,6 +18,7 @@ from trnfleet.domain.layout import Node
 from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, HEALTH_BITS, METRICS, Kind, Metric, Origin, Scope
 from trnfleet.monitor.store.store import Freshness, join_lanes
 from trnfleet.tui import theme
+from trnfleet.tui.bars.last_known import last_known
 from trnfleet.tui.metric_display import CHIP_CHARTS
 from trnfleet.tui.state.chart_history import read_kept, resolution
 from trnfleet.tui.state.chart_window import before_of, chart_inputs, fired_marks, thresholds
@@ -79,6 +80,8 @@ class ChipFacts:
     job: str
     job_state: str
     """Fit for the screen; empty where there is no job."""
+    job_is_last_known: bool
+    """Whether nothing comes of the job at present."""
     freshness: Freshness
     age_s: float
     """Seconds since its values came; infinite where none has."""
@@ -183,6 +186,7 @@ def read_chip(
     ts_ns = int(store.chip_ts_ns[chip])
     values = {metric.name: _lanes(store, metric, chip) for metric in CHIP_METRICS}
     job = int(store.job_of[instance])
+    message = descriptions.job(job)
     return ChipFacts(
         address=path,
         kind=layout.type_of(instance),
@@ -190,6 +194,7 @@ def read_chip(
         ec2_id=descriptions.ec2_id(layout.instances[instance]),
         job=descriptions.job_name(job),
         job_state=descriptions.job_state(job),
+        job_is_last_known=message is not None and last_known(monitor)(message),
         freshness=Freshness(int(store.chip_state[chip])),
         age_s=now_s - float(store.chip_seen_s[chip]),
         ts_ns=ts_ns,

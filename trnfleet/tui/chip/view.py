@@ -16,6 +16,7 @@ from trnfleet.domain.quantities import DurationStyle, count, counted, duration
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui import theme
+from trnfleet.tui.bars.last_known import LAST_KNOWN
 from trnfleet.tui.chip import panels
 from trnfleet.tui.chip.marks import PartMarks
 from trnfleet.tui.chip.metric_table import metric_table
@@ -403,8 +404,10 @@ def _head(facts: ChipFacts, width: int) -> list[Line]:
     left = ((" " + facts.address, theme.STRONG),)
     room = max(1, width - width_of(left) - width_of(tuple(right)))
     job = f"job {facts.job}" if facts.job else "no job"
-    if facts.job_state not in {"", "running"}:
-        job += f" ({facts.job_state})"
+    said = [facts.job_state] if facts.job_state not in {"", "running"} else []
+    said += [LAST_KNOWN] * facts.job_is_last_known
+    if said:
+        job += f" ({', '.join(said)})"
     words = [
         facts.chip.title,
         facts.kind.name,

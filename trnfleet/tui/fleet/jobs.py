@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-import numpy as np
 from textual.binding import Binding, BindingType
 
-from trnfleet.domain.address import Level
 from trnfleet.domain.quantities import bare, with_unit
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.problems import texts
@@ -16,7 +14,7 @@ from trnfleet.monitor.store.findings import JOBS_DOWN
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.text import plain
 from trnfleet.tui import theme
-from trnfleet.tui.bars.brokers import away_from
+from trnfleet.tui.bars.last_known import LAST_KNOWN, last_known
 from trnfleet.tui.format.alerts import worst_of
 from trnfleet.tui.widgets.cells import fit, width_of
 from trnfleet.tui.widgets.cursor_list import RowList
@@ -24,12 +22,11 @@ from trnfleet.tui.widgets.line_view import Line, text_line
 from trnfleet.tui.widgets.targets import Pressed, Target, TargetKind, linked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from rich.style import Style
 
     from trnfleet.domain.layout import Layout
-    from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.problems.problem import Problem
     from trnfleet.tui.state.alerts import AlertSnapshot
     from trnfleet.tui.state.context import UiContext
@@ -69,7 +66,6 @@ _WIDE_FROM = 60
 PACE = 12
 STEP, BASE = 7, 6
 """Cells of the time of a step, and of its distance from what is usual."""
-LAST_KNOWN = "last known"
 SLOW_PCT = 10.0
 """From here on steps take clearly longer, as the rule `job-slow` has it."""
 NAME_LEAST, NAME_MOST = 9, 24
@@ -165,25 +161,6 @@ def slowdown_of(alerts: AlertSnapshot, job: JobMessage) -> float | None:
     if not usual_s or job.step_time_s is None or job.state in JOBS_DOWN:
         return None
     return 100.0 * (job.step_time_s / usual_s - 1.0)
-
-
-def last_known(monitor: FleetState) -> Callable[[JobMessage], bool]:
-    """Return of which jobs nothing comes at present, so that what they do is as last known: of all while the connection is lost, or no chip is live.
-
-    Of a fleet that is heard over several brokers, and has lost some of them, those without a live chip.
-    """
-    rollups, link, layout = monitor.rollups, monitor.link, monitor.store.layout
-    live = rollups.live(Level.INSTANCE) if rollups.ready else np.zeros(0, np.bool_)
-    if not link.connected or (len(live) and not live.any()):
-        return lambda _job: True
-    if not away_from(monitor) or rollups.generation != monitor.store.generation:
-        return lambda _job: False
-
-    def is_away(job: JobMessage) -> bool:
-        places = [place for place in map(layout.find_instances, job.on) if place]
-        return bool(places) and not any(live[each.start : each.stop].any() for each in places)
-
-    return is_away
 
 
 class JobList(RowList[str, "JobMessage"]):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.ingest.ingest import Ingest
     from trnfleet.monitor.sources.descriptors import CompactDescriptor
-    from trnfleet.wire.messages import Descriptor, InstanceSpec
+    from trnfleet.wire.messages import Descriptor, InstanceSpec, JobMessage
 
 
 class InstanceDescription(NamedTuple):
@@ -61,9 +61,13 @@ class Descriptions:
 
     def job_state(self, number: int) -> str:
         """Return what the job with a number of the store's does, fit for the screen; empty for none."""
-        jobs = self._monitor.ingest.jobs
-        job = next(itertools.islice(jobs.values(), number, None), None) if number >= 0 else None
+        job = self.job(number)
         return plain(job.state, 32) if job else ""
+
+    def job(self, number: int) -> JobMessage | None:
+        """Return the job with a number of the store's; None for none."""
+        jobs = self._monitor.ingest.jobs
+        return next(itertools.islice(jobs.values(), number, None), None) if number >= 0 else None
 
     def job_name(self, number: int) -> str:
         """Return the name of the job with a number of the store's, fit for the screen; empty for none."""

@@ -11,7 +11,8 @@ from trnfleet.domain.jobs import JOB_STATES
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui import theme
-from trnfleet.tui.fleet.jobs import JobPlan, head, last_known, look, row
+from trnfleet.tui.bars.last_known import last_known
+from trnfleet.tui.fleet.jobs import JobPlan, head, look, row
 from trnfleet.tui.widgets.cells import text_of, width_of
 from trnfleet.wire.messages import JobMessage
 from trnfleet.wire.ports import LinkStatus
