@@ -20,6 +20,8 @@ MOST_ROWS = 100_000
 """Rows of a table, at most: a tree of a large fleet may have a million of them open."""
 LONGEST = 1_000
 """Characters of a value, at most."""
+_FORMULA = ("=", "+", "-", "@")
+"""What a spreadsheet takes for a formula where a text begins with it; tab and line break, the others, are written out."""
 
 
 class Table(NamedTuple):
@@ -35,7 +37,7 @@ def table_of(columns: Columns, rows: Iterable[Row]) -> Table:
     """Return rows as a filter sees them, with all columns that it can compare."""
     named = columns.all
     return Table(
-        tuple(titled(each.name, each.unit) for each in named),
+        tuple(titled(each.name, "s" if each.kind is Kind.DURATION else each.unit) for each in named),
         [[_value(each, row.value(each.name)) for each in named] for row in rows],
     )
 
@@ -46,7 +48,10 @@ def titled(name: str, unit: str) -> str:
 
 
 def csv_text(table: Table) -> str:
-    """Return a table as CSV (RFC 4180): what is not known is empty, texts have printable characters only."""
+    """Return a table as CSV (RFC 4180): what is not known is empty, texts have printable characters only.
+
+    Publishers write texts: one that would be a formula to a spreadsheet begins with an apostrophe.
+    """
     import csv  # noqa: PLC0415  for this alone, which few runs of the app need
 
     written = io.StringIO()
@@ -60,16 +65,15 @@ def _value(column: Column, value: Value) -> Value:
     """Return a value, and the word itself where it is the number of one."""
     if column.kind is Kind.WORDS and isinstance(value, int | float):
         return column.words[int(value)]
-    return f"{value:.0f}" if column.kind is Kind.DURATION and _is_finite(value) else value
-
-
-def _is_finite(value: Value) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
+    if column.kind is Kind.DURATION and isinstance(value, int | float) and math.isfinite(value):
+        return round(value)
+    return value
 
 
 def _cell(value: Value) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
-        return plain(value, LONGEST)
+        shown = plain(value, LONGEST)
+        return f"'{shown}" if shown.startswith(_FORMULA) else shown
     return f"{value:.10g}" if math.isfinite(value) else ""

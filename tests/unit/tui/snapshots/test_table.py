@@ -1,0 +1,54 @@
+"""Tables as CSV, for programs that read numbers and for spreadsheets that read formulas."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from typing import TYPE_CHECKING
+
+import pytest
+
+from trnfleet.domain.filters.columns import Column, Columns, Kind
+from trnfleet.tui.snapshots.table import Table, csv_text, table_of
+
+if TYPE_CHECKING:
+    from trnfleet.tui.snapshots.table import Value
+
+
+def read(table: Table) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(csv_text(table), newline="")))
+
+
+@pytest.mark.parametrize("text", ["=HYPERLINK(1)", "+1", "-2+3", "@SUM(A1)"])
+def test_a_text_is_no_formula(text: str) -> None:
+    """What a publisher wrote is a text to a spreadsheet, too; elsewhere in it these characters mean nothing."""
+    assert read(Table(("text", "text"), [(text, f"a{text}")]))[1] == [f"'{text}", f"a{text}"]
+
+
+def test_numbers_are_numbers() -> None:
+    """Negative ones, and seconds of a duration, are as they are; what is not known or not finite is empty."""
+    rows: list[list[Value]] = [[-1.5, -2, None, math.nan, math.inf, ""]]
+    assert read(Table(tuple("abcdef"), rows))[1] == ["-1.5", "-2", "", "", "", ""]
+
+
+def test_a_control_character_is_written_out() -> None:
+    """So that a tab or a line break begins no formula either."""
+    assert read(Table(("text",), [("\t=1\r\n",)]))[1] == ["\\u0009=1\\u000d\\u000a"]
+
+
+class Ending:
+    """A row whose end has passed."""
+
+    def value(self, column: str) -> float:
+        assert column == "ends"
+        return -90.4
+
+    def text(self) -> str:
+        raise AssertionError("nothing looks for a text")
+
+
+def test_a_duration_is_a_number_of_whole_seconds() -> None:
+    """Also one that is over."""
+    columns = Columns([Column("ends", Kind.DURATION)])
+    assert read(table_of(columns, [Ending()])) == [["ends [s]"], ["-90"]]
