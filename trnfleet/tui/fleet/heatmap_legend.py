@@ -27,10 +27,13 @@ if TYPE_CHECKING:
 
 
 def legend(heat: HeatMap, width: int) -> Parts:
-    """Return the map's head: the field, what its colours or glyphs mean, and what a cell stands for; nothing without a fleet."""
+    """Return the map's head: the field, what its colours or glyphs mean, and what a cell stands for; nothing without a fleet.
+
+    What a cell stands for is not known before the map has cells.
+    """
     if not heat.grid.groups:
         return []
-    right: Parts = [(f"{count_text(heat)} ", theme.QUIET)]
+    right: Parts = [(f"{count_text(heat)} ", theme.QUIET)] if heat.size.area else []
     if heat.field is HEALTH:
         parts: Parts = [(f" {HEALTH.title} ", theme.STRONG)]
         for health, word in _HEALTH_KEY:
