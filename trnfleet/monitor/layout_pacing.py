@@ -8,6 +8,7 @@ alone: what others describe, and what is new, is shown without it being asked fo
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from trnfleet import logs
@@ -27,6 +28,12 @@ DESCRIPTORS_SETTLE_S = 0.15
 """Seconds without a new descriptor after which the layout is rebuilt."""
 LAYOUT_SHARE = 0.2
 """Share of time that rebuilds may take; the next one waits accordingly."""
+JOINING_FROM_PER_S = 200
+"""Descriptors a second that are many: of 62,500 hosts 2,000 to 5,000 come while they join (measured)."""
+JOINING_WITHIN_S = 3.0
+"""Time after such a second for which the fleet counts as joining on."""
+JOINING_SHARE = 0.1
+"""The same while a fleet joins: the layouts in between take what the next descriptors need, and the last one does not wait."""
 BURST = 4
 """Rebuilds that one publisher may cause in a row by changing or withdrawing what it has described: a restart is two."""
 REFILL_S = 20.0
@@ -36,17 +43,23 @@ MOST_BUDGETS = 1_000
 
 
 class LayoutPacing:
-    """Says when a layout that is due is rebuilt."""
+    """Says when a layout that is due is rebuilt, and whether a fleet is joining."""
 
     def __init__(self) -> None:
         self._described = 0
         self._settling_since_s = 0.0
         self._due_since_s: float | None = None
-        self._free_s = -float("inf")
+        self._free_s = -math.inf
         """Monotonic seconds from which the next rebuild may begin."""
         self._budgets: dict[str, tuple[float, float]] = {}
         """By publisher: rebuilds that it may still cause, and when that was so."""
         self._held: set[str] = set()
+        self._counted, self._counted_s = 0, -math.inf
+        """Descriptors that had come or gone when they were counted last."""
+        self._joined_s = -math.inf
+        """End of the last second in which many came."""
+        self._completed_s = -math.inf
+        """When a fleet had joined and was shown at once, last."""
 
     def copy(self) -> LayoutPacing:
         """Return a copy."""
@@ -64,8 +77,16 @@ class LayoutPacing:
             yield
         begun_s, own_s = clock.monotonic_s(), 0.0
         changes, changers = ingest.descriptors.changes, ingest.layout_changers
+        self.note_changes(changes, begun_s)
         is_due = ingest.layout_due and (
-            at_once or self.is_time(changes, ingest.layout_publishers, begun_s, ingest.counts)
+            at_once
+            or self.is_time(
+                changes,
+                ingest.layout_publishers,
+                begun_s,
+                ingest.counts,
+                all_described=not ingest.missing.descriptors,
+            )
         )
         for _ in ingest.rebuilding(begun_s, clock.wall_ns(), layout=is_due, at_once=at_once):
             own_s += clock.monotonic_s() - begun_s
@@ -74,7 +95,27 @@ class LayoutPacing:
         if is_due:
             self.done(changers, begun_s - own_s, clock.monotonic_s())
 
-    def is_time(self, changes: int, publishers: set[str], now_s: float, counts: PipelineCounts) -> bool:
+    def is_joining(self, now_s: float) -> bool:
+        """Return whether many descriptors have come or gone just now."""
+        return now_s - self._joined_s < JOINING_WITHIN_S
+
+    def note_changes(self, changes: int, now_s: float) -> None:
+        """Note how many descriptors have come or gone since the start."""
+        if now_s - self._counted_s >= 1.0:
+            many = JOINING_FROM_PER_S * min(now_s - self._counted_s, JOINING_WITHIN_S)
+            if changes - self._counted >= many:
+                self._joined_s = now_s
+            self._counted, self._counted_s = changes, now_s
+
+    def is_time(
+        self,
+        changes: int,
+        publishers: set[str],
+        now_s: float,
+        counts: PipelineCounts,
+        *,
+        all_described: bool = False,
+    ) -> bool:
         """Return whether a layout that is due is to be rebuilt now.
 
         Args:
@@ -82,15 +123,21 @@ class LayoutPacing:
             publishers: The publishers of all that is due.
             now_s: Monotonic seconds.
             counts: Counters, in which a publisher that has to wait is counted.
+            all_described: Whether a descriptor has come of all that is heard. A fleet that has joined is shown then, whatever the former
+                rebuilds took: the next one is its last.
         """
         if self._due_since_s is None:
             self._due_since_s = now_s
         if changes != self._described:
             self._described, self._settling_since_s = changes, now_s
         is_settling = now_s - self._settling_since_s < DESCRIPTORS_SETTLE_S
-        if (is_settling and now_s - self._due_since_s < REBUILD_EVERY_S) or now_s < self._free_s:
+        has_joined = all_described and self.is_joining(now_s) and now_s - self._completed_s >= REFILL_S
+        is_free = now_s >= self._free_s or (has_joined and not is_settling)
+        if (is_settling and now_s - self._due_since_s < REBUILD_EVERY_S) or not is_free:
             return False
         if any(self._tokens(each, now_s) >= 1 for each in publishers):
+            if now_s < self._free_s:
+                self._completed_s = now_s
             return True
         for each in publishers - self._held:
             counts.layouts_held += 1
@@ -110,7 +157,8 @@ class LayoutPacing:
             now_s: Monotonic seconds at its end.
         """
         self._due_since_s = None
-        self._free_s = now_s + (now_s - begun_s) * (1 / LAYOUT_SHARE - 1)
+        share = JOINING_SHARE if self.is_joining(now_s) else LAYOUT_SHARE
+        self._free_s = now_s + (now_s - begun_s) * (1 / share - 1)
         for each in changers:
             self._budgets[each] = max(0.0, self._tokens(each, now_s) - 1), now_s
         self._held.clear()

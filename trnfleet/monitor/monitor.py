@@ -226,6 +226,10 @@ class Monitor:
         """Let the layout show all descriptors that have come, without waiting for more."""
         finish(self._laying_out(at_once=True))
 
+    def is_joining(self) -> bool:
+        """Return whether descriptors have been coming in masses just now, as after a start, a reconnect or the broker's restart."""
+        return self._layout_pacing.is_joining(self.clock.monotonic_s())
+
     def snapshot(self, *, with_alerts: bool = True) -> Snapshot:
         """Return a copy of all that is known now, but for alerts if it is packed at once; to be taken between two passes."""
         return Snapshot(
@@ -270,10 +274,9 @@ class Monitor:
         return finish(self._reading_pipeline(at_once=at_once))
 
     def _reading_pipeline(self, *, at_once: bool) -> Slices[PipelineHealth]:
-        counts, health, now_s = self.counts, self.link_health, self.clock.monotonic_s()
-        health.tell_own_loss(now_s, self.link, self.store, counts)
-        reading = self._pipeline.reading
-        return reading(self.ingest, counts, self.link, health, self.message_rate, now_s, at_once=at_once)
+        health, now_s, of = self.link_health, self.clock.monotonic_s(), (self.ingest, self.counts, self.link)
+        health.tell_own_loss(now_s, self.link, self.store, self.counts)
+        return self._pipeline.reading(*of, health, self.message_rate, now_s, at_once=at_once)
 
     def racks(self) -> list[RackPower]:
         """Return the IT power of every rack of which all is live, in the order of addresses, from the last pass."""

@@ -374,8 +374,9 @@ def make_buffer(session: FleetSession, fleet: str, *, disk_bytes: int) -> LiveBu
 def play_back_buffer(
     live: LiveMonitor, buffer: LiveBuffer, *, clock: Clock, root: str, rules: tuple[Rule, ...]
 ) -> RecordingPlayback:
-    """Return the playback of a live monitor's past."""
+    """Return the playback of a live monitor's past, which is kept in full where the monitor has no more urgent work."""
     monitor = live.monitor
+    buffer.gives_way = monitor.is_joining
     return RecordingPlayback(
         buffer,
         monitor_maker(monitor.fleet_name, root=root, pue=monitor.pue, rules=rules),

@@ -7,6 +7,9 @@ import pytest
 from trnfleet.monitor.layout_pacing import (
     BURST,
     DESCRIPTORS_SETTLE_S,
+    JOINING_FROM_PER_S,
+    JOINING_SHARE,
+    JOINING_WITHIN_S,
     LAYOUT_SHARE,
     MOST_BUDGETS,
     REBUILD_EVERY_S,
@@ -71,6 +74,43 @@ def test_a_new_path_is_no_way_round() -> None:
     """Withdrawn under one path and described under another: the descriptor is new, its publisher has changed."""
     loop = Loop()
     assert loop.run(10 * REFILL_S, "evil", new=("evil",)) <= BURST + 11
+
+
+def joining(per_s: float, seconds: int = 5) -> LayoutPacing:
+    """Return one of a fleet whose descriptors come at a pace from 100 s on."""
+    pacing = LayoutPacing()
+    for second in range(seconds + 1):
+        pacing.note_changes(int(second * per_s), 100.0 + second)
+    return pacing
+
+
+def test_a_fleet_joins_while_many_descriptors_come() -> None:
+    """A few are no fleet that joins, and it has joined some seconds after the last that came with many."""
+    assert not joining(JOINING_FROM_PER_S - 1).is_joining(105.0)
+    pacing = joining(JOINING_FROM_PER_S)
+    assert pacing.is_joining(105.0)
+    pacing.note_changes(5 * JOINING_FROM_PER_S + 1, 106.0)
+    assert pacing.is_joining(104.9 + JOINING_WITHIN_S)
+    assert not pacing.is_joining(105.0 + JOINING_WITHIN_S)
+    pacing.note_changes(7 * JOINING_FROM_PER_S, 400.0)
+    assert not pacing.is_joining(400.0), "as many in minutes are few"
+
+
+def test_a_fleet_that_has_joined_is_shown_at_once() -> None:
+    """The layouts in between leave the time to its descriptors; the last one waits for nothing, which nobody can ask for all the time."""
+    pacing, counts = joining(JOINING_FROM_PER_S), PipelineCounts()
+    pacing.done(set(), 104.0, 105.0)
+    begun_s = 106.0
+    assert not pacing.is_time(1, {"a"}, begun_s, counts, all_described=True)
+    settled_s = begun_s + DESCRIPTORS_SETTLE_S + 0.01
+    assert not pacing.is_time(1, {"a"}, settled_s, counts), "more is to come"
+    assert pacing.is_time(1, {"a"}, settled_s, counts, all_described=True)
+    pacing.done(set(), settled_s, settled_s + 1.0)
+    pacing.note_changes(9 * JOINING_FROM_PER_S, settled_s + 1.0)
+    again_s = settled_s + 2.0
+    pacing.is_time(2, {"a"}, again_s, counts, all_described=True)
+    assert not pacing.is_time(2, {"a"}, again_s + 1.0, counts, all_described=True)
+    assert pacing.is_time(2, {"a"}, settled_s + 1.0 / JOINING_SHARE, counts, all_described=True)
 
 
 def test_budgets_are_bounded() -> None:

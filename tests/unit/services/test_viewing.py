@@ -109,6 +109,7 @@ def test_the_playback_goes_back_by_the_buffers_own_time_and_pictures_the_same_si
     playback = viewing.play_back_buffer(live, buffer, clock=clock, root="trnfleet", rules=())
     assert (playback.is_recording, playback.end_ns, playback.window_s) == (True, BEGIN_NS, 0.0)
     assert playback.state.at is live.monitor
+    assert buffer.gives_way == live.monitor.is_joining
     assert playback.monitors.make().monitor.pue == 1.3
     (cache / "trnfleet").mkdir(exist_ok=True)
     (cache / "trnfleet" / "past").write_text("in the way")

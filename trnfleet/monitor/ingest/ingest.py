@@ -431,6 +431,9 @@ class Ingest:
         if self._layout_due and self._pending.hold(envelope, is_described=is_described):
             return
         self.counts.undescribed += 1
+        if is_described and self._layout_due:
+            # It is to come, and asked for it would only come twice.
+            return
         self.topics.undescribed.hear(path, now_s)
         self.missing.hear(TopicClass.NODE, covering)
 

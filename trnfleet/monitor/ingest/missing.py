@@ -48,6 +48,11 @@ class MissingState:
         """Return how many messages are missing."""
         return len(self._heard)
 
+    @property
+    def descriptors(self) -> int:
+        """How many of them are descriptors."""
+        return self._nodes
+
     def copy(self) -> MissingState:
         """Return one in which nothing is missing: a copy of a monitor has no broker to ask."""
         return MissingState(self._most)

@@ -26,7 +26,7 @@ from trnfleet.record.write.writer import RecordingWriter
 from trnfleet.wire.topics import TopicClass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from trnfleet.clock import Clock
@@ -91,6 +91,8 @@ class LiveBuffer:
         self.status = self._thread.status
         name = channel_namer(about.root)
         self._thinning = Thinning(lambda topic: name(topic) == TopicClass.TELEMETRY)
+        self.gives_way: Callable[[], bool] = lambda: False
+        """Returns whether the reader has more urgent work than the past."""
 
     @property
     def start_ns(self) -> int:
@@ -130,7 +132,8 @@ class LiveBuffer:
 
     def take(self, batch: Sequence[Envelope]) -> None:
         """Keep a batch, or of more telemetry than it can follow a part: cheap, never waits and never fails."""
-        self._thread.take(self._thinning.keep(batch, self._thread.filled, self.to_ns))
+        filled, gives_way = self._thread.filled, self.gives_way()
+        self._thread.take(self._thinning.keep(batch, filled, self.to_ns, gives_way=gives_way))
 
     def backfill(self, part: PartReader) -> bool:
         """Keep a finished recording before all that was taken, and return whether there is room for it.

@@ -5,6 +5,7 @@ import pytest
 from support.monitor.feed import DEMO, Feed, ready, standalone
 
 from trnfleet.domain.metrics import BY_NAME
+from trnfleet.monitor.ingest.rejects import PendingTelemetry
 from trnfleet.monitor.ingest.undescribed import AGAIN_WITHIN_S, Undescribed
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.monitor.summary import undescribed_text
@@ -194,6 +195,23 @@ def test_state_is_bounded_in_bytes() -> None:
     feed.jobs = {"a": ("uc1/us-0001",) * 3, "b": ("uc1/us-0001",) * 3}
     feed.describe()
     assert list(feed.monitor.ingest.jobs) == ["a"]
+
+
+def test_what_is_described_and_waits_for_the_layout_is_not_asked_for() -> None:
+    """Where there is no room to hold its telemetry that is counted, and only what no descriptor has come of is missing."""
+    feed = Feed(standalone(9))
+    ingest = feed.monitor.ingest
+    ingest._pending = PendingTelemetry(most_messages=0)
+    names = list(feed.layout.instances)
+    feed.monitor.apply(feed.announcements(names[:3]))
+    feed.monitor.lay_out()
+    ingest.apply(feed.announcements(names[3:5]), feed.clock.monotonic_s(), 0)
+    feed.monitor.apply(feed.telemetry())
+    assert feed.monitor.counts.undescribed == 6
+    assert (ingest.missing.descriptors, feed.monitor.summary().undescribed_paths) == (4, 4)
+    feed.monitor.lay_out()
+    feed.monitor.apply(feed.telemetry())
+    assert (feed.monitor.counts.undescribed, ingest.missing.descriptors) == (10, 4)
 
 
 async def test_hosts_that_are_missing_count_on_over_a_new_layout() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING
 
+import pytest
 from support.record.files import NS_PER_S, START_NS
 
 from trnfleet.record.write import thinning as thinning_module
@@ -14,12 +14,10 @@ from trnfleet.record.write.thinning import (
     LESS_AFTER_S,
     MOST_LEFT_OUT,
     RATE_OVER_S,
+    SPREAD_S,
     Thinning,
 )
 from trnfleet.wire.ports import Envelope
-
-if TYPE_CHECKING:
-    import pytest
 
 TOPICS = [f"t/{number}" for number in range(40)]
 
@@ -30,7 +28,7 @@ class Fed:
     def __init__(self, most_per_s: int) -> None:
         self.thinning = Thinning(lambda topic: topic.startswith("t/"), most_per_s)
         self.now_s = 100.0
-        self.kept: list[Envelope] = []
+        self.gives_way = False
 
     def second(self, topics: int = len(TOPICS), filled: float = 0.0) -> list[Envelope]:
         """Return what is kept of a second's messages, in batches of ten."""
@@ -40,7 +38,9 @@ class Fed:
                 Envelope(topic, b"%d" % self.now_s, received_s=self.now_s + begin / 100)
                 for topic in TOPICS[begin:][:10]
             ]
-            kept += self.thinning.keep(batch, filled, lambda at_s: START_NS + round(at_s * NS_PER_S))
+            kept += self.thinning.keep(
+                batch, filled, lambda at_s: START_NS + round(at_s * NS_PER_S), gives_way=self.gives_way
+            )
         self.now_s += 1.0
         return kept
 
@@ -131,6 +131,44 @@ def test_a_reader_that_sheds_much_keeps_less_of_the_past() -> None:
             )
             fed.now_s += 1.0
         assert fed.thinning.one_in == expected, most_per_s
+
+
+def test_it_gives_way_to_what_is_more_urgent() -> None:
+    """As few as ever are kept of what is too much in any case, all of what is not, and afterwards it is as before at once."""
+    fed = Fed(most_per_s=45)
+    fed.gives_way = True
+    assert len(fed.seconds(20)) == 20 * len(TOPICS), "all can be followed"
+    fed = Fed(most_per_s=30)
+    fed.seconds(RATE_OVER_S + 1)
+    assert fed.thinning.one_in == 2
+    fed.gives_way = True
+    kept = fed.seconds(2 * MOST_LEFT_OUT)
+    assert fed.thinning.one_in == MOST_LEFT_OUT
+    assert len(kept) == pytest.approx(2 * len(TOPICS), abs=len(TOPICS) // 2)
+    fed.gives_way = False
+    fed.second()
+    assert fed.thinning.one_in == 2
+    ends = [START_NS + round(at_s * NS_PER_S) for at_s in (104.5, 106.5, fed.now_s)]
+    assert [fed.thinning.at(each) for each in ends] == [2, MOST_LEFT_OUT, 2]
+
+
+def test_what_was_left_out_comes_again_bit_by_bit() -> None:
+    """Topics of which more was left out than is now are kept over some seconds, and none is forgotten."""
+    fed = Fed(most_per_s=30)
+    fed.seconds(RATE_OVER_S + 1)
+    fed.gives_way = True
+    fed.seconds(MOST_LEFT_OUT // 2)
+    fed.gives_way = False
+    by_second = [fed.second() for _ in range(int(SPREAD_S) + 3)]
+    usual = len(TOPICS) / 2
+    assert max(len(each) for each in by_second[:-3]) < 1.5 * usual
+    assert {each.topic for second in by_second for each in second} == set(TOPICS)
+    kept = [(each.topic, int(each.payload), each.shed) for second in by_second for each in second]
+    for topic in TOPICS:
+        times = [(at_s, shed) for each, at_s, shed in kept if each == topic]
+        assert all(later - former == shed + 1 for (former, _), (later, shed) in itertools.pairwise(times)), (
+            "every message that is not there is accounted for"
+        )
 
 
 def test_it_ends_when_less_comes_for_long_and_says_what_was_left_out_last() -> None:
