@@ -13,6 +13,9 @@ from support.monitor.rules import HOT, rules_of
 from support.tui.pilot import fleet_app, running
 
 from trnfleet.monitor.alerting.engine import Alerts
+from trnfleet.monitor.slices import finish
+from trnfleet.wire.ports import Envelope
+from trnfleet.wire.topics import TopicClass, build_topic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,7 +89,11 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         ("2xx", "hierarchy", {"address": CHIP, "level": "chip", "temperature_c [degC]": "96"}),
         ("4", "chip", {"address": CHIP, "metric": "temperature_c", "value": "96", "freshness": "live"}),
         ("7", "reservations", {"id": "cr-1", "state": "active"}),
-        ("8", "alerts", {"severity": "warning", "rule": "hot", "place": CHIP, "status": "firing"}),
+        (
+            "8",
+            "alerts",
+            {"severity": "warning", "rule": "hot", "place": CHIP, "target": CHIP, "status": "firing"},
+        ),
         ("9", "events", {"place": CHIP, "source": "kernel"}),
         ("9t", "events", {"client": "feed", "state": "online", "chips": "96"}),
         ("9tt", "events", {"state": "connected"}),
@@ -143,3 +150,29 @@ async def test_what_cannot_be_written_is_told(folder: Path) -> None:
         await pilot.press("colon", *"export", "enter")
         await written(pilot)
         assert len(files(folder)) == 2
+
+
+async def test_a_tree_is_of_the_layout_that_there_is(folder: Path) -> None:
+    """A host that has gone since the last tick has no row, and what is not known before the next pass is empty."""
+    feed = await fed()
+    app = fleet_app(feed)
+    gone = "uc1/us-0001/trn2u-0001-3"
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.press("2", "x", "x")
+        await pilot.paint()
+        feed.monitor.apply([Envelope(build_topic("demo", TopicClass.NODE, gone), b"")])
+        finish(feed.monitor.ingest.rebuilding(feed.clock.monotonic_s(), feed.clock.wall_ns()))
+        assert feed.monitor.store.layout.find(gone) is None
+        app.action_snapshot()
+        await written(pilot)
+        by_address = {row["address"]: row for row in rows_of(files(folder, "*.csv")[0])}
+        assert "uc1/us-0001/trn2u-0001-2" in by_address
+        assert gone not in by_address
+        assert (by_address[CHIP]["chips"], by_address[CHIP]["temperature_c [degC]"]) == ("1", "96")
+        group = by_address["uc1/us-0001"]
+        assert (group["chips"], group["live"], group["power_w [W]"]) == ("", "", "")
+        await pilot.telemetry(feed)
+        app.action_snapshot()
+        await written(pilot)
+        group = next(row for row in rows_of(files(folder, "*.csv")[-1]) if row["address"] == "uc1/us-0001")
+        assert group["chips"] == "48"

@@ -21,8 +21,20 @@ if TYPE_CHECKING:
     from trnfleet.tui.alerts.query import AlertQuery
     from trnfleet.tui.state.alerts import AlertSnapshot
 
-ALERT_TITLES = ("severity", "rule", "status", "place", "value", "chips", "job", "since", "owner", "summary")
-HISTORY_TITLES = ("time", "what", "severity", "rule", "place", "summary")
+ALERT_TITLES = (
+    "severity",
+    "rule",
+    "status",
+    "place",
+    "target",
+    "value",
+    "chips",
+    "job",
+    "since",
+    "owner",
+    "summary",
+)
+HISTORY_TITLES = ("time", "what", "severity", "rule", "place", "target", "summary")
 SILENCE_TITLES = ("matchers", "state", "begins", "ends", "owner", "comment")
 
 
@@ -36,6 +48,7 @@ def alert_table(alerts: Iterable[AlertWithStatus], of: AlertSnapshot) -> Table:
                 each.alert.name,
                 each.status.value,
                 address_of(each.alert),
+                each.alert.target,
                 each.alert.value,
                 each.alert.chips or None,
                 each.alert.job,
@@ -60,6 +73,7 @@ def history_table(entries: Iterable[HistoryEntry]) -> Table:
                 each.alert.severity.value,
                 each.alert.name,
                 address_of(each.alert),
+                each.alert.target,
                 each.summary,
             )
             for each in found

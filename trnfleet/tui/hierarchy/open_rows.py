@@ -21,20 +21,24 @@ _FIRST = ("address", "level", "chips", "live")
 
 
 def open_rows(context: UiContext, descriptions: Descriptions, index: TreeIndex) -> Table:
-    """Return the rows of an index over the present layout; those of other fleets are not among them."""
+    """Return the rows of an index over the present layout; those of other fleets are not among them.
+
+    What is made of chips' values in each pass is not known until there was one of that layout.
+    """
     reader, layout = TreeRows(context, descriptions), index.layout
     rows = [row for row in index.window(0, min(index.rows, MOST_ROWS)) if row.fleet < 0]
     table: list[list[Value]] = [[] for _ in rows]
     for level, (places, numbers) in by_level(rows).items():
         counts = reader.counts(level, numbers)
         figures = [reader.values(shown.field.key, level, numbers).tolist() for shown in TREE]
+        has_counts = level is not Level.CORE and reader.has_counts(level)
         chips, live = counts.sum(axis=1).tolist(), counts[:, Freshness.LIVE].tolist()
         for number, place in enumerate(places):
             node = rows[place].node
             table[place] = [
                 node_path(layout, node),
                 level.name.lower(),
-                *((chips[number], live[number]) if level is not Level.CORE else (None, None)),
+                *((chips[number], live[number]) if has_counts else (None, None)),
                 *(column[number] for column in figures),
                 reader.job(node),
             ]

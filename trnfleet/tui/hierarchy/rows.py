@@ -126,13 +126,17 @@ class TreeRows:
                 found[place] = value
         return found
 
+    def has_counts(self, level: Level) -> bool:
+        """Return whether `counts` of a level are known: of a new layout they are after the next pass, of chips at once."""
+        return level >= Level.CHIP or self._frame.rollups.generation == self._monitor.store.generation
+
     def counts(self, level: Level, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return nodes x 5: how many chips of each node are in each state."""
         store, rollups = self._monitor.store, self._frame.rollups
         if level >= Level.CHIP:
             chips = numbers // CORE_LANES if level is Level.CORE else numbers
             return np.eye(len(Freshness), dtype=np.int64)[store.chip_state[chips]]
-        if rollups.generation != store.generation:
+        if not self.has_counts(level):
             counts = np.zeros((len(numbers), len(Freshness)), np.int64)
             counts[:, Freshness.UNKNOWN] = 1
             return counts

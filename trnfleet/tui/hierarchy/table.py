@@ -150,7 +150,7 @@ class TreeTable(CursorList[str]):
     # What is shown
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
-        self._follow_layout()
+        self.follow_layout()
         rows = self._index.window(top, height)
         if not rows:
             return self._nothing(width)
@@ -166,7 +166,7 @@ class TreeTable(CursorList[str]):
         if self._behind() and self._signatures:
             # The roll-ups of a new layout are not there yet; what is on the screen stands a moment longer.
             return 0
-        self._follow_layout()
+        self.follow_layout()
         if self._ui.clock.monotonic_s() - self._sorted_s >= RESORT_EVERY_S:
             if ChipTable.is_living(self.wanted):
                 # Values pass limits, jobs move on.
@@ -197,7 +197,7 @@ class TreeTable(CursorList[str]):
 
     # Following what changes
 
-    def _follow_layout(self) -> None:
+    def follow_layout(self) -> None:
         layout = self._monitor.store.layout
         has_fleets = self._index.fleets.total == self._texts.rows_of_fleets(is_shut=False).total
         if layout is self._index.layout and has_fleets:
@@ -281,7 +281,7 @@ class TreeTable(CursorList[str]):
 
     def show_address(self, path: str) -> None:
         """Put the cursor on an address, opening what is above it; wait for it where it is not known yet."""
-        self._follow_layout()
+        self.follow_layout()
         if not path or path == self.cursor:
             self.reveal()
             return

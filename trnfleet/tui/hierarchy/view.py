@@ -126,6 +126,7 @@ class HierarchyView(FilteredView):
 
     def export(self) -> Table:
         """Return the rows that are open, with all figures of each."""
+        self.table.follow_layout()
         return open_rows(self.context, self.descriptions, self.table.index)
 
     def take_filter(self, wanted: Filter) -> None:

@@ -20,6 +20,8 @@ MOST_ROWS = 100_000
 """Rows of a table, at most: a tree of a large fleet may have a million of them open."""
 LONGEST = 1_000
 """Characters of a value, at most."""
+_EXACT_BELOW = 2**63
+"""Whole numbers that are written with all of their digits."""
 _FORMULA = ("=", "+", "-", "@")
 """What a spreadsheet takes for a formula where a text begins with it; tab and line break, the others, are written out."""
 
@@ -76,4 +78,7 @@ def _cell(value: Value) -> str:
     if isinstance(value, str):
         shown = plain(value, LONGEST)
         return f"'{shown}" if shown.startswith(_FORMULA) else shown
-    return f"{value:.10g}" if math.isfinite(value) else ""
+    if not math.isfinite(value):
+        return ""
+    # Counts and bytes to the last digit.
+    return str(int(value)) if value == int(value) and abs(value) < _EXACT_BELOW else f"{value:.10g}"
