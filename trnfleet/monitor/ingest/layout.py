@@ -123,7 +123,6 @@ def rebuild_layout(
             if (relay := publishers.find(each.publisher, each.boot)) is not None
         },
     )
-    descriptors.changed.begin()
     log.info(
         "layout_rebuilt", chips=layout.chips, instances=len(layout.instances), generation=store.generation
     )
@@ -132,6 +131,7 @@ def rebuild_layout(
     yield
     timebase.keep(set(descriptors.instances_of))
     yield from topics.follow(layout)
+    descriptors.changed.begin()
 
 
 def _add_rolled(types: dict[str, str], blocks: Sequence[CompactDescriptor]) -> dict[str, int]:

@@ -104,7 +104,6 @@ def patch_layout(
     next_store.publisher_of = boots[next_store.publisher_of]
     store.take_over(next_store)
     store.rolled.follow(layout, {})
-    descriptors.changed.begin()
     log.info(
         "layout_changed", chips=layout.chips, instances=len(layout.instances), generation=store.generation
     )
@@ -119,6 +118,8 @@ def patch_layout(
     places[numbers[kept]] = kept
     shift = Shift(places, former_layout.chip_start, layout.chip_start, boots, traffic_rows)
     yield from topics.shift(layout, changes.former, shift)
+    # Last: where anything fails before, the next layout is made from all descriptors.
+    descriptors.changed.begin()
 
 
 def _is_named(client: str, boot: str, present: list[CompactDescriptor], descriptors: Descriptors) -> bool:

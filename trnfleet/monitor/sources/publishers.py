@@ -171,8 +171,13 @@ class Publishers:
         """Forget the oldest boot that no descriptor has named."""
         self._forget(next(iter(self._nameless)))
 
-    def _forget(self, key: tuple[str, str]) -> None:
-        """Forget a boot that no descriptor names; its number is the next one's."""
+    def _forget(self, key: tuple[str, str], numbers: NDArray[np.int32] | None = None) -> None:
+        """Forget a boot that no descriptor names; its number is the next one's.
+
+        Args:
+            key: Its client and boot.
+            numbers: What has become of numbers, in which its own is noted.
+        """
         del self._nameless[key]
         client, _ = key
         state = self._boots.pop(key)
@@ -186,6 +191,8 @@ class Publishers:
             self._announced.pop(client, None)
             self._online.pop(client, None)
         self._free.append(state.number)
+        if numbers is not None:
+            numbers[state.number] = -1
         self._rows = self._names = None
         self._note_presence(client, [] if self._room.of(client) else [state])
 
@@ -329,32 +336,41 @@ class Publishers:
         """
         boots = np.arange(self._numbers + 1, dtype=np.int32)
         boots[-1] = -1
-        refused: set[tuple[str, str]] = set()
-        for key in unnamed:
-            state = self._boots.get(key)
-            if state is not None and key not in self._nameless:
-                if self._undescribed.refusal(state.client, 1, "") is not None:
-                    refused.add(key)
-                state.described, self._nameless[key] = False, None
-                self._undescribed.change(state.client, 1)
-        clients: dict[str, None] = {}
-        for key in [*self._nameless]:
-            state = self._boots[key]
-            if not (state.announced and state.online) or key in refused:
-                self._forget(key)
-                boots[state.number] = -1
-                clients[state.client] = None
+        wanted = [key for key in dict.fromkeys(unnamed) if key in self._boots and key not in self._nameless]
+        going = [key for key in self._nameless if not self._is_there(key)]
+        going += [key for key in wanted if not self._is_there(key)]
+        for key in wanted:
+            self._boots[key].described, self._nameless[key] = False, None
+            self._undescribed.change(key[0], 1)
+        for key in going:
+            self._forget(key, boots)
+        for key in wanted:
+            if key in self._nameless:
+                # It may be there as long as it has room among those that describe nothing.
+                self._undescribed.change(key[0], -1)
+                why = self._undescribed.refusal(key[0], 1, "")
+                self._undescribed.change(key[0], 1)
+                if why is not None:
+                    self._forget(key, boots)
+                    going.append(key)
+        clients = {client for client, _ in going if not self._room.of(client)}
         if len(self.traffic) > self._room.owners + len(clients) + 1:
             # The boots of others have been forgotten where room was short.
-            clients |= dict.fromkeys(self.traffic.names[1:])
+            clients = {client for client in self.traffic.names[1:] if not self._room.of(client)}
         rows = np.arange(len(self.traffic), dtype=np.int64)
-        for client in clients:
+        for client in sorted(clients):
             row = self.traffic.row_of(client)
-            if row and not self._room.of(client):
+            if row:
                 last = self.traffic.drop(client)
                 rows[rows == row] = 0
                 rows[rows == last] = row
+        self._rows = None
         return Renumbering(boots, rows)
+
+    def _is_there(self, key: tuple[str, str]) -> bool:
+        """Return whether a boot has announced itself and not gone."""
+        state = self._boots[key]
+        return state.announced and state.online
 
     def keep(self, described: set[tuple[str, str]]) -> None:
         """Forget boots that are gone and that no descriptor names, and number the rest again."""

@@ -300,3 +300,28 @@ def test_an_instance_without_a_publisher_gets_its_own_with_the_next_layout(patch
     assert patches.pop() is False
     assert len(set(store.publisher_of.tolist())) == len(PATHS) - 1
     assert store.publisher_of.min() >= 0
+
+
+@pytest.mark.parametrize("step", ["shift", "_keep_decoders"])
+def test_a_layout_that_failed_midway_is_followed_by_one_from_nothing(
+    step: str, patches: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What had yet to follow it, such as topics, would keep the rows of the layout before."""
+    fleet = Fleet()
+    ingest = fleet.ingest
+    ingest.apply([each for path in PATHS for each in fleet.join(path, fleet.feed)], 0.0, 0)
+    finish(ingest.rebuilding(0.0, 0, at_once=True))
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(ingest.topics, step, fail)
+        ingest.apply(fleet.leave(PATHS[0]), 0.0, 0)
+        with pytest.raises(RuntimeError, match="a bug"):
+            finish(ingest.rebuilding(0.0, 0, at_once=True))
+    assert patches.pop()
+    ingest.apply(fleet.leave(PATHS[-1]), 0.0, 0)
+    finish(ingest.rebuilding(0.0, 0, at_once=True))
+    assert patches.pop() is False
+    assert len(ingest.store.layout.instances) == len(PATHS) - 2

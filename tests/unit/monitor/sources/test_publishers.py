@@ -188,5 +188,23 @@ def test_presence_follows_what_is_announced() -> None:
             publishers.retire(client)
         elif random.random() < 0.3:
             publishers.drop([(client, boot)])
+            assert sorted(publishers.traffic.names[1:]) == sorted(publishers.clients())
         assert before.tolist() == values
         assert publishers.online().tolist() == publishers.copy().online().tolist()
+        assert publishers.rows().tolist() == publishers.copy().rows().tolist()
+
+
+def test_what_goes_makes_room_for_what_is_named_no_more() -> None:
+    """A boot that is there, and described no more, stays where those that go leave room for it, as with a layout that is made from nothing."""
+    every = {}
+    for way in ("drop", "keep"):
+        publishers = Publishers(Limits(publishers=8, undescribed_publishers=2))
+        publishers.announce(publishers.number("named", "1", described=True), online=True)
+        for client in "ab":
+            publishers.announce(publishers.number(client, "1"), online=False)
+        if way == "drop":
+            publishers.drop([("named", "1")])
+        else:
+            publishers.keep(set())
+        every[way] = publishers.clients()
+    assert every == {"drop": {"named": True}, "keep": {"named": True}}
