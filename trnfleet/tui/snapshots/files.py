@@ -43,16 +43,19 @@ def write_snapshot(folder: Path, name: str, texts: Mapping[str, str]) -> Path:
     stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip(".-") or "snapshot"
     for number in range(1, _MOST + 1):
         shown = stem if number == 1 else f"{stem}-{number}"
-        paths = [folder / f"{shown}{ending}" for ending in texts]
-        if any(path.exists() for path in paths):
-            continue
+        made: list[Path] = []
         try:
-            for path, text in zip(paths, texts.values(), strict=True):
+            for ending, text in texts.items():
+                path = folder / f"{shown}{ending}"
                 with open(path, "x", encoding="utf-8", newline="", opener=open_private) as file:
+                    made.append(path)
                     file.write(text)
-        except OSError:
-            for path in paths:
+        except OSError as error:
+            # Not what another snapshot of the same moment has made.
+            for path in made:
                 path.unlink(missing_ok=True)
+            if isinstance(error, FileExistsError):
+                continue
             raise
-        return paths[0]
+        return made[0]
     raise FileExistsError(f"{folder}: {_MOST} snapshots of {stem}")
