@@ -142,6 +142,11 @@ def format_rfc3339(ns: int) -> str:
     return f"{moment.replace(tzinfo=None).isoformat(timespec='seconds')}.{rest // 1_000_000:03d}Z"
 
 
+def format_basic(ns: int) -> str:
+    """Return `ns` since 1970 in the basic format of ISO 8601, to the second in UTC, such as 20260131T235958Z: a name of a file has no colons."""
+    return f"{format_rfc3339(ns)[:19].replace('-', '').replace(':', '')}Z"
+
+
 def parse_rfc3339(text: str) -> int:
     """Return nanoseconds since 1970 of an RFC 3339 instant.
 

@@ -60,6 +60,14 @@ def temporary_folder() -> Path:
         raise ConfigError(f"no temporary folder: {error.strerror or error}; set TMPDIR to one") from error
 
 
+def named(folder: Path) -> str:
+    """Return a folder as a shell has it: `~` for the home, where there is one and it is in that."""
+    try:
+        return f"~/{folder.relative_to(Path.home())}"
+    except (RuntimeError, ValueError):
+        return str(folder)
+
+
 def why_not_writable(file: Path) -> str:
     """Return why a file cannot be appended to, empty where it can; makes it where it is missing."""
     try:

@@ -14,6 +14,7 @@ from trnfleet.clock import (
     ManualClock,
     SteadyWall,
     SystemClock,
+    format_basic,
     format_rfc3339,
     parse_rfc3339,
 )
@@ -161,6 +162,7 @@ async def test_stepping_the_wall_clock_wakes_nobody() -> None:
 def test_an_instant_is_written_in_utc_with_milliseconds(ns: int, text: str) -> None:
     """What is finer than a millisecond is cut off, never rounded into the next second."""
     assert format_rfc3339(ns) == text
+    assert format_basic(ns) == f"{text[:19].replace('-', '').replace(':', '')}Z"
 
 
 @pytest.mark.parametrize(

@@ -176,3 +176,24 @@ async def test_a_tree_is_of_the_layout_that_there_is(folder: Path) -> None:
         await written(pilot)
         group = next(row for row in rows_of(files(folder, "*.csv")[-1]) if row["address"] == "uc1/us-0001")
         assert group["chips"] == "48"
+
+
+async def test_a_user_without_a_home_is_told_the_whole_path(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container in which the user has no entry; where there is a home the path begins with it."""
+    app = fleet_app(await fed())
+    async with running(app, size=(200, 40)) as pilot:
+        monkeypatch.setenv("HOME", str(folder.parent.parent))
+        assert "in ~/trnfleet/snapshots" in await save(pilot)
+        monkeypatch.delenv("HOME")
+
+        def unknown(uid: int) -> None:
+            raise KeyError(uid)
+
+        monkeypatch.setattr("pwd.getpwuid", unknown)
+        app.action_snapshot()
+        await written(pilot)
+        assert f" in {folder.parent.parent}/"[:60] in pilot.screen()[-1]
+        assert app.is_running
+        assert len(files(folder)) == 4

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 
-from trnfleet.clock import format_rfc3339
+from trnfleet import folders
+from trnfleet.clock import format_basic
 from trnfleet.domain.quantities import count, counted
 from trnfleet.errors import TrnfleetError
 from trnfleet.text import plain
@@ -21,6 +20,8 @@ from trnfleet.tui.snapshots.table import MOST_ROWS, Table, csv_text
 from trnfleet.tui.theme.glyphs import to_ascii
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.style import Style
 
 
@@ -43,10 +44,9 @@ class SnapshotKeys(CursorKeys):
     def action_snapshot(self) -> None:
         """Write the files, and say where they are; pictures and tables are made aside, so that nothing waits for them."""
         lines, table = self._drawn_lines(), self.page.export()
-        stamp = re.sub(r"[-:]", "", format_rfc3339(self.context.monitor.moment().time_ns)[:19])
         fleet, size = plain(self.context.monitor.fleet_name, 64), (self.size.width, self.size.height)
         title = f"trnfleet: {self.view_title} of {fleet}"
-        name = f"{fleet}-{self.view_title.lower()}-{stamp}Z"
+        name = f"{fleet}-{self.view_title.lower()}-{format_basic(self.context.monitor.moment().time_ns)}"
 
         def write() -> Path:
             texts = {".svg": picture(lines, size, title)}
@@ -73,13 +73,9 @@ class SnapshotKeys(CursorKeys):
 
 def _saved_text(path: Path, table: Table) -> str:
     """Return which files were written, how many rows they have, and where they are."""
-    folder = str(path.parent)
-    home = str(Path.home())
-    if folder.startswith(f"{home}/"):
-        folder = f"~{folder[len(home) :]}"
     rows = counted(len(table.rows), "row")
     if table.total:
         rows = f"the first {count(MOST_ROWS)} of {count(table.total)} rows"
     name = plain(path.name)
     files = f"{name} and .csv ({rows})" if table.columns else name
-    return f"saved {files} in {plain(folder)}"
+    return f"saved {files} in {plain(folders.named(path.parent), 400)}"

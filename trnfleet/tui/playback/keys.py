@@ -15,7 +15,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
-from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.clock import NS_PER_S, format_basic
 from trnfleet.domain.moments import find_moment, is_move
 from trnfleet.errors import TrnfleetError
 from trnfleet.monitor.replay.controls import Mode
@@ -360,5 +360,4 @@ def free_path(name: str) -> Path:
 
 def default_name(fleet: str, time_ns: int) -> str:
     """Return a file name for the recorded past of a fleet."""
-    stamp = re.sub(r"[-:]", "", format_rfc3339(time_ns)[:19])
-    return f"trnfleet-{re.sub(r'[^A-Za-z0-9._-]+', '-', fleet)[:60] or 'fleet'}-{stamp}Z.mcap"
+    return f"trnfleet-{re.sub(r'[^A-Za-z0-9._-]+', '-', fleet)[:60] or 'fleet'}-{format_basic(time_ns)}.mcap"
