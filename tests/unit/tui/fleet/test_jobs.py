@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from support.monitor.feed import Feed, ultraservers
+from support.monitor.top import Top
 
 from trnfleet.domain.jobs import JOB_STATES
 from trnfleet.domain.severity import Severity
@@ -88,6 +89,31 @@ async def test_jobs_of_a_lost_connection_are_as_last_known() -> None:
         feed.tick(heard)
         feed.monitor.compute()
     assert names() == ["far"]
+
+
+async def test_jobs_of_a_cell_that_no_relay_observes_are_as_last_known() -> None:
+    """Nothing comes of them on the top broker, whatever their last messages say; of jobs of other cells it does."""
+    top = Top()
+    top.monitor.link.connected = True
+    top.describe_row("uc1/us-0003")
+    jobs = {
+        name: job().model_copy(update={"on": (place,)})
+        for name, place in (("a", "uc1/us-0001"), ("b", "uc1/us-0003"))
+    }
+
+    def names() -> list[str]:
+        return [name for name, each in jobs.items() if last_known(top.monitor)(each)]
+
+    told = []
+    for seq in range(8):
+        if seq < 3:
+            top.frame((1_000.0, 2_000.0, 3_000.0))
+        top.frame_of_row(2_000.0, seq)
+        top.monitor.compute()
+        told.append(names())
+        await top.clock.advance(1.0)
+    assert told[:4] == [[]] * 4
+    assert told[-1] == ["a"]
 
 
 def test_what_faults_cost() -> None:
