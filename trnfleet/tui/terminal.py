@@ -1,8 +1,9 @@
 """The terminal that the app draws on: taken, given back while the job is stopped, taken again.
 
 Textual's driver draws on stderr, which may be a file; it stops with SIGSTOP, from which nothing wakes it where no shell controls
-jobs; and continued after a SIGSTOP from outside it takes a terminal that it has already. This one draws on stdout, which is a
-terminal whenever the app starts. It overrides private names of the driver, for which Textual's version is pinned and tests stand.
+jobs; continued after a SIGSTOP from outside it takes a terminal that it has already; and it wakes up ten times a second to see whether a key was pressed, which is a
+twentieth of what the app of a small fleet costs. This one draws on stdout, which is a
+terminal whenever the app starts, and sleeps until something comes. It overrides private names of the driver, for which Textual's version is pinned and tests stand.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import select
 import signal
 import sys
 import threading
+from codecs import getincrementaldecoder
 from typing import TYPE_CHECKING, Any
 
 from rich.segment import Segment
+from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Resize
 from textual.filter import LineFilter
@@ -33,8 +36,42 @@ RESET = (
     b"\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?2004l\x1b[?1004l\x1b[?7h\x1b[<u\x1b[?25h\x1b[?1049l"
 )
 """Mouse, paste, focus and key modes off, wrap and cursor on, main screen."""
+_READ_BYTES = 4_096
+_PARSED_WITHIN_S = 0.05
+"""Wait after input before the parser is asked whether it was all: Escape is a key, or the begin of another one."""
+_PARSER_WAITS = 20
+"""How often it is asked."""
 _CONTINUED_WITHIN_S = 0.05
 """Wait for the handler of SIGCONT, which another thread may get, after a stop."""
+
+
+class _WakingEvent(threading.Event):
+    """An event that wakes who waits for a file, too, while it is open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._files: tuple[int, int] | None = None
+
+    def open(self) -> None:
+        """Open its files; without any it is an event like any other."""
+        self.close()
+        self._files = os.pipe()
+
+    def close(self) -> None:
+        """Close its files."""
+        files, self._files = self._files or (), None
+        for each in files:
+            os.close(each)
+
+    @property
+    def fileno(self) -> int:
+        """The file that can be read once it is set."""
+        return self._files[0] if self._files else -1
+
+    def set(self) -> None:
+        super().set()
+        if self._files:
+            os.write(self._files[1], b"\0")
 
 
 class TerminalDriver(LinuxDriver):
@@ -48,6 +85,7 @@ class TerminalDriver(LinuxDriver):
         self._has_terminal = False
         self._is_stopping = False
         self._was_continued = False
+        self.exit_event = self._input_end = _WakingEvent()
         # In the loop and not in a handler of the interpreter's, which could come while the writer's queue is locked.
         self._loop.add_signal_handler(signal.SIGTSTP, self._stop, signal.SIGTSTP)
         signal.signal(signal.SIGCONT, self._on_continue)
@@ -55,6 +93,7 @@ class TerminalDriver(LinuxDriver):
     def start_application_mode(self) -> None:
         """Take the terminal."""
         self._has_terminal = True
+        self._input_end.open()
         super().start_application_mode()  # type: ignore[no-untyped-call]  # Textual's own is not typed
         # Textual's handler is one of the interpreter's: one interrupted by the next tells its older size after that one's.
         self._loop.add_signal_handler(signal.SIGWINCH, self._tell_size)
@@ -79,6 +118,31 @@ class TerminalDriver(LinuxDriver):
         if not self._in_band_window_resize:
             size = Size(*self._get_terminal_size())
             self._app.post_message(Resize(size, size))
+
+    def run_input_thread(self) -> None:
+        """Read keys and other events until the terminal is given back."""
+        parser, decoder = XTermParser(self._debug), getincrementaldecoder("utf-8")(errors="replace")
+        files, waits = [self.fileno, self._input_end.fileno], 0
+        while not self._input_end.is_set():
+            has_input = self.fileno in select.select(files, [], [], _PARSED_WITHIN_S if waits else None)[0]
+            waits = max(0, waits - 1)
+            if has_input:
+                data = os.read(self.fileno, _READ_BYTES)
+                waits = _PARSER_WAITS
+                if not data:
+                    # Nothing comes from it any more: SIGHUP, or a supervisor, ends it.
+                    files.remove(self.fileno)
+                # The parser takes an empty text for the end, and it may be a part of a character.
+                text = decoder.decode(data)
+                for event in parser.feed(text) if text else ():
+                    self.process_message(event)
+            for event in parser.tick():
+                self.process_message(event)
+
+    def close(self) -> None:
+        """Release what is needed while the terminal is taken."""
+        super().close()
+        self._input_end.close()
 
     def stop_job(self) -> None:
         """Stop this process and whatever else the shell runs as the same job, such as make, as ctrl+z does."""
