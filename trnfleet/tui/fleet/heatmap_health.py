@@ -174,14 +174,10 @@ class HealthValues:
 
     def _worst(self, grid: Grid, side: int, x: NDArray[np.int64], y: NDArray[np.int64]) -> NDArray[np.int8]:
         """Make pixels from their chips."""
-        parts = [
-            self._at(grid.chips_at(side * x + right, side * y + below))
-            for below in range(side)
-            for right in range(side)
-        ]
-        worst = parts[0]
-        for part in parts[1:]:
-            np.maximum(worst, part, out=worst)
+        inside = np.arange(side)
+        across, down = (np.add.outer(side * each, inside).ravel() for each in (x, y))
+        found = self._at(grid.chips_at(across, down)).reshape(len(y), side, len(x), side)
+        worst: NDArray[np.int8] = found.max(axis=(1, 3))
         return worst
 
     def of_chips(self, rows: NDArray[np.int64]) -> NDArray[np.int8]:
