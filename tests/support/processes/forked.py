@@ -28,6 +28,8 @@ from trnfleet.cli.main import run
 for name in COMMANDS:
     load_command(name)
 gc.freeze()
+# A shell that starts the tests in the background leaves it ignored, and so would each command.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 children = {}
 
 def waited_s(pid):
