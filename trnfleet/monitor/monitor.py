@@ -343,7 +343,7 @@ class Monitor:
                 ended_s = clock.monotonic_s()
                 self.link_health.wake(ended_s)
                 is_overloaded = self.link_health.overloaded_s(ended_s) > 0
-                pause_s = pacing.pause_s(own_s, ended_s - begun_s, is_overloaded=is_overloaded)
+                pause_s = pacing.pause_s(own_s, begun_s, ended_s, self.store, is_overloaded=is_overloaded)
             await clock.sleep(pause_s)
 
     def _refresh_states(self) -> None:

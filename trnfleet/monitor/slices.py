@@ -45,6 +45,8 @@ TURN_AFTER_S = 0.0005
 """Work after which the loop has a turn: of a small fleet most slices are a few microseconds, less than a turn itself takes."""
 PASS_EVERY_S = (0.2, 1.0)
 """Shortest and longest time between the beginnings of two passes."""
+EXPECTED_AFTER_S = 0.9
+"""Time after a tick of sources that publish each second, or less often, before which no other one is looked for where nothing came during the pass."""
 PASS_SHARE = 0.06
 """Share of time that passes may take; the next one waits accordingly."""
 OVERLOADED_EVERY_S = (1.0, 2.0)
@@ -137,6 +139,8 @@ class PassPacing:
     def __init__(self) -> None:
         self.applied_s = -math.inf
         """Monotonic seconds at which messages were applied last."""
+        self._period_s = 0.0
+        """Publishing period of the usual source."""
         self._done = -1
         self._done_s = -math.inf
 
@@ -148,7 +152,7 @@ class PassPacing:
             store: What changes.
             period_s: Publishing period of the usual source.
         """
-        until_s = now_s() + WHOLE_WITHIN_S
+        self._period_s, until_s = period_s, now_s() + WHOLE_WITHIN_S
         while store.revision != self._done and period_s >= PASS_EVERY_S[1]:
             at_s = now_s()
             rest_s = min(self.applied_s + WHOLE_AFTER_S, until_s) - at_s
@@ -158,17 +162,23 @@ class PassPacing:
                 return
             yield rest_s
 
-    def pause_s(self, own_s: float, took_s: float, *, is_overloaded: bool) -> float:
+    def pause_s(
+        self, own_s: float, begun_s: float, ended_s: float, store: Revised, *, is_overloaded: bool
+    ) -> float:
         """Return the seconds until the next pass is thought of.
 
         Args:
             own_s: Work of the pass.
-            took_s: Time since its begin.
+            begun_s: Monotonic seconds at its begin.
+            ended_s: And at its end.
+            store: What changes.
             is_overloaded: Whether messages need the time more than passes do.
         """
         shortest, longest = OVERLOADED_EVERY_S if is_overloaded else PASS_EVERY_S
+        if store.revision == self._done and self._period_s >= PASS_EVERY_S[1]:
+            shortest = max(shortest, self.applied_s + EXPECTED_AFTER_S - begun_s)
         share = PASS_SHARE / 2 if is_overloaded else PASS_SHARE
-        return min(longest, max(shortest, own_s / share)) - took_s
+        return min(longest, max(shortest, own_s / share)) - (ended_s - begun_s)
 
     def is_due(self, now_s: float, store: Revised) -> bool:
         """Return whether a pass begins now, and note it."""

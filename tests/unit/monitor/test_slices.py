@@ -12,7 +12,16 @@ from trnfleet.clock import ManualClock
 from trnfleet.monitor.failures import guarded
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.pipeline.counts import PipelineCounts
-from trnfleet.monitor.slices import LayoutChanged, PassPacing, checkpoint, finish, require
+from trnfleet.monitor.slices import (
+    EXPECTED_AFTER_S,
+    PASS_EVERY_S,
+    PASS_SHARE,
+    LayoutChanged,
+    PassPacing,
+    checkpoint,
+    finish,
+    require,
+)
 from trnfleet.tasks import background
 
 if TYPE_CHECKING:
@@ -94,6 +103,15 @@ async def test_a_pass_rests_as_long_as_it_works(monkeypatch: pytest.MonkeyPatch)
     assert slept_s[4] > 0.1
 
 
+class Heard:
+    """A store of which all has been heard."""
+
+    revision = 5
+
+    def has_heard_all(self, _since_s: float) -> bool:
+        return True
+
+
 @pytest.mark.parametrize(
     ("own_s", "usual_s", "overloaded_s"), [(0.001, 0.2, 1.0), (0.045, 0.75, 1.5), (0.5, 1.0, 2.0)]
 )
@@ -101,6 +119,30 @@ def test_passes_are_rarer_while_messages_need_the_time(
     own_s: float, usual_s: float, overloaded_s: float
 ) -> None:
     """An overloaded monitor gives passes half of their share of time, and makes one each second or two."""
-    pacing = PassPacing()
-    assert pacing.pause_s(own_s, 0.1, is_overloaded=False) == pytest.approx(usual_s - 0.1)
-    assert pacing.pause_s(own_s, 0.1, is_overloaded=True) == pytest.approx(overloaded_s - 0.1)
+    pacing, store = PassPacing(), Heard()
+    assert pacing.pause_s(own_s, 7.0, 7.1, store, is_overloaded=False) == pytest.approx(usual_s - 0.1)
+    assert pacing.pause_s(own_s, 7.0, 7.1, store, is_overloaded=True) == pytest.approx(overloaded_s - 0.1)
+
+
+@pytest.mark.parametrize("period_s", [0.1, 1.0, 60.0])
+def test_no_tick_is_looked_for_right_after_one(period_s: float) -> None:
+    """Of sources that publish each second nothing is to be expected before that; what came during the pass is soon shown."""
+    pacing, store = PassPacing(), Heard()
+    shortest_s = PASS_EVERY_S[0]
+    pacing.applied_s = 99.85
+    list(pacing.waits(lambda: 100.0, store, period_s))
+    assert pacing.is_due(100.0, store)
+    expected_s = 99.85 + EXPECTED_AFTER_S if period_s >= 1.0 else 100.0 + shortest_s
+    assert pacing.pause_s(0.001, 100.0, 100.02, store, is_overloaded=False) == pytest.approx(
+        expected_s - 100.02
+    )
+    assert pacing.pause_s(0.001, expected_s, expected_s, store, is_overloaded=False) == pytest.approx(
+        shortest_s
+    )
+    assert pacing.pause_s(0.057, 100.0, 100.1, store, is_overloaded=False) == pytest.approx(
+        0.057 / PASS_SHARE - 0.1
+    )
+    store.revision += 1
+    assert pacing.pause_s(0.001, 100.0, 100.02, store, is_overloaded=False) == pytest.approx(
+        shortest_s - 0.02
+    )
