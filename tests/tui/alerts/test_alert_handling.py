@@ -213,13 +213,8 @@ async def test_a_silence_of_a_storm_is_for_what_it_shares() -> None:
         assert "matches 16 firing alerts (16 critical)" in form.message
 
 
-async def test_enter_pressed_again_before_the_broker_answers_writes_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """One silence, not two of which one stays when the other is expired; what failed can be written again."""
-    feed = alerts_feed()
-    feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
-    app, publisher = alerts_app(feed)
+def slow_answers(publisher: Loopback, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Return the event before which a publisher does not answer."""
     answered, publish = asyncio.Event(), publisher.publish
 
     async def publish_slowly(batch: Iterable[Envelope]) -> PublishResult:
@@ -227,6 +222,17 @@ async def test_enter_pressed_again_before_the_broker_answers_writes_once(
         return await publish(batch)
 
     monkeypatch.setattr(publisher, "publish", publish_slowly)
+    return answered
+
+
+async def test_enter_pressed_again_before_the_broker_answers_writes_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One silence, not two of which one stays when the other is expired; what failed can be written again."""
+    feed = alerts_feed()
+    feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
+    app, publisher = alerts_app(feed)
+    answered = slow_answers(publisher, monkeypatch)
     async with running(app, size=(120, 40)) as pilot:
         await pilot.press("8")
         await pilot.telemetry(feed)
@@ -253,13 +259,7 @@ async def test_a_form_that_was_left_while_it_was_written_and_opened_again_stays(
     feed = alerts_feed()
     feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
     app, publisher = alerts_app(feed)
-    answered, publish = asyncio.Event(), publisher.publish
-
-    async def publish_slowly(batch: Iterable[Envelope]) -> PublishResult:
-        await answered.wait()
-        return await publish(batch)
-
-    monkeypatch.setattr(publisher, "publish", publish_slowly)
+    answered = slow_answers(publisher, monkeypatch)
     async with running(app, size=(120, 40)) as pilot:
         await pilot.press("8")
         await pilot.telemetry(feed)
