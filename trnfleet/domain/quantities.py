@@ -139,6 +139,12 @@ def mean_label(seconds: float) -> str:
     return f"{seconds:g} s mean" if seconds else "now"
 
 
+def signed_percent(value: float) -> str:
+    """Return a distance in whole percent with its sign, such as `+21 %`; without one where it rounds to nothing."""
+    whole = round(value)
+    return f"{whole:+d} %" if whole else "0 %"
+
+
 def count(number: int) -> str:
     """Return a whole number with separators."""
     return f"{number:,}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
@@ -207,6 +208,7 @@ class HelpScreen(ModalScreen[None]):
         Binding("up", "scroll(-1)", "up", show=False, priority=True),
         Binding("pagedown", "scroll(10)", "page down", show=False, priority=True),
         Binding("pageup", "scroll(-10)", "page up", show=False, priority=True),
+        Binding("ctrl+s", "app.snapshot", "save", show=False),
     ]
     DEFAULT_CSS = """
     HelpScreen { align: center middle; background: $bg 60%; }
@@ -221,17 +223,23 @@ class HelpScreen(ModalScreen[None]):
     def __init__(self, shown: list[Section]) -> None:
         super().__init__()
         self._text = HelpText(shown)
+        self._frame = Vertical()
         self._field = Input(placeholder="type to search keys and words", max_length=60, compact=True)
 
     def compose(self) -> ComposeResult:
-        frame = Vertical(self._field, self._text)
-        frame.border_title = " Keys and words "
-        frame.border_subtitle = " ↑ ↓ scroll  Esc closes "
-        yield frame
+        self._frame.border_title = " Keys and words "
+        self._frame.border_subtitle = " ↑ ↓ scroll  Esc closes "
+        with self._frame:
+            yield self._field
+            yield self._text
 
     def on_mount(self) -> None:
         """Let what is typed be searched."""
         focus_on(self._field)
+
+    def tell(self, text: str) -> None:
+        """Show a note in the lower border, as the status line is out of sight."""
+        self._frame.border_subtitle = Content(f" {text} ")
 
     def action_scroll(self, by: int) -> None:
         """Scroll by lines."""
@@ -251,7 +259,7 @@ class HelpScreen(ModalScreen[None]):
 def _key_name(key: str) -> str:
     *modifiers, own = key.split("+")
     name = _KEY_NAMES.get(own, own)
-    return f"Ctrl-{name}" if "ctrl" in modifiers else key if modifiers else name
+    return "".join(f"{each.capitalize()}-" for each in modifiers) + name
 
 
 def _binding(declared: BindingType) -> Binding:

@@ -25,10 +25,14 @@ LEAST_LATEST = 5
 """Rows of it, at least, and in steps of."""
 PLACE = 20
 """Cells of a place: an instance and its chip."""
+_BEFORE = 12
+"""Cells of time and sign."""
+ONE_LINE_FROM = 60
+"""Cells from which an event has one line; below, what happened has a line of its own."""
 
 
 class LatestEvents(LineView, can_focus=False):
-    """Events, newest first, one a line; a click leads to an event's place."""
+    """Events, newest first, in one line or two each; a click leads to an event's place."""
 
     DEFAULT_CSS = "LatestEvents { overflow: hidden; }"
 
@@ -42,11 +46,10 @@ class LatestEvents(LineView, can_focus=False):
         ingest = self._monitor.ingest
         return ingest.events.received + ingest.alert_events.received
 
-    @property
-    def rows_wanted(self) -> int:
-        """Rows that all events would fill, in steps."""
+    def rows_wanted(self, width: int) -> int:
+        """Return the rows that all events would fill, in steps."""
         ingest = self._monitor.ingest
-        number = len(ingest.events) + len(ingest.alert_events)
+        number = (len(ingest.events) + len(ingest.alert_events)) * (1 if width >= ONE_LINE_FROM else 2)
         return -(-max(1, number) // LEAST_LATEST) * LEAST_LATEST
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
@@ -54,18 +57,30 @@ class LatestEvents(LineView, can_focus=False):
         ingest = self._monitor.ingest
         rings = (ingest.events.newest_first(), ingest.alert_events.newest_first())
         newest = heapq.merge(*rings, key=operator.attrgetter("order"), reverse=True)
-        made = [text_line(event_parts(event, width), width) for event in itertools.islice(newest, height)]
-        return made or [text_line([(" no events yet", theme.QUIET)], width)]
+        made = [
+            text_line(parts, width)
+            for event in itertools.islice(newest, height)
+            for parts in event_lines(event, width)
+        ]
+        return made[:height] or [text_line([(" no events yet", theme.QUIET)], width)]
 
 
-def event_parts(event: Event, width: int) -> Parts:
-    """Return an event's line: time, sign, place and what happened."""
+def event_lines(event: Event, width: int) -> list[Parts]:
+    """Return an event's line, or two where it is narrow: time, sign, place and what happened."""
     place = plain(last_segments(event.path) or event.job or event.subject) or "fleet"
     target = Target(TargetKind.PLACE, event.path) if event.path else Target(TargetKind.VIEW, EVENTS)
-    parts = [
+    head: Parts = [
         (f" {format_rfc3339(event.ts_ns)[11:19]} ", theme.QUIET),
         (f"{theme.SEVERITY_GLYPH[event.severity]} ", theme.SEVERITY_STYLE[event.severity]),
-        (f"{fit(place, PLACE)} ", theme.BASE),
-        (fit(plain(event.text, 256), max(1, width - PLACE - 13)), theme.QUIET),
     ]
-    return [(text, linked(style, target)) for text, style in parts]
+    happened = plain(event.text, 256)
+    if width >= ONE_LINE_FROM:
+        room = max(1, width - PLACE - _BEFORE - 1)
+        lines = [[*head, (f"{fit(place, PLACE)} ", theme.BASE), (fit(happened, room), theme.QUIET)]]
+    else:
+        room = max(1, width - _BEFORE)
+        lines = [
+            [*head, (fit(place, room), theme.BASE)],
+            [(" " * min(_BEFORE, width - 1), theme.QUIET), (fit(happened, room), theme.QUIET)],
+        ]
+    return [[(text, linked(style, target)) for text, style in parts] for parts in lines]

@@ -144,5 +144,9 @@ def test_charts_get_what_list_and_details_leave() -> None:
     assert Space.of(120, 33, 10, is_large=False) == Space(12, 7)
     assert Space.of(120, 33, 3, is_large=False) == Space(12, 11)
     assert Space.of(120, 33, 12, is_large=False) == Space(12)
-    assert Space.of(119, 33, 3, is_large=False) == Space(12)
+    # Without charts, the details have what a short list leaves.
+    assert Space.of(119, 33, 3, is_large=False) == Space(DETAILS)
+    assert Space.of(119, 33, 30, is_large=False) == Space(12)
+    assert Space.of(80, 19, 3, is_large=False) == Space(13)
+    assert Space.of(80, 19, 9, is_large=False) == Space(7)
     assert Space.of(120, 33, 3, is_large=True) == Space(25)

@@ -11,6 +11,7 @@ from support.tui.pilot import SIZES, running
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.tui import pacing, theme
 from trnfleet.tui.bars.news import NOTICE_S
+from trnfleet.tui.hierarchy.view import HierarchyView
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.wire.alerts import AckMessage
 from trnfleet.wire.messages import encode_message
@@ -103,6 +104,30 @@ async def test_other_views_mark_what_has_alerts() -> None:
         ]
         assert len(signs) == 4, "what is acknowledged keeps a quiet sign"
         assert all(style is not None and style.color == theme.QUIET.color for style in signs)
+
+
+async def test_the_sparklines_of_calm_rows_are_quiet() -> None:
+    """A column of blocks is not what the eye meets first: only those of rows with an alert, and of the cursor's, are as bright as charts."""
+    feed = alerts_feed(ultraservers(2))
+    feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
+    app, _ = alerts_app(feed)
+    async with running(app, size=(160, 40)) as pilot:
+        await pilot.press("2")
+        for _ in range(8):
+            await pilot.telemetry(feed)
+        assert isinstance(app.page, HierarchyView)
+        table = app.page.table
+        colors = {
+            strip.text.split()[1]: {
+                segment.style.color
+                for segment in strip
+                if segment.style is not None and set(segment.text.strip()) & set("▁▂▃▄▅▆▇")
+            }
+            for strip in map(table.render_line, range(1, 9))
+        }
+        bright, quiet = {theme.CHART.color}, {theme.SPARK.color}
+        assert colors["us-0001"] == colors[INSTANCE.rpartition("/")[2]] == bright
+        assert colors["us-0002"] == colors["trn2u-0001-0"] == quiet
 
 
 async def test_a_marked_row_keeps_the_end_of_its_name() -> None:

@@ -89,6 +89,23 @@ async def test_a_storm_is_one_line() -> None:
         assert "at most 200 at once" in pilot.text()
 
 
+async def test_a_short_list_leaves_its_rows_to_the_details() -> None:
+    """At 80x24 no rows are blank while facts are cut; a long list has the rows that it had."""
+    feed = alerts_feed(ultraservers(2))
+    feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
+    app, _ = alerts_app(feed)
+    async with running(app, size=(80, 24)) as pilot:
+        await pilot.press("8")
+        await pilot.telemetry(feed)
+        assert alerts_view(app).details.size.height > 10
+        assert " id " in pilot.text()
+        feed.set("temperature_c", 95.0, slice(0, None, 3))
+        await pilot.telemetry(feed)
+        alerts_view(app).action_expand_all()
+        await pilot.telemetry(feed)
+        assert alerts_view(app).details.size.height < 10
+
+
 async def test_the_cursor_stays_on_its_alert() -> None:
     """Others come and go; what is under the cursor stays there."""
     feed = alerts_feed()

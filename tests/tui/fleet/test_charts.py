@@ -93,7 +93,7 @@ async def test_jobs_have_their_colours_and_a_legend() -> None:
         assert len(set(map(str, named.values()))) == 2
         assert {each.name: each.style for each in distance.chart.series} == named
         wide = "".join(part for part, _ in distance.title(str, 120))
-        assert "finetune-8b +0 %" in wide
+        assert "finetune-8b 0 %" in wide
         assert "pretrain-70b +20 %" in wide
         # The list of jobs has the same figure.
         (listed,) = (

@@ -11,6 +11,7 @@ from support.tui.pilot import fleet_app, running
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.severity import Severity
+from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.problems.problem import JobImpact, Place, Problem, Problems
 from trnfleet.services.files.rules import load_rules
@@ -217,10 +218,41 @@ async def test_nothing_is_cut_while_lines_are_blank() -> None:
         ):
             assert each in shown, each
         assert "…" not in shown
-        app.context.alerts.problems = Problems(tuple(problem._replace(key=str(n)) for n in range(9)))
+        place = Place("uc1/us-0001/trn2u-0001-1/chip06", "", "south")
+        link = problem._replace(place=place, text="link at 40 % of its peers", jobs=(), owner="", chips=1)
+        app.context.alerts.problems = Problems((link,))
         listed(app).tick()
         await pilot.pause()
         assert listed(app).lines_per_row == 2
+        assert [" ".join(line[73:].split()) for line in pilot.screen()[5:7]] == [
+            "▲ trn2u-0001-1/chip06:south",
+            "link at 40 % of its peers",
+        ]
+        app.context.alerts.problems = Problems(tuple(problem._replace(key=str(n)) for n in range(9)))
+        for _ in range(2):
+            app.page.renew()
+            app.page.tick(1_000)
+            await pilot.pause()
+        assert listed(app).lines_per_row == 2
+
+
+async def test_figures_at_the_right_end_below_their_titles() -> None:
+    """Ages and alerts leave the last column to a scroll bar, as the titles above them do."""
+    feed = fed()
+    feed.monitor.ingest.alerts = Alerts(feed.fleet, load_rules())
+    feed.jobs = {"llm-70b": ("uc1/us-0001",)}
+    feed.states = {"llm-70b": "failed"}
+    feed.describe()
+    feed.tick()
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        for _ in range(5):
+            await pilot.telemetry(feed)
+        lines = pilot.screen()
+        (title,) = [line for line in lines if " Jobs 1 " in line]
+        (job,) = [line for line in lines if "✖ llm-70b   failed" in line]
+        (problem,) = [line for line in lines if "llm-70b  job failed" in line]
+        assert {len(line.rstrip()) for line in (title, job, problem)} == {119}
 
 
 async def test_the_keys_reach_jobs() -> None:
@@ -246,11 +278,11 @@ async def test_the_keys_reach_jobs() -> None:
 
 
 async def test_the_newest_events_fill_a_large_screen() -> None:
-    """At 200x55 they stand below the jobs, newest first, those of alerts and operators among them; not at 120x40."""
+    """They stand below the jobs, newest first, those of alerts and operators among them; not below the map."""
     feed = fed()
     feed.monitor.apply([feed.event("uc1/us-0001/trn2u-0001-1", "began")])
     feed.monitor.apply([feed.event("uc1/us-0001/trn2u-0001-1", "went on")])
-    for size, is_there in (((200, 55), True), ((120, 40), False)):
+    for size, is_there in (((200, 55), True), ((120, 40), True), ((80, 24), False)):
         app = fleet_app(feed)
         async with running(app, size=size) as pilot:
             await pilot.telemetry(feed)

@@ -152,6 +152,24 @@ async def test_what_cannot_be_written_is_told(folder: Path) -> None:
         assert len(files(folder)) == 2
 
 
+async def test_the_help_is_saved_as_a_picture(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a table, as it has no rows; its lower border says where, or why not, because the status line is out of sight."""
+    app = fleet_app(await fed())
+    async with running(app, size=(160, 50)) as pilot:
+        await pilot.press("question_mark")
+        await save(pilot)
+        (picture,) = files(folder)
+        assert picture.name.startswith("demo-help-20260105T")
+        assert picture.suffix == ".svg"
+        drawn = "".join(ET.parse(picture).getroot().itertext())  # noqa: S314  written a line above
+        assert "Keys and words" in drawn
+        assert f"saved {picture.name} in " in pilot.text()
+        monkeypatch.setenv("XDG_STATE_HOME", str(folder / "other"))
+        put_in_the_way(folder / "other" / "trnfleet" / "snapshots")
+        await save(pilot)
+        assert "not saved: " in pilot.text()
+
+
 async def test_a_tree_is_of_the_layout_that_there_is(folder: Path) -> None:
     """A host that has gone since the last tick has no row, and what is not known before the next pass is empty."""
     feed = await fed()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trnfleet.domain.quantities import DurationStyle, counted, duration, size_text
+from trnfleet.domain.quantities import DurationStyle, counted, duration, signed_percent, size_text
 
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
 
@@ -43,3 +43,8 @@ def test_sizes_have_three_digits() -> None:
 )
 def test_one_thing_is_in_the_singular(number: int, text: str) -> None:
     assert counted(number, "chip") == text
+
+
+def test_a_distance_that_rounds_to_nothing_has_no_sign() -> None:
+    told = [signed_percent(each) for each in (-0.4, 0.0, 0.4, 0.6, 20.7, -7.2)]
+    assert told == ["0 %", "0 %", "0 %", "+1 %", "+21 %", "-7 %"]

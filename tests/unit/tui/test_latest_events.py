@@ -7,7 +7,8 @@ from support.monitor.feed import Feed, ultraservers
 
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.events import Event
-from trnfleet.tui.latest_events import LatestEvents, event_parts
+from trnfleet.tui import theme
+from trnfleet.tui.latest_events import LatestEvents, event_lines
 from trnfleet.tui.widgets.cells import text_of, width_of
 
 CHIP = "uc1/us-0001/trn2u-0001-1/chip05"
@@ -32,14 +33,32 @@ async def test_events_of_publishers_and_alerts_are_in_one_order() -> None:
     assert len(shown.lines(0, 2, 60)) == 2
 
 
-@pytest.mark.parametrize("width", [60, 74, 120])
+def test_narrow_events_have_two_lines() -> None:
+    """What happened has a line of its own where the place leaves it no room, and all that were there have their rows."""
+    head, happened = event_lines(FIRING._replace(text="firing: " + "x" * 26), 46)
+    assert text_of(head).split() == [
+        "00:00:00",
+        theme.SEVERITY_GLYPH[Severity.WARNING],
+        "trn2u-0001-1/chip05",
+    ]
+    assert text_of(happened).rstrip() == " " * 12 + "firing: " + "x" * 26
+    feed = Feed(ultraservers(1))
+    shown = LatestEvents(feed.monitor)
+    feed.monitor.apply([feed.event(CHIP, f"event {number}") for number in range(4)])
+    lines = [line.make().text.strip() for line in shown.lines(0, 5, 46)]
+    assert lines[1::2] == ["event 3", "event 2"]
+    assert len(lines) == 5
+    assert (shown.rows_wanted(60), shown.rows_wanted(46)) == (5, 10)
+
+
+@pytest.mark.parametrize("width", [1, 12, 46, 60, 74, 120])
 @pytest.mark.parametrize("text", ["[@click=app.quit]x[/]", "\x1b]0;x\x07", "a\u202eb", "\uff21" * 200])
 def test_remote_text_is_plain_and_fits(text: str, width: int) -> None:
-    parts = event_parts(FIRING._replace(path=text, job=text, text=text), width)
-    assert text_of(parts).isprintable()
-    assert width_of(parts) <= width
+    for parts in event_lines(FIRING._replace(path=text, job=text, text=text), width):
+        assert text_of(parts).isprintable()
+        assert width_of(parts) <= max(width, 13)
 
 
 def test_what_has_no_address_is_about_its_job_or_the_fleet() -> None:
-    assert " train " in text_of(event_parts(FIRING._replace(path="", job="train"), 60))
-    assert " fleet " in text_of(event_parts(FIRING._replace(path=""), 60))
+    assert " train " in text_of(*event_lines(FIRING._replace(path="", job="train"), 60))
+    assert " fleet " in text_of(*event_lines(FIRING._replace(path=""), 60))

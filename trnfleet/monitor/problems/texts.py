@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.address import Level, level_of
 from trnfleet.domain.alerts.status import AlertStatus
-from trnfleet.domain.quantities import DurationStyle, count, counted, duration
+from trnfleet.domain.quantities import DurationStyle, count, counted, duration, signed_percent
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.findings import JOBS_DOWN
 from trnfleet.text import plain
@@ -81,7 +81,7 @@ def job_text(impact: JobImpact) -> str:
     """Return one job and what it suffers: its state where that is not running, or how much longer its steps take."""
     words = plain(impact.job, 64)
     if impact.slowdown_pct is not None and impact.state not in JOBS_DOWN:
-        return f"{words} step {impact.slowdown_pct:+.0f} %"
+        return f"{words} step {signed_percent(impact.slowdown_pct)}"
     return words if impact.state in {"", "running"} else f"{words} {plain(impact.state, 32)}"
 
 

@@ -14,6 +14,7 @@ from trnfleet.errors import TrnfleetError
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.actions.cursor_keys import CursorKeys
+from trnfleet.tui.help import HelpScreen
 from trnfleet.tui.snapshots.files import snapshot_folder, write_snapshot
 from trnfleet.tui.snapshots.svg import picture
 from trnfleet.tui.snapshots.table import MOST_ROWS, Table, csv_text
@@ -43,10 +44,18 @@ class SnapshotKeys(CursorKeys):
 
     def action_snapshot(self) -> None:
         """Write the files, and say where they are; pictures and tables are made aside, so that nothing waits for them."""
-        lines, table = self._drawn_lines(), self.page.export()
+        shown = self.screen
+        is_help = isinstance(shown, HelpScreen)
+        lines, table = self._drawn_lines(), Table() if is_help else self.page.export()
         fleet, size = plain(self.context.monitor.fleet_name, 64), (self.size.width, self.size.height)
-        title = f"trnfleet: {self.view_title} of {fleet}"
-        name = f"{fleet}-{self.view_title.lower()}-{format_basic(self.context.monitor.moment().time_ns)}"
+        of = "Help" if is_help else self.view_title
+        title = f"trnfleet: {of} of {fleet}"
+        name = f"{fleet}-{of.lower()}-{format_basic(self.context.monitor.moment().time_ns)}"
+
+        def say(text: str, *, is_problem: bool = False) -> None:
+            self._say(text, is_problem=is_problem)
+            if isinstance(shown, HelpScreen):
+                shown.tell(text)
 
         def write() -> Path:
             texts = {".svg": picture(lines, size, title)}
@@ -58,9 +67,9 @@ class SnapshotKeys(CursorKeys):
             try:
                 path = await asyncio.to_thread(write)
             except (TrnfleetError, OSError) as error:
-                self._say(f"not saved: {plain(str(error), 400)}", is_problem=True)
+                say(f"not saved: {plain(str(error), 400)}", is_problem=True)
             else:
-                self._say(_saved_text(path, table))
+                say(_saved_text(path, table))
 
         self.run_worker(save(), name="snapshot", exit_on_error=True)
 

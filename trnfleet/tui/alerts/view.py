@@ -30,7 +30,7 @@ from trnfleet.tui.alerts.lists import (
 )
 from trnfleet.tui.alerts.query import AT, AlertQuery, columns_of
 from trnfleet.tui.alerts.rows import SORTS, Row, arrange, in_order
-from trnfleet.tui.alerts.space import CHARTS_FROM, Space, charted
+from trnfleet.tui.alerts.space import Space, charted
 from trnfleet.tui.alerts.tab_tables import tab_table
 from trnfleet.tui.alerts.tabs import (
     ACTIVE,
@@ -117,7 +117,7 @@ class AlertsView(FilteredView):
         self._head = Bar(fill=lambda: theme.HEAD)
         self._is_large = False
         """Whether the details have most of the space."""
-        self._shared: tuple[int, int, bool, int] = (0, 0, False, 0)
+        self._shared: tuple[int, int, Space] = (0, 0, Space(0))
         """Size, whether the details are large, and how many rows are listed, that the space is shared out for."""
         self._query = AlertQuery(context.alerts)
         self.list = AlertList(context.alerts)
@@ -207,13 +207,14 @@ class AlertsView(FilteredView):
     def _share_space(self) -> None:
         """Give the list the rows that it needs, up to a share, and details and charts below it the rest."""
         width, height = self.size
-        listed = self.current.count if width >= CHARTS_FROM else 0
-        shared = width, height, self._is_large, listed
-        if not width or shared == self._shared:
+        if not width:
+            return
+        space = Space.of(width, height, self.current.count, is_large=self._is_large)
+        shared = width, height, space
+        if shared == self._shared:
             return
         # Setting a layout lays everything out again, even where it is the same.
         self._shared = shared
-        space = Space.of(width, height, listed, is_large=self._is_large)
         self.details.styles.height = space.details
         self.charts.lend(space.charts)
 

@@ -34,14 +34,17 @@ class Ink(NamedTuple):
     quiet: Style
     fill: Style
     chart: Style
+    spark: Style
     is_live: bool
 
     @staticmethod
     def of(freshness: Freshness) -> Ink:
         if freshness is Freshness.LIVE:
-            return Ink(theme.BASE, theme.STRONG, theme.QUIET, theme.FILL, theme.CHART, is_live=True)
+            return Ink(
+                theme.BASE, theme.STRONG, theme.QUIET, theme.FILL, theme.CHART, theme.SPARK, is_live=True
+            )
         dim = theme.STATE_STYLE[Freshness.STALE]
-        return Ink(dim, dim, theme.GHOST, theme.FILL_DIM, theme.GHOST, is_live=False)
+        return Ink(dim, dim, theme.GHOST, theme.FILL_DIM, theme.GHOST, theme.GHOST, is_live=False)
 
     def value(self, value: float, style: Style | None = None) -> Style:
         """Return the style of a value: as given where it is live, faint where it is not available."""
@@ -70,7 +73,7 @@ def title_line(
     series = facts.series[spark]
     # The figure beside it says how much; the line says which way it goes.
     text = sparks.spark(sparks.bucket(series, room - 2, CELL_S, facts.samples), field.low, high)
-    return (name + "  ", ink.strong), (text + "  ", ink.chart), (figure, style)
+    return (name + "  ", ink.strong), (text + "  ", ink.spark), (figure, style)
 
 
 def gauge_line(

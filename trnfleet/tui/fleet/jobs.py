@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual.binding import Binding, BindingType
 
-from trnfleet.domain.quantities import bare, with_unit
+from trnfleet.domain.quantities import bare, signed_percent, with_unit
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.problems import texts
 from trnfleet.monitor.problems.impact import STEP_TIME_FIGURE
@@ -217,7 +217,8 @@ class JobList(RowList[str, "JobMessage"]):
         return [(" no jobs", theme.GHOST)]
 
     def row_lines(self, rows: range, width: int) -> list[Line]:
-        plan = self.plan(width)
+        room = min(width, self.line_width)
+        plan = self.plan(room)
         made: list[Line] = []
         for number in rows:
             job = self.rows[number]
@@ -231,11 +232,11 @@ class JobList(RowList[str, "JobMessage"]):
                 selected=selected,
                 is_last_known=job.job in self.last_known,
             )
-            parts += self._alert_parts(job, width - width_of(parts))
+            parts += self._alert_parts(job, room - width_of(parts))
             made.append(text_line([(text, linked(style, target)) for text, style in parts], width, fill))
             if self.lines_per_row > 1:
                 quiet = theme.SELECTED_QUIET if selected else theme.QUIET
-                below = fit(f"└ {self._below(job, plan, width - 5)}", max(1, width - 3))
+                below = fit(f"└ {self._below(job, plan, room - 5)}", max(1, room - 3))
                 made.append(text_line([(f"   {below}", linked(quiet, target))], width, fill))
         return made
 
@@ -343,7 +344,7 @@ def row(
         parts.append((f" {with_unit(None if job.mfu is None else 100 * job.mfu, '%'):>7}", theme.QUIET))
     if plan.has_step:
         step = "" if job.step_time_s is None else with_unit(job.step_time_s, "s")
-        slowdown = "" if slowdown_pct is None else f"{slowdown_pct:+.0f} %"
+        slowdown = "" if slowdown_pct is None else signed_percent(slowdown_pct)
         is_slow = slowdown_pct is not None and slowdown_pct >= SLOW_PCT
         parts.append((f" {_cut(step, STEP):>{STEP}}", theme.QUIET))
         parts.append(

@@ -168,23 +168,24 @@ class ProblemList(RowList[str, "Problem"]):
         """Return the lines of problems, whose places share a column where there is room for that."""
         problems = [self.rows[number] for number in rows]
         names = self._names(problems)
-        most = int(width * _PLACE_SHARE)
+        room = min(width, self.line_width)
+        most = int(room * _PLACE_SHARE)
         places = [place_in(each.place, most) for each in problems]
-        room = max(map(len, places), default=0) if width >= _ALIGNED_FROM else 0
+        longest = max(map(len, places), default=0) if room >= _ALIGNED_FROM else 0
         made: list[Line] = []
         for number, problem, place, name in zip(rows, problems, places, names, strict=True):
             now_ns = self._now_ns(problem)
             selected = self.has_focus and number == self.row
             fill = theme.SELECTED_QUIET if selected else theme.BASE
-            whole = (
-                _whole(problem, now_ns, width, name, selected=selected) if self.lines_per_row > 2 else None
-            )
-            if whole is None or len(whole) > self.lines_per_row:
-                whole = [_first(problem, name + place.ljust(room), now_ns, width, selected=selected)]
-                if self.lines_per_row > 1:
-                    whole.append(_second(problem, now_ns, width, selected=selected))
+            shown = [_first(problem, name + place.ljust(longest), now_ns, room, selected=selected)]
+            if self.lines_per_row > 1:
+                shown.append(_second(problem, now_ns, room, selected=selected))
+                is_cut = any("…" in text for line in shown for text, _ in line)
+                if is_cut or self.lines_per_row > 2:
+                    whole = _whole(problem, now_ns, room, name, selected=selected)
+                    shown = whole if len(whole) <= self.lines_per_row else shown
             for number_of_line in range(self.lines_per_row):
-                parts = whole[number_of_line] if number_of_line < len(whole) else []
+                parts = shown[number_of_line] if number_of_line < len(shown) else []
                 made.append(text_line(parts, width, fill))
         return made
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.layout import FLEET_NODE
-from trnfleet.domain.quantities import with_unit
+from trnfleet.domain.quantities import signed_percent, with_unit
 from trnfleet.monitor.store.fields import BY_KEY
 from trnfleet.monitor.store.gaps import Reason
 from trnfleet.monitor.store.job_history import POWER, STEP_TIME
@@ -231,7 +231,7 @@ def _last(track: Track) -> float:
 
 
 def _signed(value: float | None) -> str:
-    return _UNKNOWN if value is None else f"{value:+.0f} %"
+    return _UNKNOWN if value is None else signed_percent(value)
 
 
 class Trends(ChartGrid):

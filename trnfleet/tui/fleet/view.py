@@ -63,8 +63,6 @@ TRUST_WORDS = {
     Trust.NOTHING: "",
 }
 
-LATEST_WIDTH = 60
-"""Cells of the lists beside the map from which the newest events stand below, where they leave rows."""
 MOST_JOBS, LEAST_PROBLEMS, HEADS = 12, 6, 5
 """Jobs that are shown at once beside many new events, rows of problems (and steps of them), and rows of heads and gaps."""
 
@@ -231,14 +229,16 @@ class FleetView(FilteredView):
         """Give problems and jobs the rows that they need, and the newest events the others; what these do not fill is for more jobs."""
         width, height = self._list_side.size
         rows: tuple[int, ...] | None = None
-        if height and self.jobs.display and width >= LATEST_WIDTH:
+        if height and self.jobs.display:
             jobs = 2 * max(1, min(len(self.monitor.ingest.jobs), MOST_JOBS))
             problems = max(1, self.problems.count) * max(2, self.problems.lines_wanted(width - 2))
             # In steps, so that what is below does not move with each problem.
             problems = max(LEAST_PROBLEMS, -(-problems // LEAST_PROBLEMS) * LEAST_PROBLEMS)
             left = height - problems - HEADS
             if left - jobs >= LEAST_LATEST:
-                jobs = max(jobs, min(2 * len(self.monitor.ingest.jobs), left - self.latest.rows_wanted))
+                jobs = max(
+                    jobs, min(2 * len(self.monitor.ingest.jobs), left - self.latest.rows_wanted(width))
+                )
                 rows = (jobs, left - jobs)
         if rows == self._list_rows:
             return

@@ -188,6 +188,7 @@ class TreeRows:
                     style = theme.GHOST
                 text = right(text, column.width)
             if is_selected:
+                style = theme.CHART if style is theme.SPARK else style
                 style = (
                     style + theme.CURSOR_FILL
                     if style
@@ -220,7 +221,7 @@ class TreeRows:
             return " " + fit("" if node.level is Level.CORE else state.text, width - 1), state.style
         if column.key == columns.SPARK:
             return " " * (width - len(self._spark(node, width))) + self._spark(node, width), (
-                theme.CHART if state.freshness is Freshness.LIVE else None
+                self._spark_style(node) if state.freshness is Freshness.LIVE else None
             )
         if column.key == columns.CHIPS:
             return right(self._chips(node), width), None
@@ -283,6 +284,10 @@ class TreeRows:
             # Without the highest block, so that rows below each other stay apart.
             text = self._sparks[node] = sparks.spark(values, 0.0, 100.0, most=7)
         return text
+
+    def _spark_style(self, node: Node) -> Style:
+        """Return a quiet style, or that of charts where an alert fires at or below a node."""
+        return theme.SPARK if self._alerts.marks.at(node) is None else theme.CHART
 
     def _chips(self, node: Node) -> str:
         if node.level >= Level.CHIP:

@@ -87,6 +87,7 @@ TILE_COLOR: dict[Tile, Color]
 JOB_STYLES: tuple[Style, ...]
 CHART: Style
 """Of charts and sparklines: quieter than text, because they cover more."""
+SPARK: Style
 CHART_CAP: Style
 CHART_THRESHOLD: Style
 """Of an alert's limit in a chart."""

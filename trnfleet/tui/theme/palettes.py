@@ -70,6 +70,8 @@ class Palette:
     """Colours from low to high; empty where the terminal has too few for one."""
     missing: str
     chart: str
+    spark: str
+    """Areas of sparklines, which fill whole columns of a table."""
     cap: str
     threshold: str
     gap: str
@@ -121,6 +123,7 @@ DARK = Palette(
     ramp=("#3a6ea5", "#3d81b7", "#4494c8", "#56a9d6", "#73bee2", "#88d0f4", "#a5dcf6", "#c6e7f5"),
     missing="#23282f",
     chart="#5b93c9",
+    spark="#456e9a",
     cap="#8b949e",
     threshold="#e3b341",
     gap="#6e7681",
@@ -167,6 +170,7 @@ LIGHT = Palette(
     ramp=("#86949f", "#6b8cb0", "#2a85b0", "#4a68ad", "#1f60a8", "#10588a", "#0b4a5c", "#08164d"),
     missing="#e1e6eb",
     chart="#2f6fb0",
+    spark="#6f97c2",
     cap="#515a64",
     threshold="#8a5700",
     gap="#737c86",
@@ -213,6 +217,7 @@ HIGH_CONTRAST = Palette(
     ramp=("#4f7fb5", "#5f9edd", "#65b5ff", "#87cfff", "#a8d8ff", "#c8e4ff", "#e4f4ff", "#ffffff"),
     missing="#303030",
     chart="#7fb8f0",
+    spark="#5b8dbf",
     cap="#d6d6d6",
     threshold="#ffd84d",
     gap="#bdbdbd",
@@ -282,6 +287,7 @@ ANSI = Palette(
     ramp=(),
     missing="bright_black",
     chart="bright_blue",
+    spark="blue",
     cap="",
     threshold="yellow",
     gap="bright_black",
@@ -316,6 +322,7 @@ MONOCHROME = replace(
     },
     missing="",
     chart="",
+    spark="dim",
     threshold="bold",
     gap="dim",
     fill="",

@@ -85,6 +85,7 @@ def styles_of(palette: Palette) -> dict[str, Any]:
         "TILE_COLOR": {tile: _tile_color(style, background) for tile, style in tiles.items()},
         "JOB_STYLES": tuple(on(page, each) for each in palette.jobs),
         "CHART": on(page, palette.chart),
+        "SPARK": on(page, palette.spark),
         "CHART_CAP": on(page, palette.cap),
         "CHART_THRESHOLD": on(page, palette.threshold),
         "CHART_AXIS": on(page, palette.label),

@@ -312,17 +312,18 @@ class _Canvas:
         self._add(plot.cells_of(plot.picture(*plot.reach(mean, mean), self._dots)), series.style)
 
     def gap(self, first: int, after: int, text: str) -> None:
-        """Mark cells without values: a dotted line, with the reason in it where it has room, else in words below it."""
+        """Mark cells without values: a dotted line, with the reason in it where it has room, else where there is some near it."""
         cells = after - first
         if cells <= 0:
             return
-        row, words = len(self._bits) // 2, text.split()
+        row = len(self._bits) // 2
         said = f" {text} " if cells >= len(text) + 4 else text if cells >= len(text) else ""
         self._texts.append((row, first, said.center(cells, "┄")))
-        if not said and max(map(len, words)) <= cells and row + len(words) < len(self._bits):
-            self._texts += [
-                (row + 1 + number, first, each.center(cells)) for number, each in enumerate(words)
-            ]
+        if not said:
+            taken = self._bits > 0
+            for each, at, other in self._texts:
+                taken[each, at : at + len(other)] = True
+            self._texts += plot.words_near(taken, first, after, text)
 
     def lines(self) -> list[FixedParts]:
         """Return the rows as styled texts."""

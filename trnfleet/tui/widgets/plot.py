@@ -159,6 +159,31 @@ def row_runs(values: Ints) -> list[list[tuple[int, int, int]]]:
     ]
 
 
+def words_near(taken: NDArray[np.bool_], first: int, after: int, text: str) -> list[tuple[int, int, str]]:
+    """Return where the words stand that a gap in the middle row has no room for, as row, first cell and text; nothing where no place is free.
+
+    They are below each other in the gap where each fits, else in one line across it, in the free row that is the nearest.
+
+    Args:
+        taken: Cells that are not free.
+        first: The gap's first cell.
+        after: The cell after its last.
+        text: The words.
+    """
+    rows, cells = taken.shape
+    middle, room, words = rows // 2, after - first, text.split()
+    if max(map(len, words)) <= room and middle + len(words) < rows:
+        return [(middle + 1 + number, first, word.center(room)) for number, word in enumerate(words)]
+    begins = range(max(0, first - len(text) + 1), min(after, cells - len(text) + 1))
+    centred = sorted(begins, key=lambda begin: abs(2 * begin + len(text) - first - after))
+    for row in sorted(set(range(rows)) - {middle}, key=lambda row: (abs(row - middle), -row)):
+        for begin in centred:
+            # A cell beside it, too, so that it touches no line.
+            if not taken[row, max(0, begin - 1) : begin + len(text) + 1].any():
+                return [(row, begin, text)]
+    return []
+
+
 _NICE = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 

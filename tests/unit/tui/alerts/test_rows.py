@@ -186,6 +186,34 @@ def test_facts_fit() -> None:
         assert len(about_lines(facts, past(), width, 30)) <= 30
 
 
+def test_facts_are_cut_no_more_than_they_have_to_be() -> None:
+    """Quiet ones go first, then long ones lose their ends; what is left out beyond that is named, and every cut has its sign."""
+    facts = [
+        Fact("value", "first " * 30),
+        Fact("runbook", "second " * 30),
+        Fact("where", "place"),
+        Fact("labels", "label " * 60, theme.QUIET),
+    ]
+
+    def said(height: int, of: list[Fact] = facts) -> list[str]:
+        return [text_of(line).rstrip() for line in fact_lines(of, 80, height)]
+
+    whole = said(40)
+    assert not any("…" in line for line in whole[:-1])
+    place = next(number for number, line in enumerate(whole) if line.startswith(" where"))
+    assert said(place + 1) == whole[: place + 1]
+    assert said(place + 2)[:-1] == whole[: place + 1]
+    assert said(place + 2)[-1].startswith(" labels")
+    assert said(place + 2)[-1].endswith("…")
+    less = said(place)
+    assert less[-1].startswith(" where")
+    assert [line[-1] for line in less].count("…") == 1
+    least = said(4)
+    assert least[-1].split() == ["…", "where"]
+    assert [line[:8].strip() for line in least] == ["value", "", "runbook", "…"]
+    assert least[2].endswith("…")
+
+
 def test_news_are_told_once() -> None:
     """What begins to fire is new once, again when it begins again; quiet and informal things never are."""
     news = AlertNews()

@@ -64,7 +64,7 @@ def test_what_is_last_known_is_neither_running_nor_failed() -> None:
 
 
 async def test_jobs_of_a_lost_connection_are_as_last_known() -> None:
-    """All of them while nothing comes; of several brokers the jobs of the one that is away."""
+    """All of them while nothing comes; of several brokers the jobs of the one that is away, and none whose hosts are dead behind another."""
     feed = Feed(ultraservers(2))
     feed.jobs = {"near": ("uc1/us-0001",), "far": ("uc1/us-0002",)}
     feed.describe()
@@ -81,13 +81,18 @@ async def test_jobs_of_a_lost_connection_are_as_last_known() -> None:
     link.connected = True
     assert names() == []
     link.parts = LinkStatus("mqtt://b1", connected=True), LinkStatus("mqtt://b2")
-    feed.monitor.store.links_of[:] = 0b11
+    # Those of `far` are published at both.
+    feed.monitor.store.links_of[:] = [
+        0b10 if path.startswith("uc1/us-0001") else 0b11 for path in feed.layout.instances
+    ]
     assert names() == []
     heard = [path for path in feed.layout.instances if path.startswith("uc1/us-0001")]
     for _ in range(5):
         await feed.clock.advance(1.0)
         feed.tick(heard)
         feed.monitor.compute()
+    assert names() == []
+    feed.monitor.store.links_of[[path.startswith("uc1/us-0002") for path in feed.layout.instances]] = 0b10
     assert names() == ["far"]
 
 

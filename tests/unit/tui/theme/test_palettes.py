@@ -25,6 +25,7 @@ IN_COLOUR = [each for each in PALETTES.values() if each not in (ANSI, MONOCHROME
 LINES = (
     "RULE",
     "CHART",
+    "SPARK",
     "CHART_CAP",
     "CHART_THRESHOLD",
     "CHART_GAP",

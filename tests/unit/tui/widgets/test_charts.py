@@ -127,8 +127,14 @@ def test_a_narrow_gap_says_why_below_its_line() -> None:
     at = next(number for number, line in enumerate(lines) if "┄" in line)
     assert "link" in lines[at + 1]
     assert lines[at + 1].index("link") == lines[at + 2].index("down")
-    assert "link" not in "".join(drawn(chart, 64, 4))
-    assert "link" not in "".join(drawn(chart, 40, 9))
+    # In one line across it where words below each other have no room.
+    for width, height in ((64, 4), (40, 9)):
+        few = drawn(chart, width, height)
+        (said,) = [number for number, line in enumerate(few) if "link down" in line]
+        at = next(number for number, line in enumerate(few) if "┄" in line)
+        assert abs(said - at) <= 2
+        dotted, begin = few[at].index("┄"), few[said].index("link down")
+        assert begin <= dotted < begin + len("link down")
 
 
 def test_what_is_kept_from_a_look_on_was_not_kept_before() -> None:
@@ -149,10 +155,21 @@ def test_what_is_kept_from_a_look_on_was_not_kept_before() -> None:
     assert "before start" not in words
 
 
-def test_a_short_gap_is_dotted_without_words() -> None:
-    lines = drawn(chart_of([50.0] * 30 + [NAN] * 6 + [50.0] * 24), 40, 6)
-    assert any("┄" in line for line in lines)
-    assert not any("telemetry" in line for line in lines)
+def test_a_short_gap_has_its_words_where_nothing_is_drawn() -> None:
+    """Above or below its few dots, over no line and no other words, and nowhere where lines take all the room."""
+    flat = [50.0] * 30 + [NAN] * 6 + [50.0] * 24
+    lines = drawn(chart_of(flat, ceiling=100), 40, 6)
+    (said,) = [line for line in lines if "no telemetry" in line]
+    (dotted,) = [line for line in lines if "┄" in line]
+    assert said.index("no telemetry") <= dotted.index("┄") < said.index("no telemetry") + 12
+    assert said.split("┤")[1].strip() == "no telemetry"
+    twice = [50.0] * 26 + [NAN] * 4 + [50.0] * 4 + [NAN] * 4 + [50.0] * 22
+    both = drawn(chart_of(twice, ceiling=100), 40, 6)
+    assert [line.count("no telemetry") for line in both if "telemetry" in line] == [1, 1]
+    wave = [0.0, 100.0] * 20 + [NAN] * 4 + [0.0, 100.0] * 8
+    full = drawn(chart_of(wave, ceiling=100), 40, 6)
+    assert any("┄" in line for line in full)
+    assert not any("telemetry" in line for line in full)
 
 
 def test_alerts_are_marked_where_they_began_to_fire() -> None:
