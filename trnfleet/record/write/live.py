@@ -128,7 +128,7 @@ class LiveBuffer:
         """Take another part of the disk from now on; what is above it goes when the next file is begun."""
         self.disk_bytes = disk_bytes
         if self._writer is not None:
-            self._writer.keep_bytes = disk_bytes
+            self._writer.ended.keep_bytes = disk_bytes
 
     def take(self, batch: Sequence[Envelope]) -> None:
         """Keep a batch, or of more telemetry than it can follow a part: cheap, never waits and never fails."""

@@ -31,6 +31,7 @@ from trnfleet.record.format.packing import COMPRESSION, LEVEL, ChunkPacker, Pack
 from trnfleet.record.format.records import FOOTER, MAGIC, ChunkEntry, to_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 MESSAGE_ENCODING = "cbor"
@@ -103,6 +104,12 @@ class PartFile:
         sequence = self._sequences[channel]
         self._sequences[channel] = (sequence + 1) & 0xFFFF_FFFF
         self.packer.add(channel, sequence, time_ns, published_ns, data)
+
+    def add_many(self, channel: int, time_ns: int, messages: Sequence[tuple[int, bytes]]) -> None:
+        """Take in messages of one time, given by their publish times and data."""
+        sequence = self._sequences[channel]
+        self._sequences[channel] = (sequence + len(messages)) & 0xFFFF_FFFF
+        self.packer.add_many(channel, sequence, time_ns, messages)
 
     def cut(self) -> ChunkEntry | None:
         """Write the present chunk; return where it is, or None where there is nothing in it."""

@@ -6,8 +6,7 @@ times that it is given and reads no clock, so that the same calls make the same 
 
 from __future__ import annotations
 
-import glob
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from trnfleet.errors import ConfigError, TrnfleetError, write_failure
 from trnfleet.record.format.envelopes import (
@@ -18,17 +17,21 @@ from trnfleet.record.format.envelopes import (
     channel_namer,
     pack,
     pack_bound,
+    pack_many,
     pack_repeat,
     source_ns,
 )
 from trnfleet.record.format.keyframes import MOST_STATE_BYTES, MOST_VALUES_BYTES, KeyframeTracker, is_due
 from trnfleet.record.format.limits import DEFAULT_RECORD_LIMITS
 from trnfleet.record.format.packing import LEVEL
+from trnfleet.record.format.records import MESSAGE_HEAD
+from trnfleet.record.write.ended_parts import EndedPart, EndedParts
 from trnfleet.record.write.part import PartFile
+from trnfleet.record.write.part_names import part_namer
 from trnfleet.wire.topics import TopicClass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from trnfleet.record.format.metadata import About
@@ -46,6 +49,8 @@ _SPLITS_IN_KEPT = 24
 """Number of parts that make up what is kept, where a limit is given without a part's length."""
 _TELEMETRY = TopicClass.TELEMETRY.value
 _KEYFRAME_ID = CHANNEL_IDS[KEYFRAME]
+_MOST_FLEETS = 8
+"""Fleets of which the beginning of telemetry topics is kept."""
 
 
 class RecordingError(TrnfleetError):
@@ -55,15 +60,6 @@ class RecordingError(TrnfleetError):
         self.reason = error.strerror or str(error)
         """The reason, in the system's words."""
         super().__init__(f"{path}: the recording ends here: {self.reason}")
-
-
-class _Ended(NamedTuple):
-    """A part that is finished and still there."""
-
-    path: Path
-    size: int
-    chunks: int
-    last_ns: int
 
 
 class RecordingWriter:
@@ -127,18 +123,15 @@ class RecordingWriter:
         self._splits = split_bytes is not None or split_ns is not None
         self._split_bytes = split_bytes
         self._split_ns = split_ns
-        self._keep_ns = keep_ns
-        self.keep_bytes, self._keep_chunks = keep_bytes, keep_chunks
+        self.ended = EndedParts(
+            keep_ns=keep_ns, keep_bytes=keep_bytes, keep_chunks=keep_chunks, on_drop=on_drop
+        )
+        """The parts before the present one."""
         self._on_cut = on_cut
-        self._on_drop = on_drop
         self._split_chunks = split_chunks
         self._channel_of = channel_namer(about.root)
         self._tracker = KeyframeTracker(values_bytes, state_bytes)
         self._number = 0
-        self._ended: list[_Ended] = []
-        self._ended_bytes = 0
-        self._ended_chunks = 0
-        self._deleted_bytes = 0
         self._keyframe_ns: int | None = None
         """Time of the last keyframe in the present part."""
         self._since_bytes = 0
@@ -157,23 +150,27 @@ class RecordingWriter:
         """Messages that were written, without repeats."""
         self.lost = 0
         """Messages that were not yet in the file when writing failed."""
-        self._refuse_former_parts()
+        self.left_out = 0
+        """Messages of `write_many` that were too large."""
+        self._telemetry: tuple[str, ...] = ()
+        """What the topics of telemetry begin with, of the fleets of which some came last."""
+        self._name = part_namer(path, splits=self._splits)
         try:
             self._part = self._open()
         except FileExistsError:
-            raise ConfigError(f"{self._part_path(1)}: exists already; name another file") from None
+            raise ConfigError(f"{self._name(1)}: exists already; name another file") from None
         except OSError as error:
-            raise write_failure(f"{self._part_path(1)}: cannot be made", error) from error
+            raise write_failure(f"{self._name(1)}: cannot be made", error) from error
 
     @property
     def parts(self) -> list[Path]:
         """The files that are there, oldest first."""
-        return [*(part.path for part in self._ended), self._part.path]
+        return [*self.ended.paths, self._part.path]
 
     @property
     def bytes_written(self) -> int:
         """Bytes of all files, those deleted since included."""
-        return self._deleted_bytes + self._ended_bytes + self._part.size
+        return self.ended.bytes_written + self._part.size
 
     @property
     def pending_bytes(self) -> int:
@@ -191,14 +188,8 @@ class RecordingWriter:
             RecordingError: the disk is full or gone; the recording has ended and what was cut can be read.
             TrnfleetError: the message is larger than a recording may hold.
         """
-        if self._failure is not None:
-            # Who goes on writing is told why it ended, not only that it did.
-            raise RecordingError(self._part.path, self._failure)
-        if self._is_closed:
-            raise TrnfleetError(f"{self._path}: the recording has ended")
-        last_ns = self._last_ns
-        time_ns = max(time_ns, self._floor_ns) if last_ns is None else max(time_ns, last_ns, self._floor_ns)
-        time_ns = min(time_ns, MAX_NS)
+        self._check_open()
+        time_ns = self._held(time_ns)
         data = pack(envelope)
         if len(data) > DEFAULT_RECORD_LIMITS.record_bytes:
             raise TrnfleetError(
@@ -206,21 +197,104 @@ class RecordingWriter:
                 f"{DEFAULT_RECORD_LIMITS.record_bytes}"
             )
         channel = self._channel_of(envelope.topic)
+        if channel == _TELEMETRY and not envelope.topic.startswith(self._telemetry):
+            # Root, version, fleet and class.
+            levels = self._about.root.count("/") + 4
+            beginning = "".join(f"{each}/" for each in envelope.topic.split("/", levels)[:levels])
+            self._telemetry = (beginning, *self._telemetry[: _MOST_FLEETS - 1])
+        self._go_on_at(time_ns)
+        published_ns = source_ns(envelope.payload, time_ns) if channel == _TELEMETRY else time_ns
+        self._part.add(CHANNEL_IDS[channel], time_ns, published_ns, data)
+        self._tracker.take(channel, time_ns, envelope, data)
+        self._count(1, len(data))
+
+    def write_many(self, time_ns: int, batch: Iterable[Envelope]) -> None:
+        """Write messages that came at the same time: the same bytes as of one `write` after the other, in less time where telemetry follows telemetry.
+
+        Those that are larger than a recording may hold are counted in `left_out`.
+
+        Args:
+            time_ns: When they came in: wall clock, ns since 1970.
+            batch: The messages.
+
+        Raises:
+            RecordingError: as `write`.
+        """
+        run: list[Envelope] = []
+        telemetry = self._telemetry
+        for envelope in batch:
+            is_usual = not (envelope.qos or envelope.retain or envelope.properties)
+            if is_usual and envelope.topic.startswith(telemetry):
+                run.append(envelope)
+                continue
+            if run:
+                self._write_telemetry(time_ns, run)
+                run = []
+            self._write_or_leave_out(time_ns, envelope)
+            telemetry = self._telemetry
+        if run:
+            self._write_telemetry(time_ns, run)
+
+    def _write_telemetry(self, time_ns: int, batch: list[Envelope]) -> None:
+        """Write messages of one time that are all telemetry."""
+        self._check_open()
+        at_ns = self._held(time_ns)
+        messages = pack_many(batch, at_ns)
+        size = sum([len(data) for _, data in messages])
+        if self._part.packer.size + size + len(messages) * MESSAGE_HEAD.size >= LARGEST_CHUNK_BYTES:
+            # One after the other they may be in two chunks, or one of them be left out.
+            for envelope in batch:
+                self._write_or_leave_out(time_ns, envelope)
+            return
+        self._go_on_at(at_ns)
+        self._part.add_many(CHANNEL_IDS[_TELEMETRY], at_ns, messages)
+        if self._tracker.has_values:
+            for envelope, (_, data) in zip(batch, messages, strict=True):
+                self._tracker.take(_TELEMETRY, at_ns, envelope, data)
+        self._count(len(messages), size)
+
+    def _write_or_leave_out(self, time_ns: int, envelope: Envelope) -> None:
         try:
-            if last_ns is None or time_ns > last_ns:
+            self.write(time_ns, envelope)
+        except RecordingError:
+            raise
+        except TrnfleetError:
+            self._check_open()
+            self.left_out += 1
+
+    def _check_open(self) -> None:
+        """Raise the error of a recording that has ended: who goes on writing is told why, not only that it did."""
+        if self._failure is not None:
+            raise RecordingError(self._part.path, self._failure)
+        if self._is_closed:
+            raise TrnfleetError(f"{self._path}: the recording has ended")
+
+    def _held(self, time_ns: int) -> int:
+        """Return a time that does not fall behind what was written, nor beyond what can be."""
+        last_ns = self._last_ns
+        time_ns = max(time_ns, self._floor_ns) if last_ns is None else max(time_ns, last_ns, self._floor_ns)
+        return min(time_ns, MAX_NS)
+
+    def _go_on_at(self, time_ns: int) -> None:
+        """Do what is due before a message of a time that `_held` has returned.
+
+        Raises:
+            RecordingError: as `write`.
+        """
+        try:
+            if self._last_ns is None or time_ns > self._last_ns:
                 self._pass_to(time_ns)
             elif self._part.packer.size >= LARGEST_CHUNK_BYTES:
                 self._cut()
         except OSError as error:
             raise self._fail(error) from error
         self._last_ns = time_ns
-        published_ns = source_ns(envelope.payload, time_ns) if channel == _TELEMETRY else time_ns
-        self._part.add(CHANNEL_IDS[channel], time_ns, published_ns, data)
-        self._since_bytes += len(data)
-        self._data_bytes += len(data)
-        self._tracker.take(channel, time_ns, envelope, data)
-        self.messages += 1
-        self._uncut += 1
+
+    def _count(self, messages: int, size_bytes: int) -> None:
+        self._since_bytes += size_bytes
+        self._data_bytes += size_bytes
+        self.messages += messages
+        self._uncut += messages
 
     def flush(self) -> None:
         """Write what is not yet in the file; what comes later gets a later time.
@@ -333,9 +407,7 @@ class RecordingWriter:
         part = self._part
         part.finish()
         last_ns = self._last_ns or 0
-        self._ended.append(_Ended(part.path, part.size, part.chunks, last_ns))
-        self._ended_bytes += part.size
-        self._ended_chunks += part.chunks
+        self.ended.append(EndedPart(part.path, part.size, part.chunks, last_ns))
         self._part = self._open()
         self._data_bytes = 0
         self._first_bytes = self._tracker.size_bytes
@@ -343,47 +415,14 @@ class RecordingWriter:
 
     def _forget(self, now_ns: int, room_bytes: int) -> None:
         """Delete the oldest parts as far as what is to be kept asks for it, with so much room for what comes."""
-        while self._ended:
-            oldest = self._ended[0]
-            is_old = self._keep_ns is not None and oldest.last_ns < now_ns - self._keep_ns
-            size = self._ended_bytes + self._part.likely_size + room_bytes
-            chunks = self._ended_chunks + self._part.chunks
-            is_over = (self.keep_bytes is not None and size > self.keep_bytes) or (
-                self._keep_chunks is not None and chunks > self._keep_chunks
-            )
-            if not (is_old or is_over):
-                return
-            del self._ended[0]
-            self._ended_bytes -= oldest.size
-            self._ended_chunks -= oldest.chunks
-            self._deleted_bytes += oldest.size
-            if self._on_drop is not None:
-                self._on_drop(oldest.path)
-            oldest.path.unlink(missing_ok=True)
+        if len(self.ended):
+            self.ended.forget(now_ns, self._part.likely_size + room_bytes, self._part.chunks)
 
     def _open(self) -> PartFile:
         self._number += 1
         return PartFile(
-            self._part_path(self._number),
+            self._name(self._number),
             self._about.with_part(self._number),
             self._level,
             durable=self._durable,
         )
-
-    def _part_path(self, number: int) -> Path:
-        if not self._splits:
-            return self._path
-        return self._path.with_name(f"{self._path.stem}-{number:04d}{self._path.suffix}")
-
-    def _refuse_former_parts(self) -> None:
-        """Refuse names that the parts of an earlier recording have: one of ours would meet them in the end.
-
-        Raises:
-            ConfigError: there is such a file.
-        """
-        if not self._splits:
-            return
-        stem, suffix = glob.escape(self._path.stem), glob.escape(self._path.suffix)
-        for former in sorted(self._path.parent.glob(f"{stem}-[0-9][0-9][0-9][0-9]*{suffix}")):
-            if former.name[len(self._path.stem) + 1 : len(former.name) - len(self._path.suffix)].isdecimal():
-                raise ConfigError(f"{former}: exists already; name another file")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import random
 import resource
@@ -18,8 +20,8 @@ from trnfleet.record.read.reader import PartReader
 from trnfleet.record.read.recording import Recording
 from trnfleet.record.write.part import PartFile
 from trnfleet.record.write.writer import CHUNK_BYTES, RecordingError, RecordingWriter
-from trnfleet.wire.ports import Envelope, Stored
-from trnfleet.wire.topics import TopicClass
+from trnfleet.wire.ports import CONTENT_TYPE_CBOR, Envelope, MessageProperties, Stored
+from trnfleet.wire.topics import TopicClass, build_topic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -341,3 +343,77 @@ def test_a_full_disk_ends_the_recording_where_it_can_be_read(tmp_path: Path) -> 
     with pytest.raises(TrnfleetError, match="the recording ends here: File too large"):
         writer.write(*value(1, 1_000))
     writer.close()
+
+
+def mixed(seed: int) -> list[Stored]:
+    """Return messages of all kinds, many of one time and the most of them telemetry, of which some are too large."""
+    rng = random.Random(seed)  # noqa: S311  not for secrets
+    fleets = ["demo", "telemetry", *(f"f{number}" for number in range(9))]
+    frames = [
+        b"\xa3bts\x1b" + each + rng.randbytes(rng.choice((3, 200, 2_000)))
+        for each in (bytes(8), b"\xff" * 8, b"\x18\x80" + bytes(6), b"\x18")
+    ]
+    samples = [
+        b'{"ts":"2026-01-05T00:00:01Z"}',
+        b'{"ts":"soon"}',
+        b'{"ts":"bts\x1b01234567"}',
+        b"",
+        b"no telemetry",
+    ]
+    messages = []
+    for number in range(1_500):
+        fleet = rng.choice(fleets) if number % 50 == 0 else "demo"
+        path = rng.choice(("uc1/us-0001", "uc1/us-0002/i1", "", "x" * 300))
+        is_frame = rng.random() < 0.8
+        messages.append(
+            Stored(
+                at(number // 100 * 0.3),
+                Envelope(
+                    build_topic(fleet, rng.choices(tuple(TopicClass), [9 if each == "telemetry" else 0.1 for each in TopicClass])[0], path),
+                    rng.choice(frames if is_frame else samples),
+                    int(rng.random() < 0.02),
+                    retain=rng.random() < 0.02,
+                    content_type=rng.choice((CONTENT_TYPE_CBOR, None)),
+                    shed=rng.choice((0, 4)),
+                    properties=MessageProperties(expiry_s=9) if rng.random() < 0.02 else None,
+                ),
+            )
+        )  # fmt: skip  # one call
+    for number in (320, 330, 700):
+        time_ns, envelope = messages[number]
+        messages[number] = Stored(time_ns, envelope._replace(payload=bytes(17 * 2**20)))
+    messages[-700:-700] = [value(number, 2.4, 4_000) for number in range(3_000)]
+    return messages
+
+
+@pytest.mark.parametrize("options", [{}, {"values_bytes": 4_000}, {"split_bytes": 2**20}])
+def test_many_at_once_make_the_same_bytes(tmp_path: Path, options: dict[str, int]) -> None:
+    """What came at the same time is written as it is one by one, whatever its kinds; what is too large is left out and counted."""
+    messages = mixed(3)
+    (tmp_path / "one").mkdir()
+    (tmp_path / "many").mkdir()
+    writers = [
+        RecordingWriter(tmp_path / each / "a.mcap", ABOUT, **options)  # type: ignore[arg-type]  # numbers here
+        for each in ("one", "many")
+    ]
+    one, many = writers
+    for time_ns, envelope in messages:
+        with contextlib.suppress(TrnfleetError):
+            one.write(time_ns, envelope)
+    for time_ns, of_time in itertools.groupby(messages, lambda stored: stored.time_ns):
+        many.write_many(time_ns, [envelope for _, envelope in of_time])
+    for writer in writers:
+        writer.close()
+
+    assert [part.read_bytes() for part in many.parts] == [part.read_bytes() for part in one.parts]
+    assert (many.messages, many.left_out) == (one.messages, 3) == (len(messages) - 3, 3)
+
+
+def test_many_at_once_end_with_the_disk(tmp_path: Path) -> None:
+    """Where the disk is full, each message is in the file or counted as lost, and writing on is refused with the reason."""
+    writer, error, _ = fill_up(tmp_path / "a.mcap", 300_000)
+
+    for batch in ([value(1, 90).envelope] * 3, [state(TopicClass.JOB, "j1", "{}", 91).envelope]):
+        with pytest.raises(RecordingError, match=error.reason):
+            writer.write_many(at(90), batch)
+    assert writer.left_out == 0
