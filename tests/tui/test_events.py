@@ -188,7 +188,7 @@ async def test_a_fault_is_noticed_in_the_fleet_view(size: tuple[int, int]) -> No
         assert "event" not in crumbs.text
         feed.monitor.apply([feed.event(CHIP, "uncorrectable error in HBM", severity="critical")])
         await pilot.tick(feed)
-        if size[0] >= BESIDE_FROM:
+        if size[0] >= 120:
             # What the newest events beside the map say is not said twice.
             assert "uncorrectable" not in crumbs.text
             assert pilot.text().count("uncorrectable") == 1

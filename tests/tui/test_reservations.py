@@ -9,6 +9,10 @@ import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
 from support.tui.pilot import SIZES, FleetPilot, fleet_app, running
 
+from trnfleet.domain.severity import Severity
+from trnfleet.monitor.alerting.engine import Alerts
+from trnfleet.services.files.rules import load_rules
+from trnfleet.tui import theme
 from trnfleet.tui.fleet.heatmap import HeatMap
 from trnfleet.tui.fleet.heatmap_pixels import HEALTH_CODE, HEALTH_OUTSIDE_CODE, OUTSIDE_CODE
 from trnfleet.tui.reservations.table import SORTS
@@ -342,6 +346,25 @@ async def test_a_rich_screen_tells_of_the_chosen_one_at_length() -> None:
         await pilot.telemetry(feed)
         assert not rows(pilot, "use of cb-alone")
         assert rows(pilot, ">▲ idle")
+
+
+async def test_what_is_wrong_with_the_chosen_one_has_its_colour() -> None:
+    """In the details as in the table: its alerts with their places, and the interconnect between its instances."""
+    feed = fed()
+    feed.monitor.ingest.alerts = Alerts(feed.fleet, load_rules())
+    feed.monitor.apply([feed.reservation("cb-ultra", US, instances=4, interconnect="impaired", change=2)])
+    app = fleet_app(feed)
+    async with running(app, size=(120, 60)) as pilot:
+        await pilot.press("7")
+        for _ in range(15):
+            await pilot.telemetry(feed)
+        view(app).table.choose("cb-ultra")
+        await pilot.telemetry(feed)
+        details, critical = view(app).details, theme.SEVERITY_STYLE[Severity.CRITICAL]
+        drawn = [part for row in range(details.size.height) for part in details.render_line(row)]
+        said = {part.text.rstrip() for part in drawn if part.style == critical}
+        assert "interconnect impaired" in said
+        assert any("accelerator interconnect impaired" in each for each in said)
 
 
 async def test_hundreds_of_reservations(monkeypatch: pytest.MonkeyPatch) -> None:

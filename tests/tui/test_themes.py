@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 from rich.color import Color
@@ -17,7 +18,7 @@ from trnfleet.tui.views import VIEWS
 from trnfleet.tui.widgets.selection import SelectableWidget
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pytest
     from support.tui.pilot import FleetPilot
@@ -102,6 +103,15 @@ async def test_no_color_wins(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "NO_COLOR is set" in pilot.screen()[-1]
 
 
+def beside_the_map(
+    lines: Sequence[Sequence[tuple[str, Style | None]]],
+) -> Iterator[list[tuple[str, Style | None]]]:
+    """Yield the parts of lines that are right of the map at 120 columns."""
+    for line in lines:
+        ends = itertools.accumulate(len(text) for text, _ in line)
+        yield [part for part, end in zip(line, ends, strict=True) if end > 72]
+
+
 async def test_without_colour_words_stand_out_and_not_the_room_around_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -113,8 +123,10 @@ async def test_without_colour_words_stand_out_and_not_the_room_around_them(
     app = fleet_app(feed)
     async with running(app, size=(120, 40)) as pilot:
         await pilot.tick(feed)
+        # Tiles of the map beside the list are reversed as a whole.
         lines = [
-            [text for text, style in line if style is not None and style.reverse] for line in pilot.styled()
+            [text for text, style in line if style is not None and style.reverse]
+            for line in beside_the_map(pilot.styled())
         ]
         reversed_texts = next(texts for texts in lines if "failed" in texts)
         assert all(text == text.strip() for text in reversed_texts)

@@ -11,8 +11,9 @@ from trnfleet.clock import format_rfc3339
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.addresses import last_segments
+from trnfleet.tui.format.alerts import event_address
 from trnfleet.tui.view import EVENTS
-from trnfleet.tui.widgets.cells import fit
+from trnfleet.tui.widgets.cells import fit, wrapped
 from trnfleet.tui.widgets.line_view import Line, LineView, text_line
 from trnfleet.tui.widgets.targets import Target, TargetKind, linked
 
@@ -27,8 +28,10 @@ PLACE = 20
 """Cells of a place: an instance and its chip."""
 _BEFORE = 12
 """Cells of time and sign."""
-ONE_LINE_FROM = 60
-"""Cells from which an event has one line; below, what happened has a line of its own."""
+_MOST_LINES = 2
+"""Lines of what happened where the place has one of its own."""
+ONE_LINE_FROM = 59
+"""Cells from which an event has one line; below, what happened has lines of its own."""
 
 
 class LatestEvents(LineView, can_focus=False):
@@ -60,15 +63,21 @@ class LatestEvents(LineView, can_focus=False):
         made = [
             text_line(parts, width)
             for event in itertools.islice(newest, height)
-            for parts in event_lines(event, width)
+            for parts in event_lines(event, width - 1, event_address(event, self._monitor.alerts))
         ]
         return made[:height] or [text_line([(" no events yet", theme.QUIET)], width)]
 
 
-def event_lines(event: Event, width: int) -> list[Parts]:
-    """Return an event's line, or two where it is narrow: time, sign, place and what happened."""
+def event_lines(event: Event, width: int, address: str = "") -> list[Parts]:
+    """Return an event's line, or more where it is narrow: time, sign, place and what happened.
+
+    Args:
+        event: The event.
+        width: Cells.
+        address: Where a click on it leads to; empty for the list of events.
+    """
     place = plain(last_segments(event.path) or event.job or event.subject) or "fleet"
-    target = Target(TargetKind.PLACE, event.path) if event.path else Target(TargetKind.VIEW, EVENTS)
+    target = Target(TargetKind.PLACE, address) if address else Target(TargetKind.VIEW, EVENTS)
     head: Parts = [
         (f" {format_rfc3339(event.ts_ns)[11:19]} ", theme.QUIET),
         (f"{theme.SEVERITY_GLYPH[event.severity]} ", theme.SEVERITY_STYLE[event.severity]),
@@ -79,8 +88,10 @@ def event_lines(event: Event, width: int) -> list[Parts]:
         lines = [[*head, (f"{fit(place, PLACE)} ", theme.BASE), (fit(happened, room), theme.QUIET)]]
     else:
         room = max(1, width - _BEFORE)
+        indent = " " * min(_BEFORE, max(0, width - 1))
+        texts = [text for text in wrapped(happened, room, _MOST_LINES) if text.strip()]
         lines = [
             [*head, (fit(place, room), theme.BASE)],
-            [(" " * min(_BEFORE, width - 1), theme.QUIET), (fit(happened, room), theme.QUIET)],
+            *([(indent, theme.QUIET), (text, theme.QUIET)] for text in texts),
         ]
     return [[(text, linked(style, target)) for text, style in parts] for parts in lines]

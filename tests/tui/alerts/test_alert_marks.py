@@ -42,7 +42,10 @@ async def test_from_an_alert_to_its_place_and_back() -> None:
             await pilot.press("home", "enter")
             await pilot.pause()
             assert (app.entry.title, app.page.place) == at
-        await pilot.press("escape")
+        # The event of the failure leads to what caused it, too, not to the first place of the job.
+        await pilot.press("9", "slash", *"job-failed", "enter", "enter")
+        assert (app.entry.title, app.place) == ("Chip", "uc1/us-0002/trn2u-0002-1/chip01")
+        app.go("", "Alerts")
         alerts_view(app).filter("")
         app.go(CHIP)
         await pilot.pause()

@@ -99,6 +99,12 @@ async def test_a_short_list_leaves_its_rows_to_the_details() -> None:
         await pilot.telemetry(feed)
         assert alerts_view(app).details.size.height > 10
         assert " id " in pilot.text()
+        await pilot.press("z")
+        assert alerts_view(app).list.size.height == 3
+        await pilot.telemetry(feed)
+        assert alerts_view(app).details.size.height < 11
+        assert alerts_view(app).list.size.height > 3
+        await pilot.press("escape")
         feed.set("temperature_c", 95.0, slice(0, None, 3))
         await pilot.telemetry(feed)
         alerts_view(app).action_expand_all()

@@ -11,14 +11,17 @@ from support.tui.alerts import rule
 from support.tui.pilot import FleetPilot, fleet_app, running
 
 from trnfleet.domain.address import Level
+from trnfleet.domain.layout import Node
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.tui import theme
 from trnfleet.tui.fleet.heatmap_health import HEALTH, Health
-from trnfleet.tui.fleet.heatmap_legend import count_text
+from trnfleet.tui.fleet.heatmap_legend import _health_legend, count_text
 from trnfleet.tui.fleet.heatmap_style import tile_of
 from trnfleet.tui.fleet.view import FleetView
+from trnfleet.tui.theme import Tile
 from trnfleet.tui.theme.styles import contrast
 from trnfleet.tui.widgets.bar import Bar
+from trnfleet.tui.widgets.cells import Parts, text_of, width_of
 
 if TYPE_CHECKING:
     from rich.color import Color
@@ -95,14 +98,46 @@ async def test_trouble_is_the_brightest_thing(break_it: object, chips: int) -> N
             seen = tiles(pilot)
             loud = [color for health, _, color in seen if health >= Health.WARNING]
             calm = [color for health, _, color in seen if health < Health.WARNING]
-            # The cursor covers one chip.
-            assert len(loud) >= chips - 1
+            assert len(loud) == chips
             assert calm
             brightest = max(contrast(color, theme.BACKGROUND) for color in calm)
             assert brightest < 1.3
             assert min(contrast(color, theme.BACKGROUND) for color in loud) > 3.0
             assert min(contrast(one, other) for one in loud for other in calm) > 3.0
             assert {letter for health, letter, _ in seen if health >= Health.WARNING} <= {"▲", "✖"}
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 55)])
+async def test_the_cursor_hides_no_trouble(size: tuple[int, int]) -> None:
+    """On a chip with a problem it leaves the glyph in its colours; on a calm one of two cells it is all brackets."""
+    feed = fed()
+    overheat(feed)
+    feed.tick()
+    app = fleet_app(feed)
+    async with running(app, size=size) as pilot:
+        await pilot.tick(feed)
+        heat = heat_of(app)
+        for chip, is_hot in ((100, True), (0, False)):
+            heat.show_place(feed.layout.path(Node(Level.CHIP, chip)))
+            await pilot.tick(feed)
+            rect = heat.zoom.rect(*heat.cursor.unit(heat.zoom))
+            left, row = rect.left - int(heat.scroll_offset.x), rect.top // 2 - int(heat.scroll_offset.y)
+            cells = [(letter, segment.style) for segment in heat.render_line(row) for letter in segment.text]
+            shown = cells[left : left + heat.zoom.width]
+            assert shown[0] == ("[", theme.MAP_CURSOR)
+            assert (("▲", theme.TILE_STYLE[Tile.WARNING]) in shown) == is_hot
+
+
+def test_the_key_has_what_is_on_the_map_first() -> None:
+    """Where not all signs have room, none on the map is missing for one that is not; their order stays."""
+    right: Parts = [("1 chip = 2 cells ", theme.QUIET)]
+    calm = text_of(_health_legend(frozenset({Tile.NORMAL, Tile.RESERVED_IDLE}), right, 71))
+    words = ["normal", "reserved, idle", "critical", "warning"]
+    assert [word in calm for word in words] == [True, True, True, False]
+    assert calm.index("critical") < calm.index("normal") < calm.index("reserved")
+    at_first = text_of(_health_legend(frozenset(), right, 71))
+    assert at_first.startswith(" health  ✖ critical  ▲ warning  · normal  ◦ idle")
+    assert width_of(_health_legend(frozenset(Tile), right, 200)) == 200
 
 
 @pytest.mark.parametrize("name", theme.NAMES)

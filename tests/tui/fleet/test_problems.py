@@ -309,6 +309,22 @@ async def test_a_job_that_hurts_by_itself_is_not_named_twice() -> None:
         assert pilot.screen()[named[-1] + 1].rstrip().endswith("  └ job failed")
 
 
+async def test_many_jobs_are_not_scrolled_beside_blank_rows() -> None:
+    """At 120x40, too, they have all but the least rows of the newest events."""
+    feed = fed()
+    feed.jobs = {f"job-{number:02d}": ("uc1/us-0001/trn2u-0001-1",) for number in range(40)}
+    feed.describe()
+    feed.tick()
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.telemetry(feed)
+        await pilot.telemetry(feed)
+        page = app.page
+        assert isinstance(page, FleetView)
+        assert page.jobs.size.height > 14
+        assert page.latest.size.height == LEAST_LATEST
+
+
 async def test_jobs_have_the_rows_that_events_leave() -> None:
     """Dozens of jobs are not scrolled beside blank rows; as events come, these take them again, in steps."""
     feed = fed()

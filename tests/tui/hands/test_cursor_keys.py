@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.tui.alerts_scene import alerts_app, alerts_feed, chips_at
-from support.tui.handled import CHIP, INSTANCE
+from support.tui.handled import CHIP, INSTANCE, faulty, turn
 from support.tui.pilot import fleet_app, running
 
 from trnfleet.tui.actions.cursor_keys import AGAIN
@@ -16,6 +16,8 @@ from trnfleet.wire.messages import decode_message
 
 if TYPE_CHECKING:
     from support.monitor.feed import Feed
+
+OTHER_CHIP = "uc1/us-0001/trn2u-0001-3/chip09"
 
 
 def burning() -> Feed:
@@ -70,6 +72,24 @@ async def test_z_silences_what_the_cursor_is_on(keys: tuple[str, ...], matchers:
         assert " ".join(message.matchers) == matchers
         assert message.why == "work"
         assert app.page.query("*:focus")
+
+
+async def test_z_on_a_chip_whose_alert_is_its_instances() -> None:
+    """Rules that group chips by instance give their alerts no label of a chip: what is proposed matches them all the same."""
+    feed = await faulty(seconds=1)
+    node = feed.layout.find(OTHER_CHIP)
+    assert node is not None
+    feed.set("throttle_pct", 20.0, [node.number])
+    for _ in range(12):
+        await turn(feed)
+    app, _ = alerts_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await turn(feed)
+        app.go(OTHER_CHIP, "Chip")
+        await pilot.press("4", "z")
+        form = app.actions.silence_form
+        assert 'alertname="straggler"' in form.values["matchers"]
+        assert "matches 1 firing alert: straggler" in form.message
 
 
 async def test_a_acknowledges_what_the_cursor_is_on() -> None:

@@ -42,6 +42,9 @@ def test_narrow_events_have_two_lines() -> None:
         "trn2u-0001-1/chip05",
     ]
     assert text_of(happened).rstrip() == " " * 12 + "firing: " + "x" * 26
+    words = "ends: instances terminated in 1 h 59 min, and their jobs with them"
+    _, *cut = event_lines(FIRING._replace(text=words), 46)
+    assert " ".join(text_of(line).strip() for line in cut) == words
     feed = Feed(ultraservers(1))
     shown = LatestEvents(feed.monitor)
     feed.monitor.apply([feed.event(CHIP, f"event {number}") for number in range(4)])

@@ -30,7 +30,7 @@ from trnfleet.tui.alerts.lists import (
 )
 from trnfleet.tui.alerts.query import AT, AlertQuery, columns_of
 from trnfleet.tui.alerts.rows import SORTS, Row, arrange, in_order
-from trnfleet.tui.alerts.space import Space, charted
+from trnfleet.tui.alerts.space import CHARTS_FROM, Space, charted
 from trnfleet.tui.alerts.tab_tables import tab_table
 from trnfleet.tui.alerts.tabs import (
     ACTIVE,
@@ -75,7 +75,7 @@ class AlertsView(FilteredView):
     DEFAULT_CSS = """
     AlertsView { layout: vertical; }
     AlertsView > #alert-body { height: 1fr; layout: vertical; }
-    AlertsView > #alert-body > #alert-side { height: 1fr; width: 1fr; layout: vertical; }
+    AlertsView > #alert-body > #alert-side { height: 1fr; min-height: 4; width: 1fr; layout: vertical; }
     AlertsView CursorList { display: none; }
     AlertsView CursorList.shown { display: block; }
     """
@@ -119,6 +119,7 @@ class AlertsView(FilteredView):
         """Whether the details have most of the space."""
         self._shared: tuple[int, int, Space] = (0, 0, Space(0))
         """Size, whether the details are large, and how many rows are listed, that the space is shared out for."""
+        self._body = Container(id="alert-body")
         self._query = AlertQuery(context.alerts)
         self.list = AlertList(context.alerts)
         self.silences = SilenceList(context.alerts)
@@ -128,7 +129,7 @@ class AlertsView(FilteredView):
 
     def compose(self) -> ComposeResult:
         yield self._tabs
-        with Container(id="alert-body"):
+        with self._body:
             with Container(id="alert-side"):
                 yield self._head
                 yield self.list
@@ -205,10 +206,12 @@ class AlertsView(FilteredView):
         self._share_space()
 
     def _share_space(self) -> None:
-        """Give the list the rows that it needs, up to a share, and details and charts below it the rest."""
+        """Give the list the rows that it needs, up to a share, and details and charts the rest; where there are none, forms take theirs first."""
         width, height = self.size
         if not width:
             return
+        if width < CHARTS_FROM:
+            height = min(height, self._body.size.height + 1)
         space = Space.of(width, height, self.current.count, is_large=self._is_large)
         shared = width, height, space
         if shared == self._shared:

@@ -18,6 +18,7 @@ from trnfleet.domain.quantities import count
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.addresses import shortened
+from trnfleet.tui.format.alerts import event_address
 from trnfleet.tui.view import View
 from trnfleet.tui.widgets.cells import fit
 from trnfleet.tui.widgets.cursor_list import CursorList
@@ -151,7 +152,7 @@ class EventList(CursorList["Event"]):
     HELP_TITLE = "Events"
     IS_FEED = True
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "enter", "go to the event's place, or its job's"),
+        Binding("enter", "enter", "go to the event's cause or place, or its job's"),
     ]
 
     def __init__(
@@ -288,8 +289,9 @@ class EventList(CursorList["Event"]):
             self.post_message(View.Open(address))
 
     def address_of(self, event: Event) -> str:
-        """Return an event's address: its own, or the first place of its job; empty for the fleet."""
-        if event.path:
-            return event.path
+        """Return where an event leads to: the cause of its alert, its own address, or the first place of its job; empty for the fleet."""
+        address = event_address(event, self._monitor.alerts)
+        if address:
+            return address
         job = self._monitor.ingest.jobs.get(event.job)
         return job.on[0].partition("..")[0] if job and job.on else ""

@@ -36,11 +36,11 @@ from trnfleet.tui.fleet.heatmap_pixels import (
     is_count,
 )
 from trnfleet.tui.fleet.heatmap_scale import UTIL, Scale, Scales
-from trnfleet.tui.fleet.heatmap_style import Ink, bracket, tile_of
+from trnfleet.tui.fleet.heatmap_style import Ink, bracket, glyph_upon, tiles_in
 from trnfleet.tui.fleet.heatmap_values import VALUE_CELLS, Written, write_values
 from trnfleet.tui.fleet.heatmap_zoom import Zoom, fitting, reach, zooms_of
 from trnfleet.tui.metric_display import HEAT_MAP
-from trnfleet.tui.theme import RAMP_STEPS
+from trnfleet.tui.theme import RAMP_STEPS, Tile
 from trnfleet.tui.view import HIERARCHY, View
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
 from trnfleet.tui.widgets.strips import LineStrip
@@ -90,6 +90,8 @@ class HeatMap(LineView):
         self.labels = GroupLabels(context)
         self.ink = Ink()
         self.field = HEALTH
+        self.shown: frozenset[Tile] = frozenset()
+        """What the visible part of the health map says."""
         self.cursor = Cursor(monitor)
         self._layout = monitor.store.layout
         """The layout that the zoom level was chosen for."""
@@ -179,6 +181,7 @@ class HeatMap(LineView):
         is_health = self.field is HEALTH
         if is_health:
             self._put_glyphs(codes, left, top)
+            self.shown = tiles_in(codes)
         elif zoom.width >= VALUE_CELLS:
             written = Written(self.field, zoom.width, self.cursor.unit(zoom), self.ink)
             write_values(spans, written, codes, image, (across, down))
@@ -188,7 +191,7 @@ class HeatMap(LineView):
         self._mark_cursor(codes, left, top)
         cells = codes[0::2] * CODES + codes[1::2]
         self._put_brackets(cells, left, top)
-        if is_health and zoom.width >= VALUE_CELLS:
+        if is_health and zoom.unit is Level.CHIP:
             self._write_health(spans, left, top)
         return [self._line(row, spans.get(number, [])) for number, row in enumerate(cells)]
 
@@ -251,11 +254,10 @@ class HeatMap(LineView):
 
     def _write_health(self, spans: dict[int, list[Span]], left: int, top: int) -> None:
         """Write the glyph of the selected chip upon the cursor."""
-        rect, health = self._rect(), self.health()
-        row = rect.top // 2 + ((rect.bottom - rect.top) // 2 - 1) // 2 - top
-        column = rect.left + (self.zoom.width - 1) // 2 - left
-        if health is not Health.NOTHING and column >= 0:
-            spans.setdefault(row, []).append((column, tile_of(health)[0], theme.MAP_CURSOR))
+        found = glyph_upon(self._rect(), self.health(), self.zoom.width)
+        if found is not None and found[1][0] >= left:
+            row, (column, glyph, style) = found
+            spans.setdefault(row - top, []).append((column - left, glyph, style))
 
     def _line(self, cells: NDArray[np.int16], spans: list[Span]) -> Line:
         ink, width = self.ink, len(cells)

@@ -17,6 +17,7 @@ from trnfleet.tui.fleet.heatmap_style import (
     OFFLINE_GLYPH,
     PARTLY_GLYPH,
     STALE_GLYPH,
+    tile_at,
     tile_of,
 )
 from trnfleet.tui.widgets.bar import justified
@@ -24,6 +25,7 @@ from trnfleet.tui.widgets.cells import Parts, width_of
 
 if TYPE_CHECKING:
     from trnfleet.tui.fleet.heatmap import HeatMap
+    from trnfleet.tui.theme import Tile
 
 
 def legend(heat: HeatMap, width: int) -> Parts:
@@ -35,19 +37,7 @@ def legend(heat: HeatMap, width: int) -> Parts:
         return []
     right: Parts = [(f"{count_text(heat)} ", theme.QUIET)] if heat.size.area else []
     if heat.field is HEALTH:
-        parts: Parts = [(f" {HEALTH.title} ", theme.STRONG)]
-        for health, word in _HEALTH_KEY:
-            glyph, style = tile_of(health)
-            entry: Parts = [
-                (" ", theme.BASE),
-                (glyph if glyph.strip() else " ", style),
-                (f" {word} ", theme.QUIET),
-            ]
-            if width_of([*parts, *entry, *right]) <= width:
-                parts.extend(entry)
-            else:
-                break
-        return justified(parts, right, width, theme.BASE)
+        return _health_legend(heat.shown, right, width)
     field, scale = heat.field, heat.scale()
     low, high = scale.ends
     form = end_text if not scale.is_automatic else with_unit
@@ -67,6 +57,26 @@ def legend(heat: HeatMap, width: int) -> Parts:
         if width_of([*parts, *right]) + len(text) + 1 > width:
             break
         parts.append((text, theme.QUIET))
+    return justified(parts, right, width, theme.BASE)
+
+
+def _health_legend(shown: frozenset[Tile], right: Parts, width: int) -> Parts:
+    """Return the key of the health map: as many signs as there is room for, those that are on the map before the others."""
+    parts: Parts = [(f" {HEALTH.title} ", theme.STRONG)]
+    entries: list[Parts] = []
+    for health, word in _HEALTH_KEY:
+        glyph, style = tile_of(health)
+        entries.append(
+            [(" ", theme.BASE), (glyph if glyph.strip() else " ", style), (f" {word} ", theme.QUIET)]
+        )
+    room = width - width_of([*parts, *right])
+    chosen: set[int] = set()
+    for number in sorted(range(len(entries)), key=lambda each: tile_at(_HEALTH_KEY[each][0]) not in shown):
+        room -= width_of(entries[number])
+        if room < 0:
+            break
+        chosen.add(number)
+    parts += [part for number in sorted(chosen) for part in entries[number]]
     return justified(parts, right, width, theme.BASE)
 
 

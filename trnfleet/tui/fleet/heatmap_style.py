@@ -37,10 +37,14 @@ from trnfleet.tui.theme import RAMP_STEPS, Tile
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from trnfleet.tui.fleet.heatmap_grid import Rect
+
     Span = tuple[int, str, Style]
 
 BRACKETS = "[]┌┐└┘│"
 _MOST_RUNS = 20_000
+_ROOMY = 4
+"""Cells of a chip from which a glyph has room between brackets."""
 PAIRS = CODES * CODES
 """Codes from here on are brackets."""
 
@@ -94,6 +98,35 @@ def health_style(health: Health) -> Style:
     if tile is Tile.CRITICAL or tile is Tile.WARNING:
         return theme.SEVERITY_STYLE[Severity.CRITICAL if tile is Tile.CRITICAL else Severity.WARNING]
     return theme.STATE_STYLE[Freshness.OFFLINE] if tile is Tile.OFFLINE else theme.QUIET
+
+
+def tile_at(health: Health) -> Tile:
+    """Return the tile whose colours a health has."""
+    return _TILES[health]
+
+
+def tiles_in(codes: NDArray[np.int16]) -> frozenset[Tile]:
+    """Return the tiles whose glyphs or colours codes of healths have."""
+    counts = np.bincount(codes.ravel(), minlength=CODES)
+    found = [each for each in _TILES if counts[HEALTH_CODE + each] or counts[PLAIN_CODE + each]]
+    return frozenset(tile for each in found for tile in (_TILES[each], _GLYPH_OF.get(each, _TILES[each])))
+
+
+def glyph_upon(rect: Rect, health: Health, cells: int) -> tuple[int, Span] | None:
+    """Return row and text of the glyph upon the cursor of a chip, in the colours of a problem where there is one; None for no room or no chip.
+
+    Args:
+        rect: Half cells of the cursor.
+        health: Of the chip.
+        cells: Width of a chip.
+    """
+    rows, is_loud = rect.bottom - rect.top, health >= Health.WARNING
+    if health is Health.NOTHING or rows < 2 or cells < (2 if is_loud else _ROOMY):
+        return None
+    glyph, style = tile_of(health)
+    # Where brackets leave no cell, the second one makes room for what is wrong.
+    column = rect.left + ((cells - 1) // 2 if cells >= _ROOMY else cells - 1)
+    return rect.top // 2 + (rows // 2 - 1) // 2, (column, glyph, style if is_loud else theme.MAP_CURSOR)
 
 
 def bracket(glyph: str) -> int:

@@ -63,8 +63,8 @@ TRUST_WORDS = {
     Trust.NOTHING: "",
 }
 
-MOST_JOBS, LEAST_PROBLEMS, HEADS = 12, 6, 5
-"""Jobs that are shown at once beside many new events, rows of problems (and steps of them), and rows of heads and gaps."""
+MOST_JOBS, LEAST_JOBS, LEAST_PROBLEMS, HEADS = 12, 10, 6, 5
+"""Jobs that are shown at once beside many new events, rows of many jobs at the least, rows of problems (and steps of them), and rows of heads and gaps."""
 
 
 class FleetView(FilteredView):
@@ -230,15 +230,14 @@ class FleetView(FilteredView):
         width, height = self._list_side.size
         rows: tuple[int, ...] | None = None
         if height and self.jobs.display:
-            jobs = 2 * max(1, min(len(self.monitor.ingest.jobs), MOST_JOBS))
+            every = 2 * max(1, len(self.monitor.ingest.jobs))
             problems = max(1, self.problems.count) * max(2, self.problems.lines_wanted(width - 2))
             # In steps, so that what is below does not move with each problem.
             problems = max(LEAST_PROBLEMS, -(-problems // LEAST_PROBLEMS) * LEAST_PROBLEMS)
             left = height - problems - HEADS
-            if left - jobs >= LEAST_LATEST:
-                jobs = max(
-                    jobs, min(2 * len(self.monitor.ingest.jobs), left - self.latest.rows_wanted(width))
-                )
+            if left - min(every, LEAST_JOBS) >= LEAST_LATEST:
+                jobs = min(every, 2 * MOST_JOBS, left - LEAST_LATEST)
+                jobs = max(jobs, min(every, left - self.latest.rows_wanted(width)))
                 rows = (jobs, left - jobs)
         if rows == self._list_rows:
             return

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
-from trnfleet.domain.alerts.alert import address_of
+from trnfleet.domain.alerts.alert import address_of, cause_address
 from trnfleet.domain.alerts.matchers import Matcher
 from trnfleet.domain.alerts.signals import FIGURES, LANES, LEVEL_OF
 from trnfleet.domain.alerts.silences import Span
@@ -18,7 +18,7 @@ from trnfleet.domain.quantities import DurationStyle, count, counted, duration
 from trnfleet.domain.severity import Severity
 from trnfleet.text import plain
 from trnfleet.tui import theme
-from trnfleet.tui.format.addresses import shortened, without_start
+from trnfleet.tui.format.addresses import last_segments, shortened, without_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.alerting.engine import Alerts
     from trnfleet.monitor.alerting.silences import Silences
     from trnfleet.monitor.alerting.store import AlertWithStatus
+    from trnfleet.monitor.store.events import Event
     from trnfleet.tui.widgets.cells import Parts
 
 _SHORT = {Severity.CRITICAL: "crit", Severity.WARNING: "warn", Severity.INFO: "info"}
@@ -84,6 +85,12 @@ def where_text(alert: Alert, room: int = 200) -> str:
         return short or "fleet"
     # A chip's number alone says nothing: as much of its instance's name as there is room for stands before it.
     return without_start(text, max(room, 2))
+
+
+def event_address(event: Event, alerts: Alerts) -> str:
+    """Return where an event leads to: to the cause of the alert that it tells of, while that is kept, else to its own address; empty for nowhere."""
+    alert = alerts.find(event.alert) if event.alert else None
+    return cause_address(alert).partition(":")[0] if alert is not None and alert.cause else event.path
 
 
 def amount_text(alert: Alert) -> str:
@@ -143,7 +150,9 @@ def unit_of(rule: Rule) -> str:
     return "" if rule.figure is None else FIGURES[rule.scope][rule.figure].unit
 
 
-def alerts_line(held: list[AlertWithStatus], now_ns: int, room: int, *, most: int = 8) -> Parts:
+def alerts_line(
+    held: list[AlertWithStatus], now_ns: int, room: int, *, most: int = 8, with_place: bool = False
+) -> Parts:
     """Return alerts beside each other, worst first, as far as there is room: sign, title and age of each, then how many more.
 
     Args:
@@ -151,6 +160,7 @@ def alerts_line(held: list[AlertWithStatus], now_ns: int, room: int, *, most: in
         now_ns: Monitor time.
         room: Cells.
         most: Limit of alerts that are named.
+        with_place: Whether the place of each stands behind its title, where it has one.
     """
     ordered = sorted(held, key=lambda each: each.severity)
     parts: Parts = []
@@ -158,6 +168,8 @@ def alerts_line(held: list[AlertWithStatus], now_ns: int, room: int, *, most: in
     for number, each in enumerate(ordered):
         said = plain(title(each.alert), _LONGEST_TITLE)
         text = f"{theme.SEVERITY_GLYPH[each.severity]} {said}"
+        if with_place and address_of(each.alert) and each.alert.rule.scope in LEVEL_OF:
+            text += f" at {plain(last_segments(address_of(each.alert)), _LONGEST_TITLE)}"
         age = f" ({age_text(each.alert, now_ns)})"
         left = len(ordered) - number
         more = f"+{count(left)} more"

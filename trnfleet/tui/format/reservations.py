@@ -200,21 +200,26 @@ class ReservationPlan(NamedTuple):
         return plan
 
 
-def head(width: int) -> Parts:
-    """Return the columns' titles."""
+def head(width: int, mean_s: float = WINDOW_S) -> Parts:
+    """Return the columns' titles.
+
+    Args:
+        width: Cells.
+        mean_s: Seconds that utilisations are means over; 0 for those of now.
+    """
     plan = ReservationPlan.of(width)
     titles = [
         fit("state", plan.state),
         fit("id", plan.id),
         fit("capacity", plan.what),
         right("used", plan.used),
-        right(f"util, {mean_label(WINDOW_S)}", plan.bar + 1 + plan.util)
+        right(f"util, {mean_label(mean_s)}", plan.bar + 1 + plan.util)
         if plan.bar
         else right("util", plan.util),
         fit("next", plan.until),
         right("terminates", plan.terminates),
-        right("$/h idle" if plan.idle < 13 else "idle per hour", plan.idle),
-        right("fee", plan.fee),
+        right("idle, $/h", plan.idle),
+        right("fee, $", plan.fee),
         fit("interconnect", plan.interconnect),
         fit("zone", plan.zone),
         fit("extension", plan.extend),

@@ -189,7 +189,7 @@ def facts(reservation: Reservation, layout: Layout) -> list[tuple[str, str]]:
         words = "instance fails its" if message.unavailable == 1 else "instances fail their"
         lines.append(("out", f"{message.unavailable} {words} status check"))
     if message.interconnect is not None:
-        lines.append(("links", message.interconnect.value))
+        lines.append(("links", f"interconnect {message.interconnect.value}"))
     lines.extend(("extension", _extension_words(each)) for each in message.extensions)
     if message.reservation_ids:
         lines.append(("reservation", ", ".join(plain(each, 64) for each in message.reservation_ids)))
@@ -228,20 +228,23 @@ class ReservationDetails(LineView, can_focus=False):
         chosen = self._table.picked
         if chosen is None:
             return []
-        lines = facts(chosen, self._monitor.store.layout)
+        room = max(0, width - _NAME)
+        critical = theme.SEVERITY_STYLE[Severity.CRITICAL]
+        bad = {"out"} | ({"links"} if is_impaired(chosen) else set())
+        lines: list[tuple[str, Parts]] = [
+            (name, [(fit(words, room), critical if name in bad else theme.BASE)])
+            for name, words in facts(chosen, self._monitor.store.layout)
+        ]
         alerts = alerts_of(self._alerts, chosen)
         if alerts:
-            line = alerts_line(alerts, self._alerts.now_ns, max(0, width - _NAME))
-            lines.insert(0, ("alerts", "".join(text for text, _ in line)))
+            lines.insert(0, ("alerts", alerts_line(alerts, self._alerts.now_ns, room, with_place=True)))
         # A blank line stands before each, and a title above the chart.
         used_pct = self._used(chosen)
         has_room = height >= 1 + len(lines) + 2 + _CHART_ROWS
         made = _chart(chosen, used_pct, width) if used_pct is not None and has_room else []
         made.append(blank_line(width))
         for name, words in lines:
-            parts: Parts = [(fit(f" {name}", _NAME), theme.QUIET)]
-            parts.append((fit(words, max(0, width - _NAME)), theme.BASE))
-            made.append(text_line(parts, width))
+            made.append(text_line([(fit(f" {name}", _NAME), theme.QUIET), *words], width))
         return made
 
 

@@ -108,8 +108,6 @@ class ReservationsView(FilteredView):
         yield self.prompt
 
     def on_mount(self) -> None:
-        # A column of the table is its scroll bar's.
-        self._head.show(lambda width: [head(max(1, width - 1))])
         self._write()
 
     @property
@@ -271,6 +269,9 @@ class ReservationsView(FilteredView):
             ]
         )
         table, known, note = self.table, self.monitor.reservations.table(), self._note
+        mean_s = table.use.seconds
+        # A column of the table is its scroll bar's.
+        self._head.show(lambda width: [head(max(1, width - 1), mean_s)])
         order, chosen = SORTS[table.sort], table.picked
         layout = self.monitor.store.layout
         alerts = [] if chosen is None else alerts_of(self.context.alerts, chosen)

@@ -34,14 +34,22 @@ class Subject(NamedTuple):
 
 
 def of_place(snapshot: AlertSnapshot, address: str) -> Subject:
-    """Return what is at an address, a core's chip for a core; its alerts are those at it or below, else those of what it is part of."""
+    """Return what is at an address, a core's chip for a core; its alerts are those at it or below, else those of what it is part of.
+
+    Alerts of chips that a rule groups by instance have no label of a chip: where none of a place's alerts has its label, the matchers are
+    those of the alert of the narrowest group.
+    """
     segments = address.split("/")[: Level.CHIP] if address else []
     place = "/".join(segments)
     inside = _alerts(each for each in snapshot.active if is_below(address_of(each.alert), place))
     alerts = inside or _alerts(snapshot.touching(place))
     if not segments:
         return Subject("", alerts)
-    return Subject(_matcher(_LABELS[Level(len(segments))], place), alerts)
+    own = Matcher(_LABELS[Level(len(segments))], "=", place)
+    if not inside or any(own.matches(each.labels) for each in inside):
+        return Subject(str(own), alerts)
+    narrowest = max(inside, key=lambda each: each.target.count("/"))
+    return Subject(matchers_of(narrowest.labels), alerts)
 
 
 def of_job(snapshot: AlertSnapshot, job: str) -> Subject:

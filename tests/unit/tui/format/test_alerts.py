@@ -76,3 +76,5 @@ def test_a_line_of_alerts() -> None:
     for room in range(40):
         assert width_of(texts.alerts_line(given, NOW_NS, room)) <= room + 2
     assert texts.tally_text(given) == "✖ 1 ▲ 1 • 1"
+    placed = text_of(texts.alerts_line(given[:1], NOW_NS, 80, with_place=True))
+    assert placed == "▲ warm 95.0 °C at trn2u-0001-0/chip05 (1m)  "

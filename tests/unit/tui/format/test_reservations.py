@@ -123,6 +123,9 @@ def test_idle_agrees_with_the_mean_beside_it() -> None:
     assert state_text(ending, 63.0) == "▲ ending"
     assert state_text(ending, 0.0) == "▲ ending, idle"
     assert "util, 10 s mean" in text_of(head(144))
+    assert " util, now " in text_of(head(144, 0.0))
+    for width in (103, 144):
+        assert " idle, $/h" in text_of(head(width))
     told = text_of(row(idle, ReservationPlan.of(144), 63.0, selected=False, picked=False))
     assert "▲ idle now" in told
     assert "63.0%" in told
