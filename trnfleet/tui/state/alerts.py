@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.alerts.alert import address_of, is_below
+from trnfleet.domain.alerts.alert import address_of, cause_address, is_below
 from trnfleet.domain.alerts.signals import LEVEL_OF
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.watches import MUTED_S, Word, receiver_error_text, receiver_errors, word_of
@@ -25,6 +25,7 @@ from trnfleet.monitor.alerting.unpublished import Unpublished
 from trnfleet.monitor.problems.cell_watches import cells_of, doubts_of
 from trnfleet.monitor.problems.problem import NO_PROBLEMS, ProblemCounts
 from trnfleet.monitor.problems.state import problems_of
+from trnfleet.monitor.store.findings import JOBS_DOWN
 from trnfleet.tui.state.limits import MarkLimits
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from trnfleet.monitor.store.findings import Findings
 
 
+_MOST_MEMBERS = 1_000
+"""Members of alerts that are looked up for one reading; beyond them alerts mark their own place alone."""
 NONE = len(Severity)
 """Above the rank of every severity: of a node without an alert."""
 
@@ -221,7 +224,8 @@ class AlertSnapshot:
         return True
 
     def _marked(self, layout: Layout, *, is_loud: bool) -> Iterator[tuple[Node | None, Severity]]:
-        """Yield the nodes that are marked: causes of problems, and what alerts about hardware are about."""
+        """Yield the nodes that are marked: causes of problems, and what alerts about hardware are about, with those of their members that fire."""
+        room = _MOST_MEMBERS
         for problem in self.problems.all:
             if problem.is_loud is not is_loud:
                 continue
@@ -229,6 +233,10 @@ class AlertSnapshot:
             for each in problem.alerts:
                 if (each.status is AlertStatus.FIRING) is is_loud and each.alert.rule.scope in LEVEL_OF:
                     addresses.add(address_of(each.alert))
+                    if 1 < each.alert.members <= room:
+                        room -= each.alert.members
+                        members = self.alerts.members(each.alert, each.alert.members)
+                        addresses.update(name.partition(":")[0] for name, _, fires in members if fires)
             for address in addresses - {""}:
                 yield self._node_at(address, layout), problem.severity
 
@@ -275,7 +283,7 @@ class AlertSnapshot:
             found = [
                 each
                 for each in self.active
-                if each.status is AlertStatus.FIRING and touches(address_of(each.alert), place)
+                if each.status is AlertStatus.FIRING and self._is_about(each.alert, place)
             ]
             self._touching = (self.revision, place, found)
         return self._touching[2]
@@ -286,7 +294,7 @@ class AlertSnapshot:
             statuses = Counter(
                 each.status
                 for each in self.active
-                if each.status in _HANDLED and touches(address_of(each.alert), place)
+                if each.status in _HANDLED and self._is_about(each.alert, place)
             )
             self._handled = (
                 self.revision,
@@ -294,6 +302,18 @@ class AlertSnapshot:
                 {each: statuses[each] for each in _HANDLED if statuses[each]},
             )
         return self._handled[2]
+
+    def _is_about(self, alert: Alert, place: str) -> bool:
+        """Return whether an alert is at, below or above a place.
+
+        One of a job whose cause is known is where that is: the first place of a job that goes on is as good as all others.
+        """
+        address = address_of(alert)
+        if alert.rule.scope in LEVEL_OF or not alert.cause or (place != address and is_below(address, place)):
+            return touches(address, place)
+        job = self._monitor.ingest.jobs.get(alert.job)
+        is_down = job is not None and job.state in JOBS_DOWN
+        return touches(cause_address(alert).partition(":")[0], place) or (is_down and touches(address, place))
 
     def of_job(self, job: str) -> list[AlertWithStatus]:
         """Return unhandled alerts of a job or of the place where it runs."""

@@ -44,6 +44,12 @@ class Trend(NamedTuple):
             return parts
         written = tuple(map(figure, self.figures)) if self.has_keys else self.figures
         bare: Parts = [parts[0], (value, theme.BASE)]
+        room = width - sum(len(text) for text, _ in parts)
+        whole = sum(len(f" {each.name} {text} ") for each, text in zip(series, written, strict=True))
+        # What the line is a mean over goes before figures; with these the span stays.
+        span = len(self.note.partition(", ")[0]) + 3
+        if whole <= room - span:
+            return [*parts, *legend(series, written, room - span, self.jobs)]
         # The note goes before names are cut, then what the value is compared with.
         for title, note in ((parts, len(self.note) + 3), (parts, 2), (bare, 2)):
             found = [

@@ -179,14 +179,14 @@ def axis_cells(chart: Chart, width: int, height: int) -> int:
 
 
 def head(title: Parts, note: str, width: int) -> FixedParts:
-    """Return a chart's first line: its title with figures or a legend, a rule, and a note, or two parts of it, where there is room.
+    """Return a chart's first line: its title with figures or a legend, a rule, and a note, or the first parts of it, where there is room.
 
     A click on rule or note shows a longer span, as the key does.
     """
     used = width_of(title)
     if used >= width:
         return tuple(title)
-    while note.count(", ") > 1 and width - used - len(note) - 1 < 2:
+    while ", " in note and width - used - len(note) - 1 < 2:
         note = note.rpartition(", ")[0]
     room = width - used - (len(note) + 1 if note else 0)
     if room < 2:

@@ -14,6 +14,7 @@ from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.gaps import Gap, Reason
 from trnfleet.monitor.store.rings.record import Track
 from trnfleet.tui import theme
+from trnfleet.tui.trends.trend import Trend
 from trnfleet.tui.widgets import charts
 from trnfleet.tui.widgets.cells import text_of, width_of
 from trnfleet.tui.widgets.charts import Chart, Limit, Mark, Series, Times
@@ -32,6 +33,21 @@ def drawn(chart: Chart, width: int = 40, height: int = 6) -> list[str]:
     lines = charts.draw(chart, width, height)
     assert [width_of(line) for line in lines] == [width] * height
     return [text_of(line) for line in lines]
+
+
+def test_figures_stay_while_the_span_has_room_beside_them() -> None:
+    """What a line is a mean over, which the header says too, goes before figures."""
+    base = chart_of([1.0] * 60)
+    named = base._replace(series=[base.series[0]._replace(name=name) for name in ("NC util", "MFU")])
+    trend = Trend("NeuronCores", "", "", named, ("63.7 %", "29.2 %"), "5 min wall, 10 s mean")
+
+    def said(width: int) -> str:
+        line = charts.head(trend.title(str, width), trend.note, width)
+        assert width_of(line) == width
+        return text_of(line).replace("─", "").strip()
+
+    assert said(70).endswith("5 min wall, 10 s mean")
+    assert said(60).split("  ") == ["NeuronCores NC util 63.7 %", "MFU 29.2 %", " 5 min wall"]
 
 
 def test_a_ramp_rises_from_end_to_end() -> None:
