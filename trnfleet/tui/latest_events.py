@@ -60,21 +60,24 @@ class LatestEvents(LineView, can_focus=False):
         ingest = self._monitor.ingest
         rings = (ingest.events.newest_first(), ingest.alert_events.newest_first())
         newest = heapq.merge(*rings, key=operator.attrgetter("order"), reverse=True)
-        made = [
-            text_line(parts, width)
-            for event in itertools.islice(newest, height)
-            for parts in event_lines(event, width - 1, event_address(event, self._monitor.alerts))
-        ]
-        return made[:height] or [text_line([(" no events yet", theme.QUIET)], width)]
+        made: list[Line] = []
+        for event in itertools.islice(newest, height):
+            address = event_address(event, self._monitor.alerts)
+            told = event_lines(event, width - 1, address, height - len(made))
+            made += [text_line(parts, width) for parts in told]
+            if len(made) >= height:
+                break
+        return made or [text_line([(" no events yet", theme.QUIET)], width)]
 
 
-def event_lines(event: Event, width: int, address: str = "") -> list[Parts]:
+def event_lines(event: Event, width: int, address: str = "", most: int = _MOST_LINES + 1) -> list[Parts]:
     """Return an event's line, or more where it is narrow: time, sign, place and what happened.
 
     Args:
         event: The event.
         width: Cells.
         address: Where a click on it leads to; empty for the list of events.
+        most: Lines that there is room for.
     """
     place = plain(last_segments(event.path) or event.job or event.subject) or "fleet"
     target = Target(TargetKind.PLACE, address) if address else Target(TargetKind.VIEW, EVENTS)
@@ -89,7 +92,7 @@ def event_lines(event: Event, width: int, address: str = "") -> list[Parts]:
     else:
         room = max(1, width - _BEFORE)
         indent = " " * min(_BEFORE, max(0, width - 1))
-        texts = [text for text in wrapped(happened, room, _MOST_LINES) if text.strip()]
+        texts = [text for text in wrapped(happened, room, min(_MOST_LINES, most - 1)) if text.strip()]
         lines = [
             [*head, (fit(place, room), theme.BASE)],
             *([(indent, theme.QUIET), (text, theme.QUIET)] for text in texts),

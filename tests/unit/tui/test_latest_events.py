@@ -45,6 +45,9 @@ def test_narrow_events_have_two_lines() -> None:
     words = "ends: instances terminated in 1 h 59 min, and their jobs with them"
     _, *cut = event_lines(FIRING._replace(text=words), 46)
     assert " ".join(text_of(line).strip() for line in cut) == words
+    *_, last = event_lines(FIRING._replace(text=words), 46, most=2)
+    assert text_of(last).endswith("…")
+    assert len(event_lines(FIRING._replace(text=words), 46, most=1)) == 1
     feed = Feed(ultraservers(1))
     shown = LatestEvents(feed.monitor)
     feed.monitor.apply([feed.event(CHIP, f"event {number}") for number in range(4)])
