@@ -164,6 +164,19 @@ def health_of(feed: Feed, chips: list[int]) -> list[Health]:
     return [Health(each) for each in page.map.healths.of_chips(np.array(chips)).tolist()]
 
 
+async def test_what_is_silent_is_said_once() -> None:
+    """Below the map: that the value is the last known one says that it is stale."""
+    feed = fed()
+    await feed.advance(5)
+    feed.monitor.compute()
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.pause()
+        said = app.query_one("#selection", Bar).text
+        assert "chip00  critical  stale: last known value" in said
+        assert said.count("stale") == 1
+
+
 async def test_idle_stale_and_offline_are_not_normal() -> None:
     """An idle chip has no job or an idle instance; silence is stale, then offline; each is a state of its own."""
     feed = fed()

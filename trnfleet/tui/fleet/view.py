@@ -356,7 +356,10 @@ def selection(heat: HeatMap, width: int, alerts: Sequence[AlertWithStatus] = ())
         value, trust = heat.reading(heat.field)
         shown, style = _figure(heat, heat.field, value), theme.LINK
     words = TRUST_WORDS[Trust(trust)]
-    parts: Parts = [(" [ ] ", theme.QUIET), (place, theme.STRONG), (f"  {shown}", style)]
+    # What follows says that it is stale or offline.
+    said = words.partition(":")[0]
+    shown = shown.removesuffix(said).removesuffix(", ") if said and heat.field is HEALTH else shown
+    parts: Parts = [(" [ ] ", theme.QUIET), (place, theme.STRONG), (f"  {shown}" if shown else "", style)]
     if width_of(parts) > width:
         parts[1] = (place.partition("/")[2] or place, theme.STRONG)
     parts.append((f"  {words}", theme.QUIET if trust == Trust.LIVE else theme.BAR_ALERT))
