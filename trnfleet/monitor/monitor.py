@@ -25,7 +25,19 @@ from trnfleet.monitor.medians import median
 from trnfleet.monitor.pipeline_reader import PipelineReader, Recorder
 from trnfleet.monitor.revision import MonitorRevision
 from trnfleet.monitor.sampling import Sampling
-from trnfleet.monitor.slices import DONE, PASS_EVERY_S, BatchSlicing, LayoutChanged, PassPacing, Rests, finish
+from trnfleet.monitor.slices import (
+    DONE,
+    GATHER_BEHIND_S,
+    GATHER_S,
+    PASS_EVERY_S,
+    BatchSlicing,
+    LayoutChanged,
+    PassPacing,
+    Rests,
+    finish,
+    gathered,
+    let_in,
+)
 from trnfleet.monitor.store import findings
 from trnfleet.monitor.store.history import History
 from trnfleet.monitor.store.rollup import Rollups
@@ -54,13 +66,6 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope, LinkStatus, Source
 
 log = logs.get_logger(__name__)
-
-GATHER_S = 0.05
-"""Time in which messages gather between two batches: many in a batch cost much less than one by one."""
-GATHER_BEHIND_S = 0.01
-"""The same of a reader that is behind, for whom more waits already: the time that keys and painting have between two batches."""
-LET_IN = 2
-"""Slices whose messages are taken in at most between two slices of work. More would only be shed (measured)."""
 
 
 class Snapshot(NamedTuple):
@@ -284,34 +289,21 @@ class Monitor:
 
     async def _read(self) -> None:
         clock, slicing = self.clock, BatchSlicing()
-        while batch := await self._source.take():
+        while batch := await gathered(self._source, self.ingest.topics.states, clock):
             end = 0
             while end < len(batch):
-                begin, end = end, slicing.end(batch, end)
+                begin, end = end, slicing.end(batch, end, is_alone=not self.link.waiting)
                 for _ in self._laying_out():
-                    await self._let_in(LET_IN * slicing.messages)
+                    await let_in(self.link, slicing.messages, clock)
                 self.link_health.wake(clock.monotonic_s(), PASS_EVERY_S[1])
                 begun_s = clock.cpu_s()
                 self.apply_messages(batch[begin:end])
                 slicing.note(end - begin, clock.cpu_s() - begun_s)
-                await self._let_in(LET_IN * slicing.messages)
+                await let_in(self.link, slicing.messages, clock)
             self.ingest.request_missing(self._source, clock.monotonic_s())
             await clock.sleep(GATHER_BEHIND_S if self.link.waiting else GATHER_S)
         self.ended = True
         log.info("source_ended")
-
-    async def _let_in(self, most: int) -> None:
-        """Let the transport take in what has come, before more is applied: only what is here can be shed.
-
-        The transport takes a few messages in a turn of the loop; without this a monitor that is behind would leave them to the
-        broker's queue, where they grow old. It ends after `most` of them: a flood must not keep all from being applied.
-        """
-        link, first = self.link, self.link.received
-        while link.received - first < most:
-            received = link.received
-            await self.clock.sleep(0)
-            if link.received == received:
-                return
 
     async def _keep_passing(self) -> None:
         """Refresh freshness each time and everything else when something has changed, within `PASS_SHARE` of time."""

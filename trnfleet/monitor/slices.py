@@ -18,9 +18,10 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterator, Sequence
 
-    from trnfleet.wire.ports import Envelope
+    from trnfleet.clock import Clock
+    from trnfleet.wire.ports import Envelope, LinkStatus, Source
 
 T = TypeVar("T")
 
@@ -36,6 +37,11 @@ MOST_SLICE_MESSAGES = 768
 """The same at most. Of frames that are applied together these take 2 ms, of which a part of half a millisecond does not depend on their number."""
 SLICE_S = 0.0015
 """Work of a slice that is neither made longer nor shorter."""
+WHOLE_MESSAGES, WHOLE_S = 256, 0.008
+"""Messages of a batch, and work on them, up to which it is one slice where no other waits behind it: most of what a part costs does not depend
+on its messages, and a key waits for one such slice at most."""
+EACH_FROM = 32
+"""Messages of a slice from which on it tells what each of them takes."""
 
 
 REST_AFTER_S = 0.002
@@ -55,6 +61,16 @@ WHOLE_AFTER_S = 0.1
 """Time without a message after which a tick of the sources is taken to be whole."""
 WHOLE_WITHIN_S = 0.3
 """Longest wait for a tick to be whole, and lateness of a tick that comes each second; assumed, for busy machines."""
+
+GATHER_S = 0.05
+"""Time in which messages gather between two batches: many in a batch cost much less than one by one."""
+GATHER_FIRST_S, FEW = 0.01, 64
+"""The same after the first telemetry that comes while none waits, as a tick begins to, where that is less than this number of messages."""
+GATHER_BEHIND_S = 0.01
+"""The same of a reader that is behind, for whom more waits already: the time that keys and painting have between two batches."""
+
+LET_IN = 2
+"""Slices whose messages are taken in at most between two slices of work. More would only be shed (measured)."""
 
 
 class LayoutChanged(Exception):  # noqa: N818  an event that ends a computation, as StopIteration does
@@ -190,6 +206,42 @@ class PassPacing:
         return True
 
 
+async def gathered(source: Source, topics: Container[str], clock: Clock) -> list[Envelope]:
+    """Return what a source has next; of a tick whose first messages are here, with what comes in a moment after them.
+
+    Args:
+        source: Where messages come from.
+        topics: Those of telemetry that is described: anything else may be what somebody waits for.
+        clock: The clock.
+    """
+    is_idle = not source.status.waiting
+    batch = await source.take()
+    if is_idle and 0 < len(batch) < FEW and all(each.topic in topics for each in batch):
+        await clock.sleep(GATHER_FIRST_S)
+        if source.status.waiting:
+            batch += await source.take()
+    return batch
+
+
+async def let_in(link: LinkStatus, slice_messages: int, clock: Clock) -> None:
+    """Let the transport take in what has come, before more is applied: only what is here can be shed.
+
+    The transport takes a few messages in a turn of the loop; without this a monitor that is behind would leave them to the
+    broker's queue, where they grow old. It ends after those of `LET_IN` slices: a flood must not keep all from being applied.
+
+    Args:
+        link: Where they come in.
+        slice_messages: Messages of a slice.
+        clock: The clock.
+    """
+    first = link.received
+    while link.received - first < LET_IN * slice_messages:
+        received = link.received
+        await clock.sleep(0)
+        if link.received == received:
+            return
+
+
 class BatchSlicing:
     """The parts in which batches are applied: as many messages as take about `SLICE_S`, by what the last ones took.
 
@@ -200,10 +252,19 @@ class BatchSlicing:
     def __init__(self) -> None:
         self.messages = SLICE_MESSAGES
         """Messages of the next slice, but for `SLICE_BYTES`."""
+        self._each_s = SLICE_S / SLICE_MESSAGES
+        """What a message took of the last slice of many."""
 
-    def end(self, batch: Sequence[Envelope], begin: int) -> int:
-        """Return where the slice ends that begins at a place of a batch."""
-        part = batch[begin : begin + self.messages]
+    def end(self, batch: Sequence[Envelope], begin: int, *, is_alone: bool = False) -> int:
+        """Return where the slice ends that begins at a place of a batch.
+
+        Args:
+            batch: The messages.
+            begin: The place.
+            is_alone: Whether nothing waits behind the batch.
+        """
+        is_whole = is_alone and len(batch) <= min(WHOLE_MESSAGES, WHOLE_S / self._each_s)
+        part = batch[begin : begin + max(self.messages, WHOLE_MESSAGES if is_whole else 0)]
         sizes = [len(envelope.payload) for envelope in part]
         if sum(sizes) < SLICE_BYTES:
             return begin + len(part)
@@ -212,6 +273,8 @@ class BatchSlicing:
 
     def note(self, count: int, took_s: float) -> None:
         """Note the processor time that a slice took."""
+        if count >= EACH_FROM and took_s > 0:
+            self._each_s = took_s / count
         if took_s > SLICE_S:
             self.messages = max(SLICE_MESSAGES, self.messages // 2, int(count * SLICE_S / took_s))
         elif count == self.messages:

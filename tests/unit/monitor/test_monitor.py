@@ -10,8 +10,11 @@ from support.monitor.queue_source import QueueSource
 from trnfleet.clock import ManualClock
 from trnfleet.domain.layout import Layout
 from trnfleet.monitor import link_health
-from trnfleet.monitor.monitor import GATHER_BEHIND_S, GATHER_S, LET_IN, Monitor
+from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.slices import (
+    GATHER_BEHIND_S,
+    GATHER_S,
+    LET_IN,
     MOST_SLICE_MESSAGES,
     SLICE_MESSAGES,
     SLICE_S,
@@ -65,13 +68,13 @@ async def test_a_tick_whose_messages_come_apart_is_one_pass() -> None:
             await clock.advance(late_s)
             for envelope in feed.telemetry():
                 source.batches.put_nowait([envelope])
-                await clock.advance(0.06)
-            await clock.advance(1.0 - 0.06 * 4)
+                await clock.advance(0.08)
+            await clock.advance(1.0 - 0.08 * 4)
             assert len(passes) == 1
         passes.clear()
         for _ in range(10):
             source.batches.put_nowait(feed.telemetry())
-            await clock.advance(0.06)
+            await clock.advance(0.08)
         assert passes
         await clock.advance(1.0)
         passes.clear()
@@ -306,6 +309,7 @@ async def test_what_comes_is_let_in_before_more_is_applied(
 
     monkeypatch.setattr(clock, "sleep", sleep)
     monkeypatch.setattr(monitor, "apply_messages", lambda _part: applied.append(taken))
+    source.status.waiting = 1
     reading = asyncio.create_task(monitor._read())
     source.batches.put_nowait(feed.telemetry())
     await clock.advance(0.5)
