@@ -47,7 +47,9 @@ EACH_FROM = 32
 REST_AFTER_S = 0.002
 """Work after which it rests for as long: a key takes a dozen turns of the loop until it is on the screen, and without rests a slice
 would stand before each of them."""
-TURN_AFTER_S = 0.0005
+SHORT_S = 0.008
+"""Work before the first rest: of a pass over a small fleet that is all of it, and a key that comes meanwhile has its turns in less."""
+TURN_AFTER_S = 0.001
 """Work after which the loop has a turn: of a small fleet most slices are a few microseconds, less than a turn itself takes."""
 PASS_EVERY_S = (0.2, 1.0)
 """Shortest and longest time between the beginnings of two passes."""
@@ -128,14 +130,17 @@ class Rests:
     def __init__(self) -> None:
         self._worked_s = 0.0
         self._turn_s = 0.0
+        self._short_s = SHORT_S
+        """Work that is left before the first rest."""
 
     def after(self, slice_s: float) -> float | None:
-        """Return the seconds to wait after a slice that took `slice_s`: as many as were worked since the last rest, or none yet.
+        """Return the seconds to wait after a slice that took `slice_s`: as many as were worked since the last rest or beyond `SHORT_S`, or none yet.
 
         None where the loop need not have a turn yet, either.
         """
-        self._worked_s += slice_s
         self._turn_s += slice_s
+        self._worked_s += max(0.0, slice_s - self._short_s)
+        self._short_s = max(0.0, self._short_s - slice_s)
         if self._turn_s < TURN_AFTER_S:
             return None
         self._turn_s = 0.0

@@ -16,8 +16,12 @@ from trnfleet.monitor.slices import (
     EXPECTED_AFTER_S,
     PASS_EVERY_S,
     PASS_SHARE,
+    REST_AFTER_S,
+    SHORT_S,
+    TURN_AFTER_S,
     LayoutChanged,
     PassPacing,
+    Rests,
     checkpoint,
     finish,
     require,
@@ -43,6 +47,27 @@ def doubled(rows: Rows, count: int) -> Slices[int]:
         total += 2
         yield from checkpoint(rows, generation)
     return total
+
+
+def waits_of(slice_s: float, work_s: float) -> list[float | None]:
+    """Return the waits after each slice of a work."""
+    rests = Rests()
+    return [rests.after(slice_s) for _ in range(round(work_s / slice_s))]
+
+
+def test_short_work_has_turns_and_no_rests() -> None:
+    """The loop has a turn after each millisecond of it, and not after each of the slices, which are shorter."""
+    waits = waits_of(TURN_AFTER_S / 4, SHORT_S)
+    assert waits == [None, None, None, 0.0] * (len(waits) // 4)
+
+
+def test_long_work_rests_for_as_long_as_it_works() -> None:
+    """What is more than that of a pass over a small fleet rests for half of the time."""
+    work_s = 50 * REST_AFTER_S
+    waits = waits_of(TURN_AFTER_S, SHORT_S + work_s)
+    assert sum(wait or 0.0 for wait in waits) == pytest.approx(work_s)
+    assert max(wait or 0.0 for wait in waits) == pytest.approx(REST_AFTER_S)
+    assert not any(waits[: round(SHORT_S / TURN_AFTER_S)])
 
 
 def test_finish_returns_the_result_of_all_slices() -> None:
@@ -80,7 +105,7 @@ def test_a_new_layout_is_no_failure_of_the_guarded_stage() -> None:
 
 
 async def test_a_pass_rests_as_long_as_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After some short slices, or a long one, the loop is left to keys for as long as the pass had it; after tiny ones it goes on."""
+    """Beyond what a short pass takes, the loop is left to keys for as long as the pass had it; after tiny slices it goes on."""
     clock = ManualClock()
     monitor = Monitor(SilentSource(), "test", clock=clock)
     slept_s: list[float] = []
@@ -91,7 +116,7 @@ async def test_a_pass_rests_as_long_as_it_works(monkeypatch: pytest.MonkeyPatch)
         await sleep(seconds)
 
     def work() -> Slices[None]:
-        for took_s in (0.0015, 0.0015, 0.007, 0.0, *[0.0001] * 6):
+        for took_s in (0.0015, 0.0065, 0.0015, 0.0015, 0.007, 0.0, *[0.0001] * 6):
             clock._move_to(clock.monotonic_s() + took_s)
             yield
 
@@ -99,8 +124,8 @@ async def test_a_pass_rests_as_long_as_it_works(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(monitor, "_pass_slices", work)
     async with background(passes=monitor._keep_passing()):
         await clock.advance(0.1)
-    assert slept_s[:4] == [0.0, 0.003, 0.007, 0.0]
-    assert slept_s[4] > 0.1
+    assert slept_s[:5] == [0.0, 0.0, 0.0, 0.003, 0.007]
+    assert slept_s[5] > 0.1
 
 
 class Heard:

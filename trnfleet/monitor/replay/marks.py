@@ -32,7 +32,7 @@ SNAPSHOT_BYTES = 64 * 2**20
 """Memory for all snapshots; a fleet of whose columns not even two fit has none."""
 TOPIC_BYTES, PUBLISHER_BYTES = 500, 2_000
 """What a topic, and a publisher with its clock, add to one (measured with 10,000 and 30,000 hosts)."""
-SNAPSHOT_SHARE = 0.001
+SNAPSHOT_SHARE = 0.0005
 """Share of time that snapshots may take: a snapshot is taken in one go, and no key is served meanwhile."""
 CLOSE = 2.5
 """Of the shortest distance: two such distances, and what a pass comes late."""

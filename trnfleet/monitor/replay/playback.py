@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 FRAME_S = 0.04
 """Real seconds between two steps."""
-IDLE_S = 1.0
-"""And where nothing moves; a request ends the rest at once."""
+IDLE_S = 5.0
+"""And where nothing moves, but for what the recording has dropped; a request ends the rest at once."""
 WORK_S = 0.03
 """Real seconds of work in a step, beside which keys and drawing run."""
 REFINED_SHARE = 2 / 3

@@ -10,7 +10,7 @@ from support.monitor.feed import Feed
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.replay import marks as timeline_module
-from trnfleet.monitor.replay.marks import Mark, RecordingIndex
+from trnfleet.monitor.replay.marks import SNAPSHOT_SHARE, Mark, RecordingIndex
 from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def test_what_lies_before_is_known_by_the_fleets_time_and_begins_with_a_snapshot
 
 
 def test_snapshots_that_take_long_are_rare() -> None:
-    timeline, monitor = make(10.0, cost_s=0.05), fed()
+    timeline, monitor = make(10.0, cost_s=50 * SNAPSHOT_SHARE), fed()
     for second in range(0, 200, 5):
         monitor.applied_s = float(second)
         timeline.take(monitor, BEGIN_NS + second * NS_PER_S)
@@ -175,7 +175,7 @@ def test_snapshots_that_take_long_are_rare() -> None:
 
 
 def test_one_snapshot_that_took_long_makes_the_next_one_late_and_no_other() -> None:
-    took_s = iter([0.0, 0.05, *(1.0 for _ in range(100))])
+    took_s = iter([0.0, 50 * SNAPSHOT_SHARE, *(1.0 for _ in range(100))])
     timeline = RecordingIndex(
         lambda at_s: BEGIN_NS + round(at_s * NS_PER_S), lambda: next(took_s), every_s=10.0
     )
