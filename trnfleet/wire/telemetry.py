@@ -217,7 +217,6 @@ class _Values:
         of_lanes = [field for field in measured for _ in lanes[field]]
         self._steps = np.array([field.steps or 1 for field in of_lanes], np.float64)
         self._scale = np.array([1.0 if field.steps else field.scale for field in of_lanes])
-        self._limits = np.array([field.limit for field in of_lanes])
         self._tops = np.array([field.top for field in of_lanes], np.float64)
         self._whole_tops = np.array([field.top for field in whole], np.uint64)
         self._blanks = [[None] * width for width in self._widths]
@@ -249,13 +248,16 @@ class _Values:
         except OverflowError:
             return [None] * len(chosen)
         missing = np.isnan(measured)
-        is_fine = (missing | ((measured >= 0) & (measured <= self._limits))).all(axis=1)
-        codes = np.rint(np.clip(measured, 0.0, self._limits) * self._steps / self._scale)
-        is_fine &= ~(codes >= self._tops).any(axis=1) & (whole < self._whole_tops).all(axis=1)
-        codes[missing] = np.broadcast_to(self._tops, codes.shape)[missing]
+        with np.errstate(over="ignore"):
+            codes = np.rint(measured * self._steps / self._scale)
+        is_fine = (missing | ((measured >= 0) & (codes < self._tops))).all(axis=1)
+        is_fine &= (whole < self._whole_tops).all(axis=1)
+        codes = np.where(missing, self._tops, codes)
+        if not is_fine.all():
+            codes[~is_fine] = 0
         table = np.empty((len(chosen), self._width), np.uint64)
         table[:, self._whole_lanes] = whole
-        table[:, self._measured_lanes] = np.where(is_fine[:, np.newaxis], codes, 0)
+        table[:, self._measured_lanes] = codes
         return [row if fine else None for row, fine in zip(table, is_fine.tolist(), strict=True)]
 
 
