@@ -100,7 +100,7 @@ def seek(recording: Recording, seeks: int) -> None:
     timeline = RecordingIndex(
         lambda at_s: recording.start_ns + round(at_s * NS_PER_S), time.monotonic, every_s=10.0
     )
-    surveyor.monitor.on_pass = lambda: timeline.take(surveyor.monitor, surveyor.position_ns)
+    surveyor.monitor.on_pass.append(lambda: timeline.take(surveyor.monitor, surveyor.position_ns))
     begun, longest = time.perf_counter(), 0.0
     for work in (surveyor.begin(), surveyor.advance(recording.end_ns)):
         longest = max(longest, exhaust(work))

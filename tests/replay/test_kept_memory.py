@@ -21,7 +21,7 @@ async def test_what_is_kept_after_an_hour_is_what_was_kept_after_twenty_minutes(
     feed = Feed(standalone(1), period_s=60.0)
     monitor, clock = feed.monitor, feed.clock
     index = RecordingIndex(lambda at_s: round(at_s * NS_PER_S), clock.monotonic_s, every_s=20.0)
-    monitor.on_pass = lambda: index.take(monitor, round(clock.monotonic_s() * NS_PER_S))
+    monitor.on_pass.append(lambda: index.take(monitor, round(clock.monotonic_s() * NS_PER_S)))
     feed.scatter()
     feed.describe()
     kept: list[int] = []

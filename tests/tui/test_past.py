@@ -137,6 +137,19 @@ async def test_ages_stand_while_the_past_does() -> None:
         assert "stale 40 s" in pilot.text()
 
 
+async def test_news_of_the_past_is_looked_for_four_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its passes are not those of the live fleet, each of which has a tick, and it goes on faster than that."""
+    feed, then = fed(), fed()
+    app, playback = made(feed)
+    ticks: list[float] = []
+    async with running(app):
+        playback.show(then.monitor, START_NS + MIN, Mode.PAUSED)
+        await feed.clock.advance(3.0)
+        monkeypatch.setattr(app, "tick", lambda: ticks.append(feed.clock.monotonic_s()))
+        await feed.clock.advance(1.0)
+        assert len(ticks) == 4
+
+
 # Alerts
 
 

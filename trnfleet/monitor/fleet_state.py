@@ -104,6 +104,10 @@ class FleetState(Protocol):
     def ended(self) -> bool:
         """Whether nothing more comes."""
 
+    @property
+    def on_pass(self) -> list[Callable[[], None]]:
+        """Called at the end of each pass of the monitor that is shown."""
+
     def summary(self) -> Summary:
         """Return the fleet in a few figures."""
 
@@ -172,6 +176,7 @@ class LiveOrPast:
     averages = _Of(lambda monitor: monitor.averages)
     message_rate = _Of(lambda monitor: monitor.message_rate)
     ended = _Of(lambda monitor: monitor.ended)
+    on_pass = _Of(lambda monitor: monitor.on_pass)
     summary = _Of(lambda monitor: monitor.summary)
     pipeline = _Of(lambda monitor: monitor.pipeline)
     racks = _Of(lambda monitor: monitor.racks)

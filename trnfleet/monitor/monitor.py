@@ -123,7 +123,7 @@ class Monitor:
         self.history = History() if history is None else history
         self.link_health = LinkHealth(proof_s)
         """The times in which the sources could be heard."""
-        self.on_pass: Callable[[], None] | None = None
+        self.on_pass: list[Callable[[], None]] = []
         """Called at the end of each pass, when all that is known is of one moment."""
         self.evaluates_alerts = True
         """Whether passes evaluate the rules; else alerts stay as they are."""
@@ -359,9 +359,9 @@ class Monitor:
         self.ingest.follow_alerts(self.clock.monotonic_s())
         with guard(self.counts, "history"):
             self._take_sample(may_sample=may_sample)
-        if self.on_pass is not None:
+        for follow in self.on_pass:
             with guard(self.counts, "time bar"):
-                self.on_pass()
+                follow()
 
     def _stage(self, name: str, work: Slices[None]) -> Slices[None]:
         """Run one stage of a pass; a new layout ends it, and the next pass does it again."""

@@ -8,6 +8,7 @@ awaits `run_async()`, takes the signals and passes them to `end`, and afterwards
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections import deque
 from functools import partial
@@ -73,8 +74,9 @@ log = logs.get_logger(__name__)
 
 V = TypeVar("V", bound=View)
 TICK_S = 0.1
-QUIET_TICK_S = 0.25
-"""Time to the next tick after one without news: most of what an app of a small fleet takes beside painting is to wake up."""
+QUIET_TICK_S, PAST_TICK_S = 0.5, 0.25
+"""Time to the next tick after one without news, where passes have their own, and in the past: most of what an app of a small fleet takes
+beside painting is to wake up."""
 SETTLE_S = 0.5
 """Seconds after the last news for which the view is ticked on, because what was painted may change the sizes of its parts."""
 QUIET_S = 1.15
@@ -211,6 +213,8 @@ class FleetApp(CommandKeys, TerminalApp):
         self._is_due = False
         """Whether there is news that is not, or not all, on the screen."""
         self._second = 0
+        self._passed = asyncio.Event()
+        """Set when a pass has been made that no tick has followed yet."""
 
     def _take_fleet(self, fleet: FleetPages) -> None:
         """Let everything be about a fleet."""
@@ -241,6 +245,7 @@ class FleetApp(CommandKeys, TerminalApp):
         self.page.take_focus()
         # A worker costs half of what a Textual timer does, and one that fails ends the app.
         self.run_worker(self._keep_ticking(), name="ticks", exit_on_error=True)
+        self.run_worker(self._follow_passes(), name="passes", exit_on_error=True)
         self.app_resume_signal.subscribe(self, self._return_to_terminal)
         # The keys in the status line are others while something is typed.
         self.watch(self.screen, "focused", self._write_bars, init=False)
@@ -265,6 +270,7 @@ class FleetApp(CommandKeys, TerminalApp):
             context = arrival.context(self.clock, beside=self.context)
             pages = self._make_pages(context)
             self._fleets.append(pages)
+            context.monitor.on_pass.append(self._passed.set)
             if len(self._fleets) == 2:
                 self.commands = Commands([self.fleet_command(), *self.commands.all])
             await self.screen_stack[0].mount(pages.actions, before=self._bars.status)
@@ -565,19 +571,30 @@ class FleetApp(CommandKeys, TerminalApp):
     async def _keep_ticking(self) -> None:
         while True:
             is_lively = self._is_due or self.clock.monotonic_s() - self._news_s < TICK_S
-            await self.clock.sleep(TICK_S if is_lively else QUIET_TICK_S)
+            shows_past = self.playback is not None and self.playback.shows_past
+            await self.clock.sleep(TICK_S if is_lively else PAST_TICK_S if shows_past else QUIET_TICK_S)
             self.tick()
+
+    async def _follow_passes(self) -> None:
+        """Tick as soon as a pass of any fleet has been made, unless ticks go on for what is not painted yet."""
+        for fleet in self._fleets:
+            fleet.context.monitor.on_pass.append(self._passed.set)
+        while True:
+            await self._passed.wait()
+            self._passed.clear()
+            if not self._is_due:
+                self.tick()
 
     def tick(self) -> None:
         """Look for news once, and paint what changed, as much of it as the terminal takes.
 
-        The one worker of the app calls this ten times a second while there is news, and else four times; tests call it by hand. It calls
-        `View.tick` of the view on the screen alone, which calls `LineView.tick` of its widgets. Nothing else paints without a key, a
-        click or a resize.
+        Workers of the app call this after each pass, ten times a second while there is news, and else twice (in the past, four times); tests
+        call it by hand. It calls `View.tick` of the view on the screen alone, which calls `LineView.tick` of its widgets. Nothing else
+        paints without a key, a click or a resize.
 
-        Revisions are polled, and nothing is pushed: a monitor takes thousands of messages a second and has no idea of a screen, Textual's
-        reactive attributes would cost a message for each change, and would reach what is not on the screen, too. Comparing a dozen
-        integers costs microseconds, however much came in, and views read the newest columns once for all that changed since.
+        Revisions are polled, and nothing but the end of a pass is pushed: a monitor takes thousands of messages a second and has no idea of
+        a screen, Textual's reactive attributes would cost a message for each change, and would reach what is not on the screen, too.
+        Comparing a dozen integers costs microseconds, however much came in, and views read the newest columns once for all that changed since.
 
         News of values are passes: what is on the screen is of one pass (`Frame`), and bars and view are painted in one tick.
 

@@ -325,7 +325,7 @@ async def test_what_is_typed_behind_the_key_that_closes_the_help_is_not_taken_fo
         assert not isinstance(app.screen, HelpScreen)
 
 
-async def test_news_is_looked_for_four_times_a_second_and_ten_times_after_some(
+async def test_news_is_looked_for_after_each_pass_and_else_twice_a_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Most of what an idle app takes is to wake up; what has news is looked at again soon."""
@@ -343,10 +343,34 @@ async def test_news_is_looked_for_four_times_a_second_and_ten_times_after_some(
         await feed.clock.advance(3.0)
         ticks.clear()
         await feed.clock.advance(1.0)
-        assert len(ticks) == 4
+        assert len(ticks) == 2
+        feed.tick()
+        ticks.clear()
+        for number in range(3):
+            feed.monitor.compute()
+            await feed.clock.advance(0.0)
+            assert len(ticks) == number + 1
         ticks.clear()
         for _ in range(10):
             await feed.clock.advance(0.1)
             feed.tick()
             feed.monitor.compute()
         assert len(ticks) >= 8
+
+
+async def test_a_pass_makes_no_tick_while_ticks_go_on_for_what_is_not_painted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a terminal that is behind it would have twice as many ticks, each of which gives it less to write."""
+    feed = hot_feed()
+    app = fleet_app(feed)
+    ticks: list[float] = []
+    async with running(app):
+        await feed.clock.advance(1.0)
+        monkeypatch.setattr(app, "tick", lambda: ticks.append(feed.clock.monotonic_s()))
+        app._is_due = True
+        feed.monitor.compute()
+        await feed.clock.advance(0.0)
+        assert ticks == []
+        await feed.clock.advance(1.0)
+        assert len(ticks) >= 5

@@ -59,7 +59,7 @@ async def test_a_tick_whose_messages_come_apart_is_one_pass() -> None:
     feed.scatter()
     monitor = Monitor(source, "demo", clock=clock)
     passes: list[float] = []
-    monitor.on_pass = lambda: passes.append(round(clock.monotonic_s(), 2))
+    monitor.on_pass.append(lambda: passes.append(round(clock.monotonic_s(), 2)))
     async with background(monitor=monitor.run()):
         source.batches.put_nowait(feed.announcements())
         await clock.advance(2.0)
@@ -88,7 +88,7 @@ async def test_a_pass_waits_for_what_is_live_and_not_for_what_is_silent() -> Non
     feed.scatter()
     monitor = Monitor(source, "demo", clock=clock)
     passes: list[float] = []
-    monitor.on_pass = lambda: passes.append(clock.monotonic_s())
+    monitor.on_pass.append(lambda: passes.append(clock.monotonic_s()))
     async with background(monitor=monitor.run()):
         source.batches.put_nowait(feed.announcements())
         await clock.advance(2.0)

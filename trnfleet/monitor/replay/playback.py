@@ -121,7 +121,7 @@ class RecordingPlayback:
             self.monitors.charted = self._survey.monitor
             self._requested_ns = begin_ns if begin_ns is not None else recording.start_ns
         else:
-            live.on_pass = self._index_live
+            live.on_pass.append(self._index_live)
         self.seeker = Seeker(recording, self.monitors, self.index, clock, live)
         """Has the monitor that is shown."""
 

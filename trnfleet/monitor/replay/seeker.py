@@ -277,7 +277,7 @@ class Survey:
         self._index = index
         self._clock = clock
         self._past = monitors.make(history)
-        self._past.monitor.on_pass = lambda: index.take(self._past.monitor, self._past.position_ns)
+        self._past.monitor.on_pass.append(lambda: index.take(self._past.monitor, self._past.position_ns))
         self.revision = 0
         """Goes up with every stride."""
 

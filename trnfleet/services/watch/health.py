@@ -24,7 +24,7 @@ class WatchHealth:
         self._monitor = monitor
         self._connections = connections
         self._passes = 0
-        monitor.on_pass = self._count_pass
+        monitor.on_pass.append(self._count_pass)
 
     def works(self) -> list[Work]:
         """Return the loops: messages, passes over them, elections with what they publish, and each connection."""
