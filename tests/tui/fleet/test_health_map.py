@@ -13,7 +13,9 @@ from support.tui.pilot import FleetPilot, fleet_app, running
 from trnfleet.domain.address import Level
 from trnfleet.domain.layout import Node
 from trnfleet.monitor.monitor import Monitor
+from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui import theme
+from trnfleet.tui.fleet.heatmap_grid import Grid
 from trnfleet.tui.fleet.heatmap_health import HEALTH, Health
 from trnfleet.tui.fleet.heatmap_legend import _health_legend, count_text
 from trnfleet.tui.fleet.heatmap_style import tile_of
@@ -234,6 +236,26 @@ async def test_a_cell_of_several_chips_shows_the_worst() -> None:
         assert "1 cell = 8 chips, worst" in said
         await pilot.press("m", "0")
         assert "pixel" not in pilot.text()
+
+
+async def test_pixels_of_any_size_have_the_worst_of_their_chips() -> None:
+    """Whatever size was asked for before, and of a fleet of another shape."""
+    feed = fed()
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)):
+        healths = heat_of(app).healths
+        for layout in (feed.layout, Feed(standalone(7)).layout):
+            feed.monitor.store.replace_layout(layout)
+            feed.monitor.store.chip_state[3] = Freshness.STALE
+            grid = Grid.of(layout)
+            columns, rows = grid.columns * grid.group, grid.rows * grid.group
+            chips = grid.chips_at(np.arange(columns), np.arange(rows))
+            each = np.zeros(chips.shape, np.int8)
+            each[chips >= 0] = healths.of_chips(chips[chips >= 0])
+            for side in (1, 2, 1):
+                whole = healths.window(grid, side, np.arange(columns // side), np.arange(rows // side))
+                blocks = each.reshape(rows // side, side, columns // side, side)
+                assert np.array_equal(whole, blocks.max(axis=(1, 3)))
 
 
 async def test_idle_chips_are_no_lowest_value_of_a_metric() -> None:

@@ -152,6 +152,8 @@ class HealthValues:
         self._whole: dict[int, tuple[Hashable, NDArray[np.int8]]] = {}
         self._near: tuple[Hashable, Averages | None, NDArray[np.int8]] = None, None, np.zeros((0, 0), np.int8)
         """All pixels narrower than a tile, of a small fleet."""
+        self._lattice: tuple[Grid | None, NDArray[np.int64]] = None, np.zeros((0, 0), np.int64)
+        """The chips below them, which stay while the grid does."""
 
     def window(self, grid: Grid, side: int, x: NDArray[np.int64], y: NDArray[np.int64]) -> NDArray[np.int8]:
         """Return the worst `Health` below each pixel, `side` chips wide, at pixel columns `x` by rows `y`."""
@@ -159,7 +161,9 @@ class HealthValues:
             return self._of_map(grid, side)[np.ix_(y, x)]
         if self._monitor.store.layout.chips <= _MOST_WHOLE:
             return self._of_chips_map(grid, side)[np.ix_(y, x)]
-        return self._worst(grid, side, x, y)
+        inside = np.arange(side)
+        across, down = (np.add.outer(side * each, inside).ravel() for each in (x, y))
+        return self._worst(grid.chips_at(across, down), side)
 
     def _of_chips_map(self, grid: Grid, side: int) -> NDArray[np.int8]:
         """Make all pixels of a map from chips."""
@@ -167,17 +171,19 @@ class HealthValues:
         revisions = monitor.store.revision, monitor.rollups.revision, monitor.reservations.revision
         mark = id(grid), side, self._mark(), *revisions
         if self._near[0] != mark or self._near[1] is not monitor.averages:
-            columns, rows = grid.columns * grid.group // side, grid.rows * grid.group // side
-            found = self._worst(grid, side, np.arange(columns), np.arange(rows))
-            self._near = mark, monitor.averages, found
+            if self._lattice[0] is not grid:
+                across, down = np.arange(grid.columns * grid.group), np.arange(grid.rows * grid.group)
+                self._lattice = grid, grid.chips_at(across, down)
+            self._near = mark, monitor.averages, self._worst(self._lattice[1], side)
         return self._near[2]
 
-    def _worst(self, grid: Grid, side: int, x: NDArray[np.int64], y: NDArray[np.int64]) -> NDArray[np.int8]:
-        """Make pixels from their chips."""
-        inside = np.arange(side)
-        across, down = (np.add.outer(side * each, inside).ravel() for each in (x, y))
-        found = self._at(grid.chips_at(across, down)).reshape(len(y), side, len(x), side)
-        worst: NDArray[np.int8] = found.max(axis=(1, 3))
+    def _worst(self, chips: NDArray[np.int64], side: int) -> NDArray[np.int8]:
+        """Make pixels from their chips, `side` by `side` each."""
+        found = self._at(chips)
+        if side == 1:
+            return found
+        rows, columns = chips.shape
+        worst: NDArray[np.int8] = found.reshape(rows // side, side, columns // side, side).max(axis=(1, 3))
         return worst
 
     def of_chips(self, rows: NDArray[np.int64]) -> NDArray[np.int8]:
