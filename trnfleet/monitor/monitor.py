@@ -342,7 +342,7 @@ class Monitor:
         now_s, link_health = self.clock.monotonic_s(), self.link_health
         with guard(self.counts, "freshness"):
             link_health.update(now_s, self.link, self.store, self.counts)
-            self.store.refresh_states(now_s, self.ingest.publisher_online(), link_health.stale_periods())
+            self.store.refresh_states(now_s, self.ingest.publishers.online(), link_health.stale_periods())
             link_health.follow(now_s, self.store)
 
     def _pass_slices(self, *, may_sample: bool = True) -> Slices[None]:

@@ -14,7 +14,7 @@ from trnfleet.monitor.alerting.events import AlertEvents
 from trnfleet.monitor.copies import copied
 from trnfleet.monitor.failures import guard
 from trnfleet.monitor.ingest.first_frames import begin_topics
-from trnfleet.monitor.ingest.frame_rows import AppliedFrames, BatchColumns, sort_by_table
+from trnfleet.monitor.ingest.frame_rows import AppliedFrames, BatchColumns
 from trnfleet.monitor.ingest.layout import LayoutWork, rebuild_layout, write_descriptor
 from trnfleet.monitor.ingest.layout_patch import find_patch, patch_layout
 from trnfleet.monitor.ingest.messages import MESSAGE_HANDLERS, retained_collections, retained_ledgers
@@ -42,9 +42,6 @@ from trnfleet.wire.ports import CONTENT_TYPE_CBOR
 from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic, parse_topic, presence_path
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from trnfleet.monitor.ingest.topic_state import TopicState
     from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.sources.descriptors import CompactDescriptor
@@ -234,13 +231,16 @@ class Ingest:
         taken: Taken, now_s: float,
     ) -> None:  # fmt: skip  # one line of what is given
         """Apply a part of a batch: frames that are as expected many at once, then the rest one by one, in order."""
-        rest, apart, entered = sort_by_table(part, columns, found)
+        rest, apart, entered = self.topics.sort(part, columns, found, now_s)
+        self.counts.undescribed += (
+            len(part) - len(rest) - sum(len(numbers) for numbers, _ in entered.values())
+        )
         if taken.enters and rest:
             begun = False
             with guard(self.counts, "telemetry"):
                 begun = begin_topics(batch, rest, found, self.topics, self.store.layout, self._telemetry)
             if begun:
-                rest, apart, entered = sort_by_table(part, columns, found)
+                rest, apart, entered = self.topics.sort(part, columns, found, now_s)
         for table, (numbers, numbers_there) in entered.items():
             if apart:
                 # The messages of a topic stay in their order.
@@ -346,10 +346,6 @@ class Ingest:
             yield from self.layout_work.run(self._rebuild_layout(now_s, wall_ns))
         self.job_table.place(self.store, now_s, at_once=at_once)
 
-    def publisher_online(self) -> NDArray[np.bool_]:
-        """Return whether each numbered publisher is online, and True at the end for an unknown one."""
-        return self.publishers.online()
-
     def put_descriptor(self, descriptor: CompactDescriptor) -> None:
         """Replace a path's descriptor; where it changes no hardware it takes effect at once, else with the next layout.
 
@@ -359,6 +355,7 @@ class Ingest:
         """
         layout, path = self.store.layout, descriptor.path
         self.missing.found(TopicClass.NODE, path)
+        self.topics.quiet.discard(self._telemetry + path)
         known = self.descriptors.get(path)
         descriptor = self.descriptors.put(descriptor)
         client, boot = descriptor.publisher, descriptor.boot
@@ -431,6 +428,8 @@ class Ingest:
         if self._layout_due and self._pending.hold(envelope, is_described=is_described):
             return
         self.counts.undescribed += 1
+        if covering == path:
+            self.topics.quiet.add(envelope.topic, now_s)
         if is_described and self._layout_due:
             # It is to come, and asked for it would only come twice.
             return

@@ -27,11 +27,12 @@ import numpy as np
 from trnfleet.domain import address
 from trnfleet.domain.address import Level
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Scope
+from trnfleet.monitor.ingest.frame_rows import sort_by_table
 from trnfleet.monitor.ingest.frame_tables import FrameTables
 from trnfleet.monitor.ingest.rejects import RejectedError
 from trnfleet.monitor.ingest.sequence import SequenceTracker
 from trnfleet.monitor.ingest.topic_state import TopicState
-from trnfleet.monitor.ingest.undescribed import Undescribed
+from trnfleet.monitor.ingest.undescribed import QuietTopics, Undescribed
 from trnfleet.monitor.room import Room
 from trnfleet.wire.frames import FrameDecoder, is_known
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
@@ -39,10 +40,10 @@ from trnfleet.wire.messages import STANDARD_COLUMNS, ColumnSpec
 from trnfleet.wire.topics import TopicClass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from trnfleet.domain.layout import Layout
-    from trnfleet.monitor.ingest.frame_rows import Shift
+    from trnfleet.monitor.ingest.frame_rows import BatchColumns, FrameRows, Shift
     from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.sources.clocks import Timebase
     from trnfleet.monitor.sources.descriptors import Descriptors
@@ -97,6 +98,7 @@ class Topics:
         self.states: dict[str, TopicState] = {}
         """By topic."""
         self.undescribed = Undescribed(limits.undescribed_paths)
+        self.quiet = QuietTopics(limits.undescribed_paths)
         self._limits = limits
         self._room = Room(limits.topics)
         self._descriptors = descriptors
@@ -139,7 +141,12 @@ class Topics:
 
     def __getstate__(self) -> dict[str, object]:
         """Return what a pickle has: no decoders, which are kept by an identity that no other object has."""
-        return self.__dict__ | {"_decoders": {}, "_tables": FrameTables(), "_undescribed_topics": {}}
+        return self.__dict__ | {
+            "_decoders": {},
+            "_tables": FrameTables(),
+            "_undescribed_topics": {},
+            "quiet": QuietTopics(),
+        }
 
     def add(self, topic: str, path: str, layout: Layout) -> TopicState | None:
         """Add a topic about an address; return None, and keep nothing, where no descriptor of the layout covers it.
@@ -199,6 +206,13 @@ class Topics:
             return False
         return not self._shared or self._shared.isdisjoint(descriptor.instances)
 
+    def sort(
+        self, part: range, columns: BatchColumns, found: Sequence[TopicState | None], now_s: float
+    ) -> tuple[list[int], set[str], dict[FrameRows, tuple[list[int], list[int]]]]:
+        """Part the messages of a batch as `sort_by_table` does, without those of which nothing but their number is to be known."""
+        rest, apart, entered = sort_by_table(part, columns, found)
+        return self.quiet.without(rest, columns.topics, now_s), apart, entered
+
     def covering(self, topic: str, path: str) -> str:
         """Return the path of the descriptor that would cover a topic about an address, and keep it while there is none."""
         known = self._undescribed_topics.get(topic)
@@ -218,9 +232,6 @@ class Topics:
         descriptor = self._descriptors.get(covering)
         return descriptor is not None and not descriptor.members
 
-    def _is_missing(self, path: str) -> bool:
-        return self._descriptors.get(covering_path(path)) is None
-
     def bind(self, layout: Layout, below: str) -> None:
         """Find the descriptors and rows of the topics that a descriptor covers."""
         for state in self._covered_by.get(below, ()):
@@ -231,7 +242,8 @@ class Topics:
 
         It is in slices in which nothing may be applied. What is undescribed is heard again.
         """
-        yield from self.undescribed.renew(self._is_missing)
+        self.quiet.clear()
+        yield from self.undescribed.renew(self._descriptors.without)
         self._shared = set()
         if self._descriptors.instances > len(layout.instances):
             times = Counter(itertools.chain.from_iterable(each.instances for each in self._descriptors))
@@ -282,7 +294,8 @@ class Topics:
         if self._shared or self._clock_moves != self._timebase.moves:
             yield from self.follow(layout)
             return
-        yield from self.undescribed.renew(self._is_missing)
+        self.quiet.clear()
+        yield from self.undescribed.renew(self._descriptors.without)
         self._keep_decoders()
         self._layouts += 1
         paths = [*paths, *(covering_path(topic.path) for topic in self._tables.shift(shift))]

@@ -11,14 +11,61 @@ from trnfleet.monitor.copies import copied
 from trnfleet.wire.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from trnfleet.monitor.slices import Slices
 
+QUIET_S = 3.0
+"""Time for which of a topic that nothing describes messages are only counted: less than what a descriptor is asked for again after, for
+which it has to be heard again."""
 AGAIN_WITHIN_S = 5.0
 """Time within which a path is heard again after a new layout; assumed: several periods of a usual publisher."""
 SLICE = 2_048
 """Paths that are looked up in one slice: 2 ms."""
+
+
+class QuietTopics:
+    """Topics of telemetry that no descriptor of the layout covers, which has just been noted: further messages of theirs are only counted.
+
+    While tens of thousands of hosts join, most messages are such. A topic is one again when its descriptor comes or a layout is made.
+    """
+
+    def __init__(self, most: int = DEFAULT_LIMITS.undescribed_paths) -> None:
+        """Begin empty; of more topics than `most` no further ones are kept."""
+        self._most = most
+        self._topics: set[str] = set()
+        self._since_s = -math.inf
+
+    def add(self, topic: str, now_s: float) -> None:
+        """Add a topic of which it has been noted."""
+        if not self._topics:
+            self._since_s = now_s
+        if len(self._topics) < self._most:
+            self._topics.add(topic)
+
+    def discard(self, topic: str) -> None:
+        """Note what is to be known of a topic again, if it is one of these."""
+        self._topics.discard(topic)
+
+    def clear(self) -> None:
+        """Note it of all."""
+        self._topics.clear()
+
+    def without(self, numbers: list[int], topics: Sequence[str], now_s: float) -> list[int]:
+        """Return the places of messages that are not of these topics.
+
+        Args:
+            numbers: Places.
+            topics: The topic at each place.
+            now_s: Monotonic seconds.
+        """
+        quiet = self._topics
+        if not quiet:
+            return numbers
+        if now_s - self._since_s >= QUIET_S:
+            quiet.clear()
+            return numbers
+        return [number for number in numbers if topics[number] not in quiet]
 
 
 class Undescribed:
@@ -53,18 +100,19 @@ class Undescribed:
             (self.chips if address.level_of(path) is Level.CHIP else self.others).add(path)
         self._heard_s = now_s
 
-    def renew(self, is_missing: Callable[[str], bool]) -> Slices[None]:
+    def renew(self, undescribed: Callable[[set[str]], set[str]]) -> Slices[None]:
         """Hear all paths again; those that are still missing count on until each has had time to come again.
 
         Args:
-            is_missing: Returns whether a path has no descriptor.
+            undescribed: Returns those of some paths, not of chips, that have no descriptor.
         """
-        former: set[str] = set()
-        for number, path in enumerate([*self.chips, *self.others]):
-            if number % SLICE == SLICE - 1:
-                yield
-            if is_missing(path):
-                former.add(path)
+        former = undescribed(self.others)
+        chips = list(self.chips)
+        for begin in range(0, len(chips), SLICE):
+            yield
+            part = chips[begin : begin + SLICE]
+            instances = undescribed({address.parent(path) for path in part})
+            former.update(path for path in part if address.parent(path) in instances)
         self.chips, self.others = set(), set()
         self._former, self._former_until_s = frozenset(former), self._heard_s + AGAIN_WITHIN_S
 

@@ -256,6 +256,10 @@ class Descriptors:
         """Return the descriptor of a path, in short."""
         return self._by_path.get(path)
 
+    def without(self, paths: set[str]) -> set[str]:
+        """Return the paths that have no descriptor."""
+        return paths.difference(self._by_path)
+
     def repeats(self, envelope: Envelope, path_at: int) -> bool:
         """Return whether a message brings a descriptor as it is known, over a connection that is known.
 
@@ -285,7 +289,8 @@ class Descriptors:
         columns = self.column_sets.share(descriptor.columns, descriptor.publisher, self._bytes)
         if not self.remove(descriptor.path):
             self.changed.note(descriptor.path, None)
-        kept = self._by_path[descriptor.path] = descriptor._replace(columns=columns)
+        kept = descriptor if columns is descriptor.columns else descriptor._replace(columns=columns)
+        self._by_path[descriptor.path] = kept
         self._instances.change(kept.publisher, len(kept.instances))
         self._count(kept, 1)
         if kept.relay_boot:

@@ -5,6 +5,7 @@ import pytest
 from support.monitor.feed import DEMO, Feed, ready, standalone
 
 from trnfleet.domain.metrics import BY_NAME
+from trnfleet.monitor.ingest.missing import MissingState
 from trnfleet.monitor.ingest.rejects import PendingTelemetry
 from trnfleet.monitor.ingest.undescribed import AGAIN_WITHIN_S, Undescribed
 from trnfleet.monitor.store.store import Freshness
@@ -197,21 +198,24 @@ def test_state_is_bounded_in_bytes() -> None:
     assert list(feed.monitor.ingest.jobs) == ["a"]
 
 
-def test_what_is_described_and_waits_for_the_layout_is_not_asked_for() -> None:
+@pytest.mark.parametrize("later", [2, 100])
+def test_what_is_described_and_waits_for_the_layout_is_not_asked_for(later: int) -> None:
     """Where there is no room to hold its telemetry that is counted, and only what no descriptor has come of is missing."""
-    feed = Feed(standalone(9))
+    feed = Feed(standalone(7 + later))
     ingest = feed.monitor.ingest
     ingest._pending = PendingTelemetry(most_messages=0)
     names = list(feed.layout.instances)
     feed.monitor.apply(feed.announcements(names[:3]))
     feed.monitor.lay_out()
-    ingest.apply(feed.announcements(names[3:5]), feed.clock.monotonic_s(), 0)
+    ingest.apply(feed.announcements(names[3 : 3 + later]), feed.clock.monotonic_s(), 0)
     feed.monitor.apply(feed.telemetry())
-    assert feed.monitor.counts.undescribed == 6
+    feed.monitor.apply(feed.telemetry())
+    assert feed.monitor.counts.undescribed == 2 * (4 + later)
     assert (ingest.missing.descriptors, feed.monitor.summary().undescribed_paths) == (4, 4)
     feed.monitor.lay_out()
     feed.monitor.apply(feed.telemetry())
-    assert (feed.monitor.counts.undescribed, ingest.missing.descriptors) == (10, 4)
+    assert (feed.monitor.counts.undescribed, ingest.missing.descriptors) == (2 * (4 + later) + 4, 4)
+    assert feed.monitor.counts.messages == 3 * 3 + later
 
 
 async def test_hosts_that_are_missing_count_on_over_a_new_layout() -> None:
@@ -232,3 +236,37 @@ async def test_hosts_that_are_missing_count_on_over_a_new_layout() -> None:
     feed.monitor.apply(feed.telemetry(names[:6]))
     await feed.clock.advance(AGAIN_WITHIN_S)
     assert feed.monitor.summary().undescribed_paths == 1
+
+
+async def test_what_nothing_describes_is_noted_once_in_a_while_and_counted_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of tens of thousands of hosts that join most messages are such; those that stay missing are asked for again at their times."""
+    heard: list[str] = []
+    feed = Feed(standalone(3))
+    feed.scatter()
+    ingest = feed.monitor.ingest
+    hear = MissingState.hear
+
+    def noted(self: MissingState, topic_class: TopicClass, path: str) -> None:
+        heard.append(path)
+        hear(self, topic_class, path)
+
+    monkeypatch.setattr(MissingState, "hear", noted)
+    asked: dict[float, int] = {}
+    for number in range(1, 33):
+        feed.monitor.apply(feed.telemetry())
+        assert (ingest.counts.undescribed, ingest.counts.lost) == (3 * number, 0)
+        if due := ingest.missing.due(feed.clock.monotonic_s() + 0.001):
+            asked[number / 2] = len(due)
+        await feed.clock.advance(0.5)
+
+    assert len(heard) < 3 * 8
+    assert asked == {1.0: 3, 6.0: 3, 16.0: 3}
+    # One whose descriptor comes is no longer only counted.
+    ingest.apply(
+        [*feed.announcements(list(feed.layout.instances[:1])), *feed.telemetry()], feed.clock.monotonic_s(), 0
+    )
+    assert (ingest.counts.undescribed, ingest.pending) == (96 + 2, 1)
+    feed.monitor.lay_out()
+    assert feed.monitor.counts.messages == 1

@@ -175,7 +175,7 @@ def test_a_layout_in_slices_is_seen_as_a_whole() -> None:
             assert len(store.columns["power_w"]) == len(store.chip_state) == chips
             assert len(store.publisher_of) == len(store.layout.instances)
             assert store.columns["power_w"].tolist()[-128:] == before
-            assert feed.monitor.ingest.publisher_online()[store.publisher_of].all()
+            assert feed.monitor.ingest.publishers.online()[store.publisher_of].all()
         feed.scatter(2)
         ingest.apply(feed.telemetry(), 2.0, 0)
         assert not ingest.layout_work.is_going_on
