@@ -11,6 +11,7 @@ import re
 STANDALONE = "standalone"
 
 SEGMENT = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_SEGMENTS = re.compile(rf"{SEGMENT.pattern}(?:/{SEGMENT.pattern})*")
 _CHIP = re.compile(r"chip(\d{2,3})")
 _CORE = re.compile(r"nc(\d{1,2})")
 
@@ -39,6 +40,11 @@ LEVEL_NAMES = {
 def is_segment(text: str) -> bool:
     """Return whether `text` may stand between two slashes of an address or a topic."""
     return SEGMENT.fullmatch(text) is not None
+
+
+def are_segments(text: str) -> bool:
+    """Return whether `text` is one segment or more with slashes between them."""
+    return _SEGMENTS.fullmatch(text) is not None
 
 
 def format_chip(number: int) -> str:

@@ -92,35 +92,33 @@ class Layout:
         Raises:
             ConfigError: an instance type is not in the hardware catalogue.
         """
-        rows = sorted(instances, key=lambda row: address.sort_key(row[0]))
-        type_names = sorted({kind for _, kind in rows})
+        given = list(instances)
+        keys = [address.sort_key(path) for path, _ in given]
+        rows = [given[place] for place in sorted(range(len(given)), key=keys.__getitem__)]
+        paths, kinds = [path for path, _ in rows], [kind for _, kind in rows]
+        type_names = sorted(set(kinds))
         types = tuple(find_instance_type(name) for name in type_names)
         type_index = {name: index for index, name in enumerate(type_names)}
         clusters: list[str] = []
         ultraservers: list[str] = []
         cluster_start: list[int] = []
         ultraserver_start: list[int] = []
-        paths = [path for path, _ in rows]
-        before = ""
+        below = "/"
         for number, path in enumerate(paths):
+            if path.startswith(below):
+                continue
             ultraserver = path.rpartition("/")[0]
             if path in rolled and "/" not in ultraserver:
                 ultraserver = path
-            if ultraserver == before:
-                continue
-            before = ultraserver
+            below = ultraserver + "/"
             cluster = ultraserver.partition("/")[0]
             if not clusters or cluster != clusters[-1]:
                 cluster_start.append(len(ultraservers))
                 clusters.append(cluster)
             ultraserver_start.append(number)
             ultraservers.append(ultraserver)
-        instance_type = np.fromiter((type_index[kind] for _, kind in rows), np.int16, len(rows))
-        chips = (
-            np.array([kind.chips for kind in types], dtype=np.int64)[instance_type]
-            if rows
-            else np.zeros(0, np.int64)
-        )
+        instance_type = np.fromiter(map(type_index.__getitem__, kinds), np.int16, len(kinds))
+        chips = np.array([kind.chips for kind in types], dtype=np.int64)[instance_type]
         members = np.ones(len(rows), np.int64)
         is_rolled = np.zeros(len(rows), np.bool_)
         if rolled:

@@ -32,7 +32,7 @@ JOINING_FROM_PER_S = 200
 """Descriptors a second that are many: of 62,500 hosts 2,000 to 5,000 come while they join (measured)."""
 JOINING_WITHIN_S = 3.0
 """Time after such a second for which the fleet counts as joining on."""
-JOINING_SHARE = 0.1
+JOINING_SHARE = 0.05
 """The same while a fleet joins: the layouts in between take what the next descriptors need, and the last one does not wait."""
 BURST = 4
 """Rebuilds that one publisher may cause in a row by changing or withdrawing what it has described: a restart is two."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
-from trnfleet.domain.address import Level, is_segment
+from trnfleet.domain.address import Level, are_segments, is_segment
 from trnfleet.errors import WireError
 
 DEFAULT_ROOT = "trnfleet"
@@ -144,11 +144,12 @@ def parse_topic(topic: str, root: str = DEFAULT_ROOT) -> Topic:
         topic_class = TopicClass(parts[2])
     except ValueError:
         raise WireError("topic has an unknown class") from None
-    if not all(is_segment(part) for part in (parts[1], *parts[3:])):
+    path = "/".join(parts[3:])
+    if not (is_segment(parts[1]) and are_segments(path)):
         raise WireError("topic has a segment that is not 1 to 64 of A-Z a-z 0-9 _ -")
-    return Topic(parts[1], topic_class, "/".join(parts[3:]))
+    return Topic(parts[1], topic_class, path)
 
 
 def is_root(text: str) -> bool:
     """Return whether `text` may be the topics' root: segments with slashes between them."""
-    return bool(text) and all(is_segment(part) for part in text.split("/"))
+    return are_segments(text)

@@ -279,7 +279,9 @@ def handle_descriptor(receiver: Receiver, path: str, envelope: Envelope, now_s: 
         return
     descriptor = CompactDescriptor.of(payload, limits)
     is_same_boot = known is not None and known.boot == descriptor.boot
-    descriptor = descriptor._replace(links=(known.links if known and is_same_boot else 0) | link)
+    links = (known.links if known and is_same_boot else 0) | link
+    if links:
+        descriptor = descriptor._replace(links=links)
     if descriptor.path != path:
         raise MisplacedError("the descriptor's path is not its topic's")
     if descriptors.is_void(descriptor):
