@@ -177,6 +177,8 @@ async def test_what_is_silent_is_said_once() -> None:
         said = app.query_one("#selection", Bar).text
         assert "chip00  critical  stale: last known value" in said
         assert said.count("stale") == 1
+        loud = [text for line in pilot.styled() for text, style in line if style == theme.BAR_ALERT]
+        assert "stale: last known value" in loud
 
 
 async def test_idle_stale_and_offline_are_not_normal() -> None:

@@ -362,7 +362,7 @@ def selection(heat: HeatMap, width: int, alerts: Sequence[AlertWithStatus] = ())
     parts: Parts = [(" [ ] ", theme.QUIET), (place, theme.STRONG), (f"  {shown}" if shown else "", style)]
     if width_of(parts) > width:
         parts[1] = (place.partition("/")[2] or place, theme.STRONG)
-    parts.append((f"  {words}", theme.QUIET if trust == Trust.LIVE else theme.BAR_ALERT))
+    parts += [("  ", theme.QUIET), (words, theme.QUIET if trust == Trust.LIVE else theme.BAR_ALERT)]
     if alerts:
         parts.append((f"  {tally_text([*alerts])}", theme.SEVERITY_STYLE[worst_of([*alerts])]))
     for field in SELECTION:

@@ -16,5 +16,5 @@ def without_start(text: str, room: int) -> str:
 
 
 def last_segments(address: str, segments: int = 2) -> str:
-    """Return the end of an address: a chip's number says nothing without its instance."""
-    return "/".join(address.split("/")[-segments:])
+    """Return the end of an address: a chip's number says nothing without its instance. A broker's has no such ends."""
+    return address if "://" in address else "/".join(address.split("/")[-segments:])

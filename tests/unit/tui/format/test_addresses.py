@@ -33,4 +33,5 @@ def test_a_chip_goes_with_its_instance() -> None:
     """Shorter addresses stay whole."""
     assert last_segments(CHIP) == "trn2u-0001-0/chip05"
     assert last_segments("uc1") == "uc1"
+    assert last_segments("broker mqtt://b1.example:1883") == "broker mqtt://b1.example:1883"
     assert last_segments("") == ""
