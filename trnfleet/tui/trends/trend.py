@@ -45,7 +45,7 @@ class Trend(NamedTuple):
         written = tuple(map(figure, self.figures)) if self.has_keys else self.figures
         bare: Parts = [parts[0], (value, theme.BASE)]
         room = width - sum(len(text) for text, _ in parts)
-        whole = sum(len(f" {each.name} {text} ") for each, text in zip(series, written, strict=True))
+        whole = sum(len(each.name) + len(text) + 3 for each, text in zip(series, written, strict=True))
         # What the line is a mean over goes before figures; with these the span stays.
         span = len(self.note.partition(", ")[0]) + 3
         if whole <= room - span:
