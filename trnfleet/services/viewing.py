@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -49,8 +48,6 @@ if TYPE_CHECKING:
     from trnfleet.services.live_monitor import LiveMonitor
     from trnfleet.wire.ports import Source
 
-SWITCH_S = 0.001
-"""Longest time for which the thread that writes the past may delay the one that reads and paints, at a time."""
 LEAST_BYTES = 4 * 2**20
 """Least disk with which there is a past worth going back to."""
 MOST_FLEETS = 32
@@ -359,8 +356,6 @@ def make_buffer(session: FleetSession, fleet: str, *, disk_bytes: int) -> LiveBu
             f"--past: {size_text(disk_bytes)} is too little to go back in time; "
             f"at least {size_text(LEAST_BYTES)}, or 0 for none"
         )
-    # Each read from a socket lets other threads in, and Python lets one go on for 5 ms before another gets its turn.
-    sys.setswitchinterval(SWITCH_S)
     clock, parent = session.clock, past_folder()
     delete_orphaned_buffers(parent, clock.wall_ns())
     name = os.urandom(8).hex()

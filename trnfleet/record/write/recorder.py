@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 import threading
 from collections import deque
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ SCREEN_SLICE = 192
 """Messages between two releases of the GIL beside a screen: about 0.3 ms."""
 _SLICE = 1_024
 """The same where nobody waits for a key: 1.5 ms."""
+SWITCH_S = 0.001
+"""Longest time for which the thread may delay the one that reads, and in an app paints, at a time."""
 _GIL_RELEASE_S = 0.0001
 _SHORTEST_WAIT_S = 0.01
 _RECEIVED_S = attrgetter("received_s")
@@ -166,6 +169,8 @@ class RecordingThread:
         """
         self._writer = self._make()
         self._count(self._writer)
+        # Each read from a socket lets other threads in, and Python lets one go on for 5 ms before another gets its turn.
+        sys.setswitchinterval(min(SWITCH_S, sys.getswitchinterval()))
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._thread.start()
 
