@@ -12,7 +12,7 @@ from support.brokers.readers import READERS
 from support.processes.waiting import eventually, running, take_until
 
 from trnfleet.errors import BrokerError
-from trnfleet.transport.inbox import InboxLimits
+from trnfleet.transport.inbox import SHED_FROM_S, InboxLimits
 from trnfleet.transport.mqtt import MqttPublisher, MqttSource
 from trnfleet.transport.url import BrokerUrl, Password
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope
@@ -306,7 +306,7 @@ async def test_of_a_backlog_the_newest_of_each_topic_is_handled(mosquitto: Mosqu
         subprocess.run(command, input=lines, check=True)  # noqa: ASYNC221  the loop must stand still
         while not source.status.received:  # noqa: ASYNC110  each turn of the loop counts
             await asyncio.sleep(0)
-        time.sleep(1.1)  # noqa: ASYNC251  as above
+        time.sleep(SHED_FROM_S + 0.1)  # noqa: ASYNC251  as above
         subprocess.run(command, input=lines, check=True)  # noqa: ASYNC221  as above
         await eventually(lambda: source.status.received == 2_000)
         taken = await source.take()
