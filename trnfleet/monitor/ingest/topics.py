@@ -209,7 +209,7 @@ class Topics:
     def sort(
         self, part: range, columns: BatchColumns, found: Sequence[TopicState | None], now_s: float
     ) -> tuple[list[int], set[str], dict[FrameRows, tuple[list[int], list[int]]]]:
-        """Part the messages of a batch as `sort_by_table` does, without those of which nothing but their number is to be known."""
+        """Part the messages of a batch as `sort_by_table` does, without those of quiet topics."""
         rest, apart, entered = sort_by_table(part, columns, found)
         return self.quiet.without(rest, columns.topics, now_s), apart, entered
 

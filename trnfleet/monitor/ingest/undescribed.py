@@ -25,9 +25,9 @@ SLICE = 2_048
 
 
 class QuietTopics:
-    """Topics of telemetry that no descriptor of the layout covers, which has just been noted: further messages of theirs are only counted.
+    """Topics of telemetry that no descriptor of the layout covers and whose descriptor was asked for a moment ago: further messages are only counted.
 
-    While tens of thousands of hosts join, most messages are such. A topic is one again when its descriptor comes or a layout is made.
+    While tens of thousands of hosts join, most messages are such. A topic is none of these any more when its descriptor comes or a layout is made.
     """
 
     def __init__(self, most: int = DEFAULT_LIMITS.undescribed_paths) -> None:
@@ -37,18 +37,18 @@ class QuietTopics:
         self._since_s = -math.inf
 
     def add(self, topic: str, now_s: float) -> None:
-        """Add a topic of which it has been noted."""
+        """Add a topic; all are removed `QUIET_S` after the first."""
         if not self._topics:
             self._since_s = now_s
         if len(self._topics) < self._most:
             self._topics.add(topic)
 
     def discard(self, topic: str) -> None:
-        """Note what is to be known of a topic again, if it is one of these."""
+        """Remove a topic, if it is one of these."""
         self._topics.discard(topic)
 
     def clear(self) -> None:
-        """Note it of all."""
+        """Remove all topics."""
         self._topics.clear()
 
     def without(self, numbers: list[int], topics: Sequence[str], now_s: float) -> list[int]:
