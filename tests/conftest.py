@@ -115,7 +115,9 @@ def no_complaint_of_asyncio(request: pytest.FixtureRequest) -> Iterator[None]:
     caplog: pytest.LogCaptureFixture = request.getfixturevalue("caplog")
     yield
     gc.collect()
-    complaints = [each.getMessage() for each in caplog.get_records("call") if each.name == "asyncio"]
+    complaints = [
+        each.getMessage() for each in caplog.get_records("call") if each.name == "asyncio"
+    ]
     assert not complaints
 
 
@@ -148,7 +150,9 @@ def passwords(tmp_path: Path) -> Callable[..., str]:
         file.touch(0o600)
         for user, password in users.items():
             subprocess.run(
-                ["mosquitto_passwd", "-b", str(file), user, password], check=True, capture_output=True
+                ["mosquitto_passwd", "-b", str(file), user, password],
+                check=True,
+                capture_output=True,
             )
         return str(file)
 

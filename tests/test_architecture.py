@@ -56,7 +56,11 @@ def opened_files(root: Path) -> list[str]:
     found = []
     for path in sorted((root / "trnfleet" / "domain").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open":
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id == "open"
+            ):
                 found.append(f"{path.relative_to(root).as_posix()}:{node.lineno}: opens a file")  # noqa: PERF401  nested loops read better
     return found
 
@@ -105,7 +109,11 @@ def write(root: Path, name: str, text: str) -> None:
 
 
 def test_each_check_fails_when_broken(tmp_path: Path) -> None:
-    write(tmp_path, "trnfleet/sim/hosts.py", "import time\ntime.time()  # noqa: S101, TID251  a reason\n")
+    write(
+        tmp_path,
+        "trnfleet/sim/hosts.py",
+        "import time\ntime.time()  # noqa: S101, TID251  a reason\n",
+    )
     write(tmp_path, "trnfleet/clock.py", "import time\ntime.time()  # noqa: TID251\n")
     write(tmp_path, "trnfleet/domain/fleet.py", "def f(name):\n    return open(name)\n")
     write(tmp_path, "tests/test_long.py", "x = 1\n" * (MOST_LINES + 1))

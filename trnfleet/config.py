@@ -53,7 +53,9 @@ def find_file(kind: str, name: str) -> Path:
         raise ConfigError(f"{name}: no such file; shipped {kind}: {', '.join(shipped_names(kind))}")
     shipped = shipped_folder(kind) / f"{name}.toml"
     if not shipped.is_file():
-        raise ConfigError(f"no file in {kind} is called {name!r}: {nearest(name, shipped_names(kind))}")
+        raise ConfigError(
+            f"no file in {kind} is called {name!r}: {nearest(name, shipped_names(kind))}"
+        )
     return shipped
 
 
@@ -98,7 +100,8 @@ def validate(data: Mapping[str, Any], model: type[ModelT], where: str) -> ModelT
             problem
             for problem in error.errors(include_url=False)
             # A list is also called too short when its entries are invalid.
-            if problem["type"] != "too_short" or len(problem["input"]) == problem["ctx"]["actual_length"]
+            if problem["type"] != "too_short"
+            or len(problem["input"]) == problem["ctx"]["actual_length"]
         ]
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         owner = _owner(data, problems[0]["loc"])
@@ -131,9 +134,7 @@ def _explain(problem: ErrorDetails, model: type[BaseModel]) -> str:
     if problem["type"] == "union_tag_invalid":
         context = problem["ctx"]
         tags = map(_bare, context["expected_tags"].split(", "))
-        return (
-            f"{place}.{_bare(context['discriminator'])} = {context['tag']!r}: {nearest(context['tag'], tags)}"
-        )
+        return f"{place}.{_bare(context['discriminator'])} = {context['tag']!r}: {nearest(context['tag'], tags)}"
     message = _message(problem)
     given = problem["input"]
     # A check of a table as a whole names in its message what it is about.
@@ -183,7 +184,9 @@ def _keys_at(model: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
             else:
                 below.append(each)
         models = below or models
-    return sorted({field.alias or key for each in models for key, field in each.model_fields.items()})
+    return sorted(
+        {field.alias or key for each in models for key, field in each.model_fields.items()}
+    )
 
 
 def _is_tagged(model: type[BaseModel], tag: str) -> bool:

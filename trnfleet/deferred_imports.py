@@ -64,7 +64,9 @@ CALLED_LATER = {
     "textual.widgets._select": {"NoSelection", "SelectType"},
 }
 """Names that importers of a module take from it at once, to call them later, or for annotations alone, as `textual.types` does."""
-_OF_IMPORTS = frozenset({"__class__", "__spec__", "__loader__", "__path__", "__name__", "__package__"})
+_OF_IMPORTS = frozenset(
+    {"__class__", "__spec__", "__loader__", "__path__", "__name__", "__package__"}
+)
 """What import statements ask of a module that is there."""
 _loading = threading.RLock()
 _being_loaded: set[int] = set()

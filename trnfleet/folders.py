@@ -51,13 +51,19 @@ def temporary_folder() -> Path:
         folder.mkdir(mode=0o700, exist_ok=True)
         found = folder.lstat()
         # The name is known to everybody: what another user has put there is not written to.
-        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077:
+        if (
+            stat.S_ISDIR(found.st_mode)
+            and found.st_uid == os.getuid()
+            and not found.st_mode & 0o077
+        ):
             return folder
         return Path(tempfile.mkdtemp(prefix=f"{folder.name}-"))
     except FileExistsError:
         return Path(tempfile.mkdtemp(prefix=f"{folder.name}-"))
     except OSError as error:
-        raise ConfigError(f"no temporary folder: {error.strerror or error}; set TMPDIR to one") from error
+        raise ConfigError(
+            f"no temporary folder: {error.strerror or error}; set TMPDIR to one"
+        ) from error
 
 
 def named(folder: Path) -> str:

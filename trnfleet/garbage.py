@@ -44,7 +44,9 @@ def spare_collector(thresholds: tuple[int, int, int]) -> None:
     gc.set_threshold(*thresholds)
 
 
-async def collect_garbage(clock: Clock, empty_caches: Callable[[], object] | None = None) -> NoReturn:
+async def collect_garbage(
+    clock: Clock, empty_caches: Callable[[], object] | None = None
+) -> NoReturn:
     """Collect all cyclic garbage each minute, or as seldom as `SHARE` asks for, and give what is free back to the system.
 
     Args:

@@ -99,7 +99,11 @@ class _File(_Losing, logging.handlers.RotatingFileHandler):
 
     def _open(self) -> Any:
         return open(
-            self.baseFilename, self.mode, encoding=self.encoding, errors=self.errors, opener=open_private
+            self.baseFilename,
+            self.mode,
+            encoding=self.encoding,
+            errors=self.errors,
+            opener=open_private,
         )
 
     def doRollover(self) -> None:  # noqa: N802  the handler's
@@ -152,7 +156,9 @@ class Windows:
             return []
         with self._lock:
             self._looked_s = now_s
-            over = [kind for kind, (begun_s, _) in self._windows.items() if now_s - begun_s >= WINDOW_S]
+            over = [
+                kind for kind, (begun_s, _) in self._windows.items() if now_s - begun_s >= WINDOW_S
+            ]
             counts = [(kind, int(self._windows.pop(kind)[1]) - FIRST_LINES) for kind in over]
         return [(kind, count) for kind, count in counts if count > 0]
 
@@ -213,7 +219,9 @@ class Logger:
         """Write a record of what somebody did, as a warning; none of them is left out."""
         self._write("warning", event, values, is_limited=False)
 
-    def _write(self, level: Level, event: str, values: dict[str, Any], *, is_limited: bool = True) -> None:
+    def _write(
+        self, level: Level, event: str, values: dict[str, Any], *, is_limited: bool = True
+    ) -> None:
         if _LEVELS[level] < _Settings.threshold:
             return
         now_s = _Windows.clock.monotonic_s()

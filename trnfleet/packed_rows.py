@@ -117,7 +117,9 @@ class PackedRows(Sequence[Row]):
         if block < 0:
             return 0
         rows = range(self._count if block == len(self._packed) else BLOCK_ROWS)
-        place = bisect.bisect_right(rows, value, key=lambda number: self._row(block, number)[column])
+        place = bisect.bisect_right(
+            rows, value, key=lambda number: self._row(block, number)[column]
+        )
         return max(0, block * BLOCK_ROWS + place - self._dropped)
 
     def _rows(self, block: int) -> list[Row]:
@@ -144,7 +146,9 @@ def _packed(numbers: array[int], width: int) -> bytes:
             differences.append((number - last) & _MASK)
             last = number
     data = differences.tobytes()
-    return zlib.compress(b"".join(data[place::_NUMBER_BYTES] for place in range(_NUMBER_BYTES)), _LEVEL)
+    return zlib.compress(
+        b"".join(data[place::_NUMBER_BYTES] for place in range(_NUMBER_BYTES)), _LEVEL
+    )
 
 
 def _unpacked(data: bytes, width: int) -> list[Row]:
@@ -156,7 +160,8 @@ def _unpacked(data: bytes, width: int) -> list[Row]:
     differences = array("Q", bytes(joined))
     columns = (
         itertools.accumulate(
-            differences[column * BLOCK_ROWS : (column + 1) * BLOCK_ROWS], lambda a, b: (a + b) & _MASK
+            differences[column * BLOCK_ROWS : (column + 1) * BLOCK_ROWS],
+            lambda a, b: (a + b) & _MASK,
         )
         for column in range(width)
     )

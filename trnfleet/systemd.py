@@ -104,7 +104,9 @@ class ServiceManager:
         finally:
             self._send("STOPPING=1")
 
-    def _go_on(self, works: Sequence[Work], seen: dict[str, tuple[object, float]], now_s: float) -> bool:
+    def _go_on(
+        self, works: Sequence[Work], seen: dict[str, tuple[object, float]], now_s: float
+    ) -> bool:
         """Return whether all works go on; one that does not is logged once."""
         for work in works:
             value = work.progress()
@@ -113,7 +115,9 @@ class ServiceManager:
                 self._hanging.discard(work.name)
             elif now_s - seen[work.name][1] > work.still_s and work.name not in self._hanging:
                 self._hanging.add(work.name)
-                log.error("work_hangs", work=work.name, still_s=round(now_s - seen[work.name][1], 1))
+                log.error(
+                    "work_hangs", work=work.name, still_s=round(now_s - seen[work.name][1], 1)
+                )
         return not self._hanging
 
     def _send(self, line: str) -> bool:

@@ -40,7 +40,9 @@ async def background(**coroutines: Coroutine[Any, Any, None]) -> AsyncIterator[N
                 task.cancel()
     except BaseExceptionGroup as failures:
         failure = _first(failures)
-        log.debug("task_group_failed", failures=len(failures.exceptions), first=type(failure).__name__)
+        log.debug(
+            "task_group_failed", failures=len(failures.exceptions), first=type(failure).__name__
+        )
         raise failure from failure.__cause__
 
 

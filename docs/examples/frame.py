@@ -21,10 +21,14 @@ def typed_array(column: dict[str, object], values: list[float | None]) -> cbor2.
     return cbor2.CBORTag(TAGS[kind], struct.pack(f"<{len(raw)}{FORMATS[kind]}", *raw))
 
 
-def frame(path: str, boot: str, seq: int, ts_ns: int, values: dict[str, list[float | None]]) -> bytes:
+def frame(
+    path: str, boot: str, seq: int, ts_ns: int, values: dict[str, list[float | None]]
+) -> bytes:
     """Return the payload for `telemetry/{path}`: rows in the descriptor's order, lanes next to each other in a row."""
     arrays: dict[str, dict[str, cbor2.CBORTag]] = {"chip": {}, "instance": {}}
     for column in COLUMNS:
-        arrays[str(column["per"])][str(column["name"])] = typed_array(column, values[str(column["name"])])
+        arrays[str(column["per"])][str(column["name"])] = typed_array(
+            column, values[str(column["name"])]
+        )
     head = {"v": 1, "path": path, "boot": boot, "rev": 0, "seq": seq, "ts": ts_ns}
     return cbor2.dumps(head | arrays)

@@ -10,7 +10,10 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 ROOT, CLIENT, PATH, PERIOD_S = "trnfleet/v1/lab", "lab-agent-1", "uc1/standalone/trn2-0001", 1.0
-BOOT, EPOCH = secrets.token_hex(8), datetime.now(UTC).isoformat()  # new at every start of the publisher
+BOOT, EPOCH = (
+    secrets.token_hex(8),
+    datetime.now(UTC).isoformat(),
+)  # new at every start of the publisher
 CLUSTER, ULTRASERVER, INSTANCE = PATH.split("/")
 PRESENCE = {"v": 1, "client": CLIENT, "boot": BOOT}
 DESCRIPTOR = {
@@ -23,12 +26,16 @@ DESCRIPTOR = {
 
 def announce(client: mqtt.Client, *_: object) -> None:
     """Publish the retained state: after every connect, and again every minute."""
-    client.publish(f"{ROOT}/publisher/{CLIENT}", json.dumps(PRESENCE | {"state": "online"}), 1, retain=True)
+    client.publish(
+        f"{ROOT}/publisher/{CLIENT}", json.dumps(PRESENCE | {"state": "online"}), 1, retain=True
+    )
     client.publish(f"{ROOT}/node/{PATH}", json.dumps(DESCRIPTOR), 1, retain=True)
 
 
 client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=CLIENT, protocol=mqtt.MQTTv5)
-client.will_set(f"{ROOT}/publisher/{CLIENT}", json.dumps(PRESENCE | {"state": "offline"}), 1, retain=True)
+client.will_set(
+    f"{ROOT}/publisher/{CLIENT}", json.dumps(PRESENCE | {"state": "offline"}), 1, retain=True
+)
 client.on_connect = announce
 host, _, port = (sys.argv[1:] or ["127.0.0.1"])[0].partition(":")
 client.connect(host, int(port or 1883))
@@ -39,7 +46,12 @@ while True:
                 "cluster": CLUSTER, "ultraserver": ULTRASERVER, "instance": INSTANCE, "job": None}  # fmt: skip
     client.publish(f"{ROOT}/telemetry/{PATH}", json.dumps(identity | {"vcpu_util_pct": 12.5}))
     for chip in range(16):
-        values = {"chip": chip, "nc_util_pct": [87.5] * 8, "hbm_used_bytes": 75 * 10**9, "exec_errors": 0}
+        values = {
+            "chip": chip,
+            "nc_util_pct": [87.5] * 8,
+            "hbm_used_bytes": 75 * 10**9,
+            "exec_errors": 0,
+        }
         client.publish(f"{ROOT}/telemetry/{PATH}/chip{chip:02d}", json.dumps(identity | values))
     seq += 1
     if seq % 60 == 0:

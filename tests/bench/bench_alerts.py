@@ -103,7 +103,9 @@ def main() -> None:
     parser.add_argument("--fleet", default="rainier-1m")
     parser.add_argument("--ticks", type=int, default=30)
     parser.add_argument("--rules", type=int, default=25)
-    parser.add_argument("--storm", action="store_true", help="let every chip be too hot from the middle on")
+    parser.add_argument(
+        "--storm", action="store_true", help="let every chip be too hot from the middle on"
+    )
     parser.add_argument("--profile", action="store_true")
     options = parser.parse_args()
     print(
@@ -111,7 +113,13 @@ def main() -> None:
         f"NumPy {np.__version__}"
     )
     asyncio.run(
-        measure(options.fleet, options.ticks, options.rules, storm=options.storm, profile=options.profile)
+        measure(
+            options.fleet,
+            options.ticks,
+            options.rules,
+            storm=options.storm,
+            profile=options.profile,
+        )
     )
 
 

@@ -106,7 +106,9 @@ def memory_of(process: psutil.Process) -> dict[str, Memory]:
     sums = dict.fromkeys(("all", "files", "heap", "other"), np.zeros(3))
     for part in process.memory_maps(grouped=False):
         own = part.private_clean + part.private_dirty
-        kind = "files" if part.path.startswith("/") else "heap" if part.path == "[heap]" else "other"
+        kind = (
+            "files" if part.path.startswith("/") else "heap" if part.path == "[heap]" else "other"
+        )
         for each in ("all", kind):
             sums[each] = sums[each] + np.array([part.rss, part.pss, own]) / MIB
     return {kind: Memory(*each.tolist()) for kind, each in sums.items()}
@@ -140,7 +142,8 @@ class Demo:
         output = (len(self.terminal.raw) - self._size) / elapsed / 1e3
         memory = memory_of(self.terminal.process)
         sizes = "; ".join(
-            f"{kind} {each.rss:.1f} / {each.pss:.1f} / {each.uss:.1f}" for kind, each in memory.items()
+            f"{kind} {each.rss:.1f} / {each.pss:.1f} / {each.uss:.1f}"
+            for kind, each in memory.items()
         )
         return f"{share:.2f} % of a core over {elapsed:.0f} s, output {output:.1f} KB/s; RSS / PSS / USS, MiB: {sizes}"
 
@@ -190,7 +193,9 @@ def large(seconds: float, kind: type[BareTerminal]) -> None:
     )
     print(f"output {output:.0f} KB/s, {memory:.0f} MiB")
     low, middle, high = np.percentile(keys, [5, 50, 95])
-    print(f"  key to screen: median {middle:.0f} ms, p95 {high:.0f} ms, p5 {low:.0f} ms ({len(keys)} keys)")
+    print(
+        f"  key to screen: median {middle:.0f} ms, p95 {high:.0f} ms, p5 {low:.0f} ms ({len(keys)} keys)"
+    )
 
 
 def key_ms(terminal: Terminal, number: int) -> float:
@@ -246,7 +251,11 @@ def main() -> None:
         "--app", type=Path, help="only show the large fleet; what changing it takes goes here"
     )
     parser.add_argument(
-        "--against", type=Path, action="append", default=[], help="another checkout whose demo runs beside"
+        "--against",
+        type=Path,
+        action="append",
+        default=[],
+        help="another checkout whose demo runs beside",
     )
     given = parser.parse_args()
     if given.app is not None:
@@ -256,7 +265,9 @@ def main() -> None:
     machine = platform.processor() or platform.machine()
     print(f"{machine}, {os.cpu_count()} cores, Python {platform.python_version()}")
     if "demo" in parts:
-        demo(given.seconds, [Path(__file__).parents[2], *(each.resolve() for each in given.against)])
+        demo(
+            given.seconds, [Path(__file__).parents[2], *(each.resolve() for each in given.against)]
+        )
     if "large" in parts:
         large(given.seconds, BareTerminal)
     if "paced" in parts:

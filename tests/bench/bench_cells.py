@@ -35,7 +35,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from support.bench.app import account, alerts_in, cpu_s, key_ms, quantile, shown_lag_s, waited_s
 from support.bench.cell_parts import measure
-from support.bench.large_fleet import CLUSTER_CHIPS, FLEET, BlockPublisher, RollupPublisher, Sent, publish
+from support.bench.large_fleet import (
+    CLUSTER_CHIPS,
+    FLEET,
+    BlockPublisher,
+    RollupPublisher,
+    Sent,
+    publish,
+)
 from support.bench.packets import dropped
 from support.processes.mosquitto import MosquittoProcess
 from support.processes.programs import Program
@@ -56,8 +63,18 @@ class Generator:
     """A process that publishes frames."""
 
     def __init__(self, url: BrokerUrl, what: str, *numbers: int) -> None:
-        line = [sys.executable, __file__, "--generate", str(url), "--what", what, *map(str, numbers)]
-        self.process = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        line = [
+            sys.executable,
+            __file__,
+            "--generate",
+            str(url),
+            "--what",
+            what,
+            *map(str, numbers),
+        ]
+        self.process = subprocess.Popen(
+            line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
 
     def wait_ready(self) -> None:
         """Wait until all state is published."""
@@ -221,11 +238,15 @@ def look(bench: Bench, terminal: Terminal, chips: int, options: argparse.Namespa
     end = bench.sample()
     memory = {name: each.memory_info().rss / 2**20 for name, each in bench.processes.items()}
     report(whole, end, memory)
-    print(f"  lag, ms: median {quantile(lags, 0.5):.0f}, p95 {quantile(lags, 0.95):.0f} ({len(lags)} looks)")
+    print(
+        f"  lag, ms: median {quantile(lags, 0.5):.0f}, p95 {quantile(lags, 0.95):.0f} ({len(lags)} looks)"
+    )
     after = account(terminal)
     print("  app's account of that time: " + ", ".join(f"{name} {after[name] - before_account[name]:,}" for name in after)
           + "; since its start: " + ", ".join(f"{name} {count:,}" for name, count in after.items()))  # fmt: skip
-    print(f"  alerts seen: {', '.join(sorted(alerts)) or 'none'}; {' '.join(terminal.lines[-1].split())}")
+    print(
+        f"  alerts seen: {', '.join(sorted(alerts)) or 'none'}; {' '.join(terminal.lines[-1].split())}"
+    )
     terminal.end(keys="q", within_s=30)
     for name, relay in bench.relays.items():
         relay.end()
@@ -236,7 +257,9 @@ def look(bench: Bench, terminal: Terminal, chips: int, options: argparse.Namespa
 def report(before: Sample, after: Sample, memory: dict[str, float]) -> None:
     """Print what each process took, and what generators and brokers say."""
     elapsed_s = after.at_s - before.at_s
-    print(f"  {'process':24}{'CPU, %':>8}{'waited, %':>11}{'RSS, MiB':>10}   over {elapsed_s:.0f} s")
+    print(
+        f"  {'process':24}{'CPU, %':>8}{'waited, %':>11}{'RSS, MiB':>10}   over {elapsed_s:.0f} s"
+    )
     ours = 0.0
     for name, size in memory.items():
         used = (after.cpu_s[name] - before.cpu_s[name]) / elapsed_s
@@ -252,7 +275,9 @@ def report(before: Sample, after: Sample, memory: dict[str, float]) -> None:
     lost = []
     for name, count in after.dropped.items():
         since = before.dropped[name]
-        lost.append(f"{name} {'unknown' if count is None or since is None else f'{count - since:,}'}")
+        lost.append(
+            f"{name} {'unknown' if count is None or since is None else f'{count - since:,}'}"
+        )
     print(f"  dropped by brokers: {', '.join(lost)}")
 
 
@@ -286,19 +311,31 @@ def main() -> None:
         help="direct, cells, rollups, parts; all by default",
     )
     parser.add_argument(
-        "--chips", type=int, nargs="+", default=[4 * CLUSTER_CHIPS], help=f"in steps of {CLUSTER_CHIPS:,}"
+        "--chips",
+        type=int,
+        nargs="+",
+        default=[4 * CLUSTER_CHIPS],
+        help=f"in steps of {CLUSTER_CHIPS:,}",
     )
     parser.add_argument("--cells", type=int, default=4)
     parser.add_argument("--ultraservers", type=int, default=156_250, help="of rollups")
     parser.add_argument("--seconds", type=float, default=20, help="at each size of the terminal")
     parser.add_argument(
-        "--settle", type=float, default=20, help="least time between the app's start and the figures"
+        "--settle",
+        type=float,
+        default=20,
+        help="least time between the app's start and the figures",
     )
-    parser.add_argument("--within", type=float, default=90, help="longest wait until all chips are live")
+    parser.add_argument(
+        "--within", type=float, default=90, help="longest wait until all chips are live"
+    )
     parser.add_argument("--past", default="0")
     parser.add_argument("--screens", action="store_true", help="show the screens, too")
     parser.add_argument(
-        "--broker-line", action="append", default=[], help="a line of every Mosquitto's configuration"
+        "--broker-line",
+        action="append",
+        default=[],
+        help="a line of every Mosquitto's configuration",
     )
     parser.add_argument("--generate", help=argparse.SUPPRESS)
     parser.add_argument("--what", nargs=3, help=argparse.SUPPRESS)

@@ -74,7 +74,9 @@ def main() -> None:
         context.window.step(-len(WINDOWS_S))
         for span_s in WINDOWS_S:
 
-            def draw(context: UiContext = context, width: int = width, height: int = height) -> None:
+            def draw(
+                context: UiContext = context, width: int = width, height: int = height
+            ) -> None:
                 trends = fleet_trends(context)
                 plan = Plan.of(len(trends), width, height)
                 for trend in trends[: plan.columns * plan.rows]:

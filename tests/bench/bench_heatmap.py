@@ -36,12 +36,19 @@ SIZES = ((120, 40), (240, 70))
 
 def filled_monitor(count: int) -> Monitor:
     """Return a monitor over `count` UltraServers with values in its store, without a wire."""
-    monitor = Monitor(SilentSource(), "bench", clock=ManualClock(wall_ns=START_NS, monotonic_s=1_000.0))
+    monitor = Monitor(
+        SilentSource(), "bench", clock=ManualClock(wall_ns=START_NS, monotonic_s=1_000.0)
+    )
     monitor.store.replace_layout(Layout.of(ultraservers(count)))
     monitor.store.chip_seen_s[:] = 1_000.0
     monitor.store.chip_ts_ns[:] = START_NS
     change(monitor, np.random.default_rng(1))
-    for name in ("hbm_used_bytes", "hbm_read_bytes_per_s", "hbm_write_bytes_per_s", "link_tx_bytes_per_s"):
+    for name in (
+        "hbm_used_bytes",
+        "hbm_read_bytes_per_s",
+        "hbm_write_bytes_per_s",
+        "link_tx_bytes_per_s",
+    ):
         monitor.store.columns[name][:] = 9_000
     monitor.store.columns["links_up"][:] = 0b111111
     monitor.store.columns["temperature_c"][:] = 600

@@ -101,7 +101,11 @@ def one_minute(chips: int) -> None:
         store.chip_ts_ns[:] = START_NS + sample * NS_PER_S
         store.columns["exec_completed"] += 3
         times.append(
-            timed(lambda: minutes.take(store, now_s=0.0, speed=1.0, job_of=store.job_of, jobs=("train",)))[0]
+            timed(
+                lambda: minutes.take(
+                    store, now_s=0.0, speed=1.0, job_of=store.job_of, jobs=("train",)
+                )
+            )[0]
             * 1e3
         )
     print(f"a minute of {chips:,} chips, {SAMPLES} samples; {os.cpu_count()} processors")
@@ -120,7 +124,9 @@ def one_minute(chips: int) -> None:
             f"  its file             {cpu_s * 1e3:8.0f} ms of processor time, {wall_s:.2f} s; {writer.file_bytes / chips:.1f} bytes a chip (values at random)"
         )
         for later in range(1, 10):
-            writer.write_chips([each._replace(minute=START_NS // MINUTE_NS + later) for each in made])
+            writer.write_chips(
+                [each._replace(minute=START_NS // MINUTE_NS + later) for each in made]
+            )
         cpu_s, wall_s = timed(lambda: writer.roll_up(START_NS // MINUTE_NS))
         print(f"  ten minutes of all   {cpu_s * 1e3:8.0f} ms of processor time, {wall_s:.2f} s")
         writer.close()
@@ -158,7 +164,9 @@ class Silent:
 def read_alone(recording: Recording, fleet: str, rules: tuple[Rule, ...]) -> None:
     """Play a recording into a monitor, as history does, and keep nothing."""
     place = RecordingClock(SystemClock(), recording.start_ns, 0.0, recording.start_ns)
-    monitor = Monitor(PastSource("a recording"), fleet, clock=place, root=recording.root, rules=rules)
+    monitor = Monitor(
+        PastSource("a recording"), fleet, clock=place, root=recording.root, rules=rules
+    )
     past = PastMonitor(recording, monitor, place)
     for _ in past.begin():
         pass
@@ -172,7 +180,9 @@ def queries(folder: Path) -> list[tuple[float, float, int]]:
     for _, asked in QUERIES:
         with open_history(folder) as history:
             ask = (
-                partial(history.figure, asked) if isinstance(asked, Figure) else partial(history.query, asked)
+                partial(history.figure, asked)
+                if isinstance(asked, Figure)
+                else partial(history.query, asked)
             )
             rows = len(ask().rows)
             made.append((*timed(ask), rows))
@@ -223,14 +233,18 @@ def one_recording(path: Path, folder: Path, *, has_alerts: bool) -> None:
     after = queries(folder)
     print(f"  {'query':<40}{'rows':>6}{'many files: CPU, time':>26}{'compacted: CPU, time':>26}")
     for (name, _), old, new in zip(QUERIES, before, after, strict=True):
-        print(f"  {name:<40}{new[2]:>6}{old[0]:>16.2f} s,{old[1]:>6.2f} s{new[0]:>16.2f} s,{new[1]:>6.2f} s")
+        print(
+            f"  {name:<40}{new[2]:>6}{old[0]:>16.2f} s,{old[1]:>6.2f} s{new[0]:>16.2f} s,{new[1]:>6.2f} s"
+        )
 
 
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--chips", type=int, default=1_000_000)
-    parser.add_argument("--minutes", type=int, default=10, help="of cluster-10k, where no recording is given")
+    parser.add_argument(
+        "--minutes", type=int, default=10, help="of cluster-10k, where no recording is given"
+    )
     parser.add_argument("--recording", type=Path)
     parser.add_argument("--no-alerts", action="store_true", help="without rules")
     chosen = parser.parse_args()

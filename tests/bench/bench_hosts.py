@@ -89,7 +89,8 @@ class Hosts:
             for name, boot in zip(names, boots, strict=True)
         }
         described = [
-            descriptor(engine, unit, name, boot) for unit, name, boot in zip(units, names, boots, strict=True)
+            descriptor(engine, unit, name, boot)
+            for unit, name, boot in zip(units, names, boots, strict=True)
         ]
         self.state = [(each.topic, each.payload) for each in (*state.values(), *described)]
         """All that is retained."""
@@ -116,7 +117,10 @@ class Hosts:
                 # One that fell with each other tick would be events again and again, of which rules tell.
                 engine.columns[name][...] = counted.setdefault(name, engine.columns[name].copy())
             self.frames.append(
-                [cut_frame(topic, each.encode(0, 0)) for topic, each in zip(topics, encoders, strict=True)]
+                [
+                    cut_frame(topic, each.encode(0, 0))
+                    for topic, each in zip(topics, encoders, strict=True)
+                ]
             )
 
 
@@ -205,9 +209,15 @@ def record(hosts: int, options: argparse.Namespace) -> None:
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip  # one call
         try:
-            processes = {"record": psutil.Process(recorder.pid), "broker": psutil.Process(broker.pid)}
+            processes = {
+                "record": psutil.Process(recorder.pid),
+                "broker": psutil.Process(broker.pid),
+            }
             time.sleep(options.settle)
-            before, begun_s = {name: cpu_s(each) for name, each in processes.items()}, time.monotonic()
+            before, begun_s = (
+                {name: cpu_s(each) for name, each in processes.items()},
+                time.monotonic(),
+            )
             size_bytes = file.stat().st_size
             time.sleep(options.seconds)
             elapsed_s = time.monotonic() - begun_s
@@ -225,9 +235,14 @@ def record(hosts: int, options: argparse.Namespace) -> None:
     print("  " + "\n  ".join(said[1:]), flush=True)
 
 
-def measured(hosts: int, seconds: float, terminal: Terminal, processes: dict[str, psutil.Process]) -> str:
+def measured(
+    hosts: int, seconds: float, terminal: Terminal, processes: dict[str, psutil.Process]
+) -> str:
     """Return what each process takes over some seconds, the app's lag, and how long keys take meanwhile."""
-    before, begun_s = {name: cpu_s(process) for name, process in processes.items()}, time.monotonic()
+    before, begun_s = (
+        {name: cpu_s(process) for name, process in processes.items()},
+        time.monotonic(),
+    )
     lags: list[float] = []
     keys: list[float] = []
     while time.monotonic() - begun_s < seconds:
@@ -244,7 +259,9 @@ def measured(hosts: int, seconds: float, terminal: Terminal, processes: dict[str
             + ", ".join(f"{name} {each / elapsed_s * 100:.1f}" for name, each in used.items()),
             f"us a message of the app {used['app'] / elapsed_s / hosts * 1e6:.2f}",
             "MiB "
-            + ", ".join(f"{name} {each.memory_info().rss / 2**20:.0f}" for name, each in processes.items()),
+            + ", ".join(
+                f"{name} {each.memory_info().rss / 2**20:.0f}" for name, each in processes.items()
+            ),
             f"lag, ms: p50 {quantile(lags, 0.5):.0f}, p95 {quantile(lags, 0.95):.0f} ({len(lags)} looks)",
             f"key to screen, ms: p50 {quantile(keys, 0.5):.0f}, p95 {quantile(keys, 0.95):.0f} ({len(keys)} keys)",
             " ".join(terminal.lines[-1].split()),
@@ -253,7 +270,11 @@ def measured(hosts: int, seconds: float, terminal: Terminal, processes: dict[str
 
 
 def look(
-    hosts: int, options: argparse.Namespace, past: str, broker: MosquittoProcess, publisher: psutil.Process
+    hosts: int,
+    options: argparse.Namespace,
+    past: str,
+    broker: MosquittoProcess,
+    publisher: psutil.Process,
 ) -> None:
     """Open the app, and print what is seen over some seconds."""
     pasts = () if past == "default" else ("--past", past)
@@ -269,7 +290,11 @@ def look(
             if found < 0 and f"{hosts:,} instances" in terminal.text:
                 found = time.monotonic() - begun_s
         first = terminal.text
-        processes = {"app": terminal.process, "broker": psutil.Process(broker.pid), "publisher": publisher}
+        processes = {
+            "app": terminal.process,
+            "broker": psutil.Process(broker.pid),
+            "publisher": publisher,
+        }
         print(
             f"{hosts:,} hosts, --past {past}, from {options.settle:.0f} s on; all instances shown after {found:.1f} s"
         )
@@ -327,7 +352,10 @@ def parts(count: int) -> None:
             topic = names.setdefault(packet.topic, packet.topic)
             batch.append(
                 Envelope(
-                    topic, packet.payload, content_type=CONTENT_TYPE_CBOR, received_s=clock.monotonic_s()
+                    topic,
+                    packet.payload,
+                    content_type=CONTENT_TYPE_CBOR,
+                    received_s=clock.monotonic_s(),
                 )
             )
         return batch
@@ -353,7 +381,9 @@ def parts(count: int) -> None:
     for seq in range(6):
         batch = tick(seq)
         ticks.append(spent_s(lambda batch=batch: apply(batch)) / count * 1e6)  # type: ignore[misc]  # at once
-    print(f"  us a frame: the first of each {ticks[0]:.1f}, later {statistics.median(ticks[2:]):.1f}")
+    print(
+        f"  us a frame: the first of each {ticks[0]:.1f}, later {statistics.median(ticks[2:]):.1f}"
+    )
     print(f"  with all hosts live, {_of_slices(layout_slices_s(is_new=False))}")
     passes = []
     for seq in range(6, 10):
@@ -379,13 +409,21 @@ def main() -> None:
         "--settle", type=float, default=20.0, help="seconds between the app's start and the figures"
     )
     parser.add_argument("--one", action="store_true", help="one publisher for all hosts")
-    parser.add_argument("--screens", action="store_true", help="show the first and the last screen, too")
-    parser.add_argument("--broker-line", nargs="*", default=[], help="lines for Mosquitto's configuration")
+    parser.add_argument(
+        "--screens", action="store_true", help="show the first and the last screen, too"
+    )
+    parser.add_argument(
+        "--broker-line", nargs="*", default=[], help="lines for Mosquitto's configuration"
+    )
     parser.add_argument("--publish", help=argparse.SUPPRESS)
     parser.add_argument(
-        "--parts", action="store_true", help="only the CPU of a monitor's parts, without broker and app"
+        "--parts",
+        action="store_true",
+        help="only the CPU of a monitor's parts, without broker and app",
     )
-    parser.add_argument("--record", action="store_true", help="only `trnfleet record`, instead of the app")
+    parser.add_argument(
+        "--record", action="store_true", help="only `trnfleet record`, instead of the app"
+    )
     options = parser.parse_args()
     if options.publish:
         publish(options.publish, options.hosts[0], is_one=options.one)

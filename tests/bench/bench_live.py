@@ -54,7 +54,15 @@ def live(fleet: str, seconds: float, columns: int, rows: int, past: str) -> None
         # The app first: what is lost while it starts belongs to the figures.
         with (
             Terminal(
-                "monitor", "--broker", url, "--name", fleet, "--past", past, columns=columns, rows=rows
+                "monitor",
+                "--broker",
+                url,
+                "--name",
+                fleet,
+                "--past",
+                past,
+                columns=columns,
+                rows=rows,
             ) as terminal,
             Program(Path(folder), "simulate", "--broker", url, "--fleet", fleet) as simulator,
         ):
@@ -77,9 +85,12 @@ def live(fleet: str, seconds: float, columns: int, rows: int, past: str) -> None
                 keys.append(key_ms(terminal, len(keys)))
             elapsed = time.monotonic() - begun
             used = {
-                name: (cpu_s(process) - before[name]) / elapsed * 100 for name, process in processes.items()
+                name: (cpu_s(process) - before[name]) / elapsed * 100
+                for name, process in processes.items()
             }
-            memory = {name: process.memory_info().rss / 2**20 for name, process in processes.items()}
+            memory = {
+                name: process.memory_info().rss / 2**20 for name, process in processes.items()
+            }
             status = terminal.lines[-1]
             terminal.end(keys="q")
             simulator.end()
@@ -89,7 +100,9 @@ def live(fleet: str, seconds: float, columns: int, rows: int, past: str) -> None
     print("  CPU, % of a core: " + ", ".join(f"{name} {share:.1f}" for name, share in used.items())
           + f"; together {sum(used.values()):.1f}")  # fmt: skip
     print("  memory, MiB: " + ", ".join(f"{name} {size:.0f}" for name, size in memory.items()))
-    print(f"  lag, ms: median {quantile(lags, 0.5):.0f}, p95 {quantile(lags, 0.95):.0f} ({len(lags)} looks)")
+    print(
+        f"  lag, ms: median {quantile(lags, 0.5):.0f}, p95 {quantile(lags, 0.95):.0f} ({len(lags)} looks)"
+    )
     print(
         f"  key to screen, ms: median {quantile(keys, 0.5):.0f}, p95 {quantile(keys, 0.95):.0f} ({len(keys)} keys)"
     )

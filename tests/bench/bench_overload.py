@@ -31,7 +31,15 @@ import psutil
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from support.bench.app import account, alert_names, alerts_in, cpu_s, quantile, shown_lag_s, waited_s
+from support.bench.app import (
+    account,
+    alert_names,
+    alerts_in,
+    cpu_s,
+    quantile,
+    shown_lag_s,
+    waited_s,
+)
 from support.bench.packets import SLICES_PER_S, connect
 from support.monitor.feed import Feed, ultraservers
 from support.processes.mosquitto import MosquittoProcess
@@ -40,7 +48,13 @@ from support.processes.terminal import Terminal
 from trnfleet.clock import format_rfc3339
 from trnfleet.transport.url import parse_url
 from trnfleet.wire.frames import FrameEncoder
-from trnfleet.wire.messages import STANDARD_COLUMNS, ClockSpec, Descriptor, InstanceSpec, encode_message
+from trnfleet.wire.messages import (
+    STANDARD_COLUMNS,
+    ClockSpec,
+    Descriptor,
+    InstanceSpec,
+    encode_message,
+)
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR
 
 FLEET = "bench"
@@ -71,7 +85,8 @@ def shape_topics(shape: str, topics: int) -> list[tuple[str, list[str]]]:
     members = [path for path, _ in ultraservers(ULTRASERVERS * topics)]
     size = 4 * ULTRASERVERS
     return [
-        (f"uc1/block-{number:04d}", members[number * size : (number + 1) * size]) for number in range(topics)
+        (f"uc1/block-{number:04d}", members[number * size : (number + 1) * size])
+        for number in range(topics)
     ]
 
 
@@ -87,7 +102,8 @@ def descriptor_of(path: str, instances: list[str], period_s: float) -> bytes:
             clock=ClockSpec(epoch=format_rfc3339(time.time_ns()), speed=1.0),
             origin="neuron",
             instances=tuple(
-                InstanceSpec(path=each, type="trn2u.48xlarge", ec2_id="i-0", lnc=2) for each in instances
+                InstanceSpec(path=each, type="trn2u.48xlarge", ec2_id="i-0", lnc=2)
+                for each in instances
             ),
             columns=STANDARD_COLUMNS,
         )
@@ -133,7 +149,9 @@ def generate(url: str, shape: str, topics: int, period_s: float, phases: list[Ph
         sys.stdin.readline()
         online = json.dumps({"client": "bench", "state": "online", "boot": BOOT}).encode()
         retained = [("publisher/bench", online)]
-        retained += [(f"node/{path}", descriptor_of(path, members, period_s)) for path, members in described]
+        retained += [
+            (f"node/{path}", descriptor_of(path, members, period_s)) for path, members in described
+        ]
         # At a pace at which a reader that is there already gets all of them.
         for number, (topic, payload) in enumerate(retained):
             connection.sendall(
@@ -156,8 +174,12 @@ def generate(url: str, shape: str, topics: int, period_s: float, phases: list[Ph
                     count = min(int(owed), topics - next_row)
                     rows = table[next_row : next_row + count]
                     numbers = seq[next_row : next_row + count]
-                    rows[:, seq_at : seq_at + 8] = numbers.astype(">u8").view(np.uint8).reshape(-1, 8)
-                    rows[:, ts_at : ts_at + 8] = np.frombuffer(time.time_ns().to_bytes(8, "big"), np.uint8)
+                    rows[:, seq_at : seq_at + 8] = (
+                        numbers.astype(">u8").view(np.uint8).reshape(-1, 8)
+                    )
+                    rows[:, ts_at : ts_at + 8] = np.frombuffer(
+                        time.time_ns().to_bytes(8, "big"), np.uint8
+                    )
                     connection.sendall(rows.reshape(-1).data)
                     numbers += np.uint64(1)
                     owed, sent, next_row = owed - count, sent + count, (next_row + count) % topics
@@ -248,7 +270,9 @@ HELP = " Keys and words "
 def run(options: argparse.Namespace, phases: list[Phase]) -> None:
     """Play the phases once, and print what was seen."""
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["XDG_STATE_HOME"] = os.environ["XDG_CACHE_HOME"] = os.environ["XDG_CONFIG_HOME"] = folder
+        os.environ["XDG_STATE_HOME"] = os.environ["XDG_CACHE_HOME"] = os.environ[
+            "XDG_CONFIG_HOME"
+        ] = folder
         broker = MosquittoProcess(Path(folder), *options.broker_line)
         broker.start()
         url = str(broker.url)
@@ -256,7 +280,9 @@ def run(options: argparse.Namespace, phases: list[Phase]) -> None:
             sys.executable, __file__, "--generate", url, "--shape", options.shape, "--topics", str(options.topics),
             "--period", str(options.period), "--phases", json.dumps(phases),
         ]  # fmt: skip  # a command line
-        generator = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        generator = subprocess.Popen(
+            arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         assert generator.stdin is not None
         assert generator.stdout is not None
         monitor = (
@@ -308,7 +334,8 @@ def run(options: argparse.Namespace, phases: list[Phase]) -> None:
                 said = json.loads(generator.stdout.readline())
                 wall_s = time.perf_counter() - begun
                 shares = ", ".join(
-                    f"{name} {(cpu_s(each) - before[name]) / wall_s:.0%}" for name, each in processes.items()
+                    f"{name} {(cpu_s(each) - before[name]) / wall_s:.0%}"
+                    for name, each in processes.items()
                 )
                 waited = (waited_s(terminal.pid) - waited) / wall_s
                 print(f"  {phase.name}: {said['per_s']:,.0f} messages/s, generator {said['cpu']:.0%} (late {said['late_s']:.2f} s), {shares}; "
@@ -319,7 +346,9 @@ def run(options: argparse.Namespace, phases: list[Phase]) -> None:
                     flush=True,
                 )
                 normal_mib = normal_mib or quantile(looks.rss_mib, 1)
-                print(f"    memory {quantile(looks.rss_mib, 1) / normal_mib:.2f} of the first phase's")
+                print(
+                    f"    memory {quantile(looks.rss_mib, 1) / normal_mib:.2f} of the first phase's"
+                )
             time.sleep(3)
             if key % 2:
                 terminal.send("\x1b")
@@ -348,9 +377,13 @@ def main() -> None:
     )
     parser.add_argument("--shape", choices=("hosts", "blocks"), default="hosts")
     parser.add_argument("--topics", type=int, default=4_000)
-    parser.add_argument("--fits", type=float, default=1.0, help="messages a second of each topic that fit")
+    parser.add_argument(
+        "--fits", type=float, default=1.0, help="messages a second of each topic that fit"
+    )
     parser.add_argument("--times", type=float, default=2.0, help="how many times as many come then")
-    parser.add_argument("--period", type=float, default=1.0, help="period that descriptors tell, in s")
+    parser.add_argument(
+        "--period", type=float, default=1.0, help="period that descriptors tell, in s"
+    )
     parser.add_argument("--before", type=float, default=20)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--after", type=float, default=30)

@@ -55,7 +55,9 @@ PASSES_A_TURN = 10
 class Bench:
     """One fleet and its passes."""
 
-    def __init__(self, fleet: str, *, has_missing: bool, has_hosts: bool, has_offline: bool) -> None:
+    def __init__(
+        self, fleet: str, *, has_missing: bool, has_hosts: bool, has_offline: bool
+    ) -> None:
         self._run = AlertRun(fleet=fleet, publishing=Publishing(format="cbor", granularity="block"))
         self._ticks: list[dict[str, NDArray[Any]]] = []
         self._run.on_tick = self._keep
@@ -75,7 +77,9 @@ class Bench:
                 for name in UNAVAILABLE:
                     columns[name][:] = BY_NAME[name].top
                 for name in PARTLY:
-                    rows = self._random.integers(0, len(columns[name]), max(1, len(columns[name]) // 5_000))
+                    rows = self._random.integers(
+                        0, len(columns[name]), max(1, len(columns[name]) // 5_000)
+                    )
                     columns[name][rows] = BY_NAME[name].top
 
     def _announce_hosts(self) -> NDArray[np.int64]:
@@ -93,14 +97,20 @@ class Bench:
         publishers = self._run.monitor.ingest.publishers
         state = publishers.number(f"host-{instance}", f"{instance:016x}")
         publishers.announce(state, online=False)
-        publishers.traffic.announce(int(self._hosts[instance]), OFFLINE, "", self._run.clock.monotonic_s())
+        publishers.traffic.announce(
+            int(self._hosts[instance]), OFFLINE, "", self._run.clock.monotonic_s()
+        )
 
     def _keep(self) -> None:
         """Keep the gauges of a tick, to come again and again."""
         columns = self._run.monitor.store.columns
         self._ticks = [
             *self._ticks[1 - TICKS :],
-            {metric.name: columns[metric.name].copy() for metric in METRICS if metric.kind is Kind.GAUGE},
+            {
+                metric.name: columns[metric.name].copy()
+                for metric in METRICS
+                if metric.kind is Kind.GAUGE
+            },
         ]
 
     def _stage(self, name: str, work: Iterator[None]) -> Iterator[None]:
@@ -183,8 +193,12 @@ def main() -> None:
     parser.add_argument("--passes", type=int, default=20)
     parser.add_argument("--missing", action="store_true")
     parser.add_argument("--hosts", action="store_true", help="a publisher for each instance")
-    parser.add_argument("--offline", action="store_true", help="the same, and one of them is offline")
-    parser.add_argument("--against", type=Path, action="append", default=[], help="another checkout")
+    parser.add_argument(
+        "--offline", action="store_true", help="the same, and one of them is offline"
+    )
+    parser.add_argument(
+        "--against", type=Path, action="append", default=[], help="another checkout"
+    )
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
@@ -221,7 +235,10 @@ def main() -> None:
     print(f"{'ms of CPU a pass, median (least)':<34}", *(f"{stage:>16}" for stage in STAGES), "   longest slice: median, most")  # fmt: skip
     for each, passes in zip(checkouts, found, strict=True):
         columns = list(zip(*passes, strict=True))
-        figures = [f"{1e3 * statistics.median(column):8.2f} ({1e3 * min(column):5.2f})" for column in columns]
+        figures = [
+            f"{1e3 * statistics.median(column):8.2f} ({1e3 * min(column):5.2f})"
+            for column in columns
+        ]
         print(f"{each.resolve().name:<34}", *(f"{figure:>16}" for figure in figures[:-1]), f"   {1e3 * statistics.median(columns[-1]):.2f}, {1e3 * max(columns[-1]):.2f}")  # fmt: skip
 
 

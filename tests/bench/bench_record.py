@@ -49,7 +49,9 @@ def columns(instances: int, chance: np.random.Generator) -> dict[str, Any]:
     for metrics, rows in ((CHIP_METRICS, instances * CHIPS), (INSTANCE_METRICS, instances)):
         for metric in metrics:
             shape = (rows, metric.width) if metric.width > 1 else (rows,)
-            made[metric.name] = chance.integers(0, min(metric.top, 1_000), shape).astype(metric.dtype)
+            made[metric.name] = chance.integers(0, min(metric.top, 1_000), shape).astype(
+                metric.dtype
+            )
     return made
 
 
@@ -89,7 +91,9 @@ def payloads(kind: str, count: int) -> Iterator[tuple[str, bytes]]:
         tick += 1
 
 
-async def measure(kind: str, count: int, rate: int, folder_of: str | None, *, durable: bool) -> None:
+async def measure(
+    kind: str, count: int, rate: int, folder_of: str | None, *, durable: bool
+) -> None:
     """Record messages at a rate; print one line."""
     content_type = CONTENT_TYPE_CBOR if kind == "cbor" else CONTENT_TYPE_JSON
     messages = [
@@ -128,7 +132,11 @@ async def measure(kind: str, count: int, rate: int, folder_of: str | None, *, du
         f"({loop_s / count * 1e6:4.2f} of it in the event loop)  {file_bytes / count:6.0f} B in the file "
         f"({size * count / file_bytes:4.1f} to 1)  turns late p99 {late[len(late) * 99 // 100] * 1e3:4.1f} ms, "
         f"at most {late[-1] * 1e3:4.1f} ms  lost {status.lost}"
-        + (f"  {status.syncs} syncs of {status.sync_s / status.syncs * 1e3:.1f} ms" if status.syncs else "")
+        + (
+            f"  {status.syncs} syncs of {status.sync_s / status.syncs * 1e3:.1f} ms"
+            if status.syncs
+            else ""
+        )
     )
 
 
@@ -145,7 +153,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=40_000)
     parser.add_argument("--rate", type=int, action="append", help="messages a second")
-    parser.add_argument("--folder", help="where to record; by default the folder for temporary files")
+    parser.add_argument(
+        "--folder", help="where to record; by default the folder for temporary files"
+    )
     options = parser.parse_args()
     for kind in ("json", "cbor"):
         for rate in options.rate or (1_000, 10_000):

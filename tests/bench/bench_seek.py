@@ -64,11 +64,14 @@ def main() -> None:
         )
         fleet.write_text(text, encoding="utf-8")
         path = Path(folder) / "bench.mcap"
-        print(f"{platform.python_version()} on {platform.machine()}, {count * 64:,} chips, {options.format}")
+        print(
+            f"{platform.python_version()} on {platform.machine()}, {count * 64:,} chips, {options.format}"
+        )
         begun = time.perf_counter()
         arguments = ["simulate", "--record", str(path), "--fleet", str(fleet)]
         subprocess.run(
-            [sys.executable, "-m", "trnfleet", *arguments, "--duration", f"{options.minutes}m"], check=True
+            [sys.executable, "-m", "trnfleet", *arguments, "--duration", f"{options.minutes}m"],
+            check=True,
         )
         size = path.stat().st_size
         print(

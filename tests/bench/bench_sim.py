@@ -38,9 +38,13 @@ def main() -> None:
     parser.add_argument("--fleet", default="rainier-1m")
     parser.add_argument("--ticks", type=int, default=30)
     parser.add_argument(
-        "--inlet-c", type=float, help="temperature at the racks' inlets, degC, instead of the fleet's"
+        "--inlet-c",
+        type=float,
+        help="temperature at the racks' inlets, degC, instead of the fleet's",
     )
-    parser.add_argument("--profile", action="store_true", help="show the five functions that cost most")
+    parser.add_argument(
+        "--profile", action="store_true", help="show the five functions that cost most"
+    )
     options = parser.parse_args()
     print(
         f"{_processor()}, {os.cpu_count()} cores, Python {platform.python_version()}, NumPy {np.__version__}"
@@ -92,7 +96,12 @@ def _measure_ticks(name: str, ticks: int, inlet_c: float | None) -> Engine:
 def _measure_frames(engine: Engine) -> None:
     encoders = [
         FrameEncoder(
-            unit.path, "bench", revision=0, columns=engine.columns, chips=unit.chips, instances=unit.instances
+            unit.path,
+            "bench",
+            revision=0,
+            columns=engine.columns,
+            chips=unit.chips,
+            instances=unit.instances,
         )
         for unit in partition(engine.layout, engine.fleet.publish)
     ]
@@ -101,14 +110,18 @@ def _measure_frames(engine: Engine) -> None:
         begin = time.process_time()
         size = sum(len(encoder.encode(seq, seq)) for encoder in encoders)
         runs.append((time.process_time() - begin) * 1e3)
-    print(f"encode: {len(encoders)} frames, {size / 1e6:.1f} MB, median {statistics.median(runs):.1f} ms CPU")
+    print(
+        f"encode: {len(encoders)} frames, {size / 1e6:.1f} MB, median {statistics.median(runs):.1f} ms CPU"
+    )
 
 
 def _measure_lines() -> None:
     engine = _load("demo")
     begin = time.process_time()
     lines = sum(1 for _ in stdout_lines(engine, ticks=50))
-    print(f"stdout: {(time.process_time() - begin) / lines * 1e6:.1f} us CPU a line over {lines} lines")
+    print(
+        f"stdout: {(time.process_time() - begin) / lines * 1e6:.1f} us CPU a line over {lines} lines"
+    )
 
 
 def _profile(engine: Engine, ticks: int) -> None:
@@ -125,7 +138,11 @@ def _peak_mb() -> float:
 
 def _processor() -> str:
     info = Path("/proc/cpuinfo")
-    names = [line for line in info.read_text().splitlines() if "model name" in line] if info.exists() else []
+    names = (
+        [line for line in info.read_text().splitlines() if "model name" in line]
+        if info.exists()
+        else []
+    )
     return names[0].partition(": ")[2] if names else platform.processor() or platform.machine()
 
 

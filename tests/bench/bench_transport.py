@@ -57,7 +57,10 @@ async def publish(url: str, rate: int, size_bytes: int, seconds: float, qos: int
         stamp = time.time_ns()
         await publisher.publish(
             Envelope(
-                topics[n % rate], struct.pack("<QQ", n, stamp) + body, qos, content_type=CONTENT_TYPE_CBOR
+                topics[n % rate],
+                struct.pack("<QQ", n, stamp) + body,
+                qos,
+                content_type=CONTENT_TYPE_CBOR,
             )
             for n in range(number, until)
         )
@@ -67,7 +70,12 @@ async def publish(url: str, rate: int, size_bytes: int, seconds: float, qos: int
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     status = publisher.status
-    return {"cpu": cpu_s / wall_s, "sent": status.sent - 1, "dropped": status.dropped, "wall_s": wall_s}
+    return {
+        "cpu": cpu_s / wall_s,
+        "sent": status.sent - 1,
+        "dropped": status.dropped,
+        "wall_s": wall_s,
+    }
 
 
 def publish_hosts(url: str, hosts: int, size_bytes: int, seconds: float) -> dict[str, Any]:
@@ -75,7 +83,8 @@ def publish_hosts(url: str, hosts: int, size_bytes: int, seconds: float) -> dict
     broker = parse_url(url)
     body = os.urandom(size_bytes - 16)
     topics = [
-        f"trnfleet/v1/bench/telemetry/uc1/us-{n // 4:05d}/trn2u-{n // 4:05d}-{n % 4}" for n in range(hosts)
+        f"trnfleet/v1/bench/telemetry/uc1/us-{n // 4:05d}/trn2u-{n // 4:05d}-{n % 4}"
+        for n in range(hosts)
     ]
     packets = [_publish(topic, struct.pack("<QQ", 0, 0) + body) for topic in topics]
     stamped = [packet.index(body) - 8 for packet in packets]
@@ -152,7 +161,9 @@ async def subscribe(url: str, protocol: Any, client: Any) -> dict[str, Any]:
 
 
 def _child(*arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, __file__, *arguments], stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, __file__, *arguments], stdout=subprocess.PIPE, text=True
+    )
 
 
 def _last(process: subprocess.Popen[str]) -> dict[str, Any]:
@@ -182,7 +193,9 @@ def compare(
             pass
         before = psutil.Process(broker.pid).cpu_times()
         role = "hosts" if by_host else "publish"
-        publisher = _child(role, str(broker.url), str(rate), str(size_bytes), str(seconds), str(qos))
+        publisher = _child(
+            role, str(broker.url), str(rate), str(size_bytes), str(seconds), str(qos)
+        )
         sent, received = _last(publisher), _last(subscriber)
         after = psutil.Process(broker.pid).cpu_times()
         broker_cpu = (after.user + after.system - before.user - before.system) / sent["wall_s"]
@@ -213,14 +226,25 @@ def simulate(ultraservers: int, settling_s: float, seconds: float, *options: str
         broker = MosquittoProcess(Path(folder))
         broker.start()
         stack.callback(broker.stop)
-        line = ("simulate", "--broker", str(broker.url), "--fleet", str(file), "--no-random-faults", *options)
+        line = (
+            "simulate",
+            "--broker",
+            str(broker.url),
+            "--fleet",
+            str(file),
+            "--no-random-faults",
+            *options,
+        )
         program = stack.enter_context(Program(Path(folder), *line))
         processes = [psutil.Process(program.process.pid), psutil.Process(broker.pid)]
         time.sleep(settling_s)
         before = [each.cpu_times() for each in processes]
         time.sleep(seconds)
         after = [each.cpu_times() for each in processes]
-        used = [(b.user + b.system - a.user - a.system) / seconds for a, b in zip(before, after, strict=True)]
+        used = [
+            (b.user + b.system - a.user - a.system) / seconds
+            for a, b in zip(before, after, strict=True)
+        ]
     sys.stdout.write(
         f"{4 * ultraservers:,} hosts, {' '.join(options)}: simulator {used[0]:.1%}, broker {used[1]:.1%}\n"
     )
@@ -238,7 +262,9 @@ def main(arguments: list[str]) -> None:
         return
     if arguments[:1] == ["subscribe"]:
         protocol = None if arguments[2] == "auto" else arguments[2]
-        sys.stdout.write(f"{json.dumps(asyncio.run(subscribe(arguments[1], protocol, arguments[3])))}\n")
+        sys.stdout.write(
+            f"{json.dumps(asyncio.run(subscribe(arguments[1], protocol, arguments[3])))}\n"
+        )
         return
     if arguments[:1] == ["hosts"]:
         url, *numbers = arguments[1:]

@@ -55,7 +55,9 @@ def filled(monitor: Monitor, layout: Layout) -> None:
     store.replace_layout(layout)
     for metric in METRICS:
         column = store.columns[metric.name]
-        column[...] = 0 if metric.kind is Kind.COUNTER else random.integers(1, metric.top // 2, column.shape)
+        column[...] = (
+            0 if metric.kind is Kind.COUNTER else random.integers(1, metric.top // 2, column.shape)
+        )
     store.chip_seen_s[:] = monitor.clock.monotonic_s()
     store.chip_ts_ns[:] = monitor.clock.wall_ns()
 
@@ -76,7 +78,9 @@ def index_costs(servers: int) -> None:
     expansion = Expansion({"": Level.CORE})
     for number in random.integers(0, len(layout.instances), 500).tolist():
         expansion.toggle(layout.instances[number])
-    say(f"  index rebuilt with 500 toggled instances: {took_ms(lambda: TreeIndex(layout, expansion))}")
+    say(
+        f"  index rebuilt with 500 toggled instances: {took_ms(lambda: TreeIndex(layout, expansion))}"
+    )
     index = TreeIndex(layout, expansion)
     say(f"  refresh after a key:                   {took_ms(index.refresh)}")
 
@@ -138,8 +142,12 @@ async def view_costs(servers: int, size: tuple[int, int]) -> None:
         say(
             f"  {size[0]}x{size[1]} tree open to cores, tick: median {np.median(took):.2f} ms, worst {max(took):.2f} ms"
         )
-        say(f"  {size[0]}x{size[1]} a key down:               {took_ms(lambda: tree.action_move(1))}")
-        say(f"  {size[0]}x{size[1]} a page down:              {took_ms(lambda: tree.action_page(1))}")
+        say(
+            f"  {size[0]}x{size[1]} a key down:               {took_ms(lambda: tree.action_move(1))}"
+        )
+        say(
+            f"  {size[0]}x{size[1]} a page down:              {took_ms(lambda: tree.action_page(1))}"
+        )
         tree.sort_by("nc_util_pct")
         say(f"  {size[0]}x{size[1]} sorted, with resort:      {took_ms(resort)}")
         for text in ("7-3", "power>450", "util>90 & us-0007"):
@@ -150,7 +158,9 @@ async def view_costs(servers: int, size: tuple[int, int]) -> None:
         app.chip.display = True
         await pilot.pause()
         app.chip.show_place("uc1/us-0001/trn2u-0001-1/chip05")
-        say(f"  {size[0]}x{size[1]} chip view, tick:          {took_ms(lambda: app.chip.tick(400))}")
+        say(
+            f"  {size[0]}x{size[1]} chip view, tick:          {took_ms(lambda: app.chip.tick(400))}"
+        )
 
 
 async def sort_costs(instances: int) -> None:

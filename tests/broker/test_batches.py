@@ -167,7 +167,9 @@ async def test_a_broker_that_stops_taking_holds_the_publisher_back(writings: lis
             assert (publisher.status.sent, publisher.status.dropped) == (result.sent, result.unsent)
 
 
-async def test_of_a_batch_that_went_in_part_what_is_whole_counts_as_sent(writings: list[int]) -> None:
+async def test_of_a_batch_that_went_in_part_what_is_whole_counts_as_sent(
+    writings: list[int],
+) -> None:
     small = [Envelope("t", b"x")] * 3
     async with broker_that_stops_reading() as (url, end):
         publisher = MqttPublisher(url, client_id="p", protocol="5", max_payload_bytes=HUGE)

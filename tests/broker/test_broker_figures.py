@@ -69,7 +69,16 @@ def test_where_the_access_list_denies_them_nothing_is_wrong(tmp_path: Path) -> N
 def test_a_broker_without_figures_leaves_the_log_alone(tmp_path: Path) -> None:
     """NATS Server refuses topics with spaces, which is a debug line and no warning."""
     with Nats(tmp_path) as broker:
-        look = ("status", "--broker", str(broker.url), "--name", "lab", "--wait", "1s", "--log-level")
+        look = (
+            "status",
+            "--broker",
+            str(broker.url),
+            "--name",
+            "lab",
+            "--wait",
+            "1s",
+            "--log-level",
+        )
         quiet, all_lines = run(*look, "warning"), run(*look, "debug")
     assert "subscription_refused" in all_lines.stderr
     assert quiet.stderr.splitlines() == [

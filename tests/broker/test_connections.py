@@ -70,7 +70,9 @@ async def test_a_burst_comes_through_every_kind_of_connection(
     tls = trusting(certificates)
     publisher = MqttPublisher(broker.url, client_id="p", tls=tls)
     sources = [MqttSource(broker.url, [("t/#", 0)], tls=tls, client=client) for client in READERS]
-    sent = [b"%d" % number + bytes(100_000 if number % 1_000 == 0 else 100) for number in range(2_000)]
+    sent = [
+        b"%d" % number + bytes(100_000 if number % 1_000 == 0 else 100) for number in range(2_000)
+    ]
     async with running(publisher.run(), *(source.run() for source in sources)):
         await publisher.wait_connected(5)
         for source in sources:
@@ -147,7 +149,9 @@ async def test_a_connection_that_says_nothing_any_more_ends(
     mosquitto_with: Start, certificates: Certificates
 ) -> None:
     """A half-open connection is found by the keepalive over TLS and websockets, too, and made again."""
-    brokers = [mosquitto_with(*certificates.listener(), scheme=scheme) for scheme in ("wss", "mqtts")]
+    brokers = [
+        mosquitto_with(*certificates.listener(), scheme=scheme) for scheme in ("wss", "mqtts")
+    ]
     tls = trusting(certificates)
     sources = [
         MqttSource(broker.url, [("#", 0)], tls=tls, keepalive_s=1, client=client)
@@ -192,7 +196,10 @@ async def test_a_port_that_speaks_another_protocol_is_named(
     }
     said = await asyncio.gather(
         *(
-            why_not(brokers[spoken].url.spoken(written), tls if written in {"mqtts", "wss"} else VERIFIED)
+            why_not(
+                brokers[spoken].url.spoken(written),
+                tls if written in {"mqtts", "wss"} else VERIFIED,
+            )
             for written, spoken in expected
         )
     )
@@ -273,7 +280,10 @@ async def test_an_unknown_authority_is_refused_unless_nothing_is_verified(
     unknown = "the broker's certificate is of an unknown authority 'ca of the tests'"
     assert await why_not(broker.url) == f"{unknown}; give the authority's with --ca FILE"
     other = certificates.pem("other-ca")
-    assert await why_not(broker.url, TlsSettings(ca=other)) == f"{unknown}, which is not in --ca {other}"
+    assert (
+        await why_not(broker.url, TlsSettings(ca=other))
+        == f"{unknown}, which is not in --ca {other}"
+    )
     assert await why_not(replace(broker.url, host="localhost"), trusting(certificates)) == ""
     warned: list[str] = []
     monkeypatch.setattr(connection.log, "warning", lambda event, **_: warned.append(event))
@@ -285,7 +295,9 @@ async def test_an_unknown_authority_is_refused_unless_nothing_is_verified(
 
 
 @pytest.mark.parametrize("version", ["tlsv1.2", "tlsv1.3"])
-async def test_client_certificates(version: str, mosquitto_with: Start, certificates: Certificates) -> None:
+async def test_client_certificates(
+    version: str, mosquitto_with: Start, certificates: Certificates
+) -> None:
     """A missing client certificate and one of another authority are told apart; in TLS 1.3 the broker says it after the handshake."""
     listener = certificates.listener(asks_client=True)
     broker = mosquitto_with(*listener, f"tls_version {version}", scheme="mqtts")

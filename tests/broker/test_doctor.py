@@ -46,7 +46,9 @@ async def retained(url: Any) -> list[str]:
         return [each.topic for each in batch if each.payload]
 
 
-def test_a_mosquitto_can_all(mosquitto: MosquittoProcess, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mosquitto_can_all(
+    mosquitto: MosquittoProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
     """It is named with what it says and does; the fleets are none, and so the clocks unknown."""
     found = examined(capsys, "--broker", str(mosquitto.url))
     assert {name: each["health"] for name, each in found.items() if each["health"] != "ok"} == {
@@ -55,7 +57,9 @@ def test_a_mosquitto_can_all(mosquitto: MosquittoProcess, capsys: pytest.Capture
     assert found["broker"]["value"].startswith("mosquitto version ")
     assert found["MQTT"]["value"] == "5"
     assert found["many retained"]["value"].startswith("200 of 200 ")
-    assert found["largest message"]["value"] == "128 KiB comes through, the largest that is ever sent"
+    assert (
+        found["largest message"]["value"] == "128 KiB comes through, the largest that is ever sent"
+    )
     assert found["fleets"]["value"] == "none under trnfleet/ yet"
 
 
@@ -97,7 +101,9 @@ def test_a_viewer_is_not_tried_to_write_with(
     mosquitto_with: Callable[..., MosquittoProcess], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The shipped access list lets a viewer read; what has to be written is unknown, and no problem."""
-    broker = mosquitto_with(f"acl_file {ROOT / 'config' / 'brokers' / 'mosquitto.acl'}", user="viewer")
+    broker = mosquitto_with(
+        f"acl_file {ROOT / 'config' / 'brokers' / 'mosquitto.acl'}", user="viewer"
+    )
     found = examined(capsys, "--broker", str(broker.url))
     assert found["round trip"]["health"] == "unknown"
     assert "not authorised" in found["round trip"]["value"]
@@ -114,11 +120,18 @@ def test_tls_is_told_with_the_end_of_the_certificate(
     url = f"mqtts://localhost:{broker.port}"
     found = examined(capsys, "--broker", url, "--ca", certificates.pem("ca"), "--retained", "0")
     assert found["encryption"]["value"].startswith("TLSv1.3, TLS_")
-    assert re.fullmatch(r"valid until \d{4}-\d\d-\d\d, [\d,]+ days from now", found["certificate"]["value"])
+    assert re.fullmatch(
+        r"valid until \d{4}-\d\d-\d\d, [\d,]+ days from now", found["certificate"]["value"]
+    )
     found = examined(capsys, "--broker", url, "--insecure", "--retained", "0")
-    assert (found["certificate"]["health"], found["certificate"]["value"]) == ("warning", "not verified")
+    assert (found["certificate"]["health"], found["certificate"]["value"]) == (
+        "warning",
+        "not verified",
+    )
     assert run(["doctor", "--json", "--broker", url]) == 1
-    (finding,) = [each for each in json.loads(capsys.readouterr().out)["findings"] if each["group"] == url]
+    (finding,) = [
+        each for each in json.loads(capsys.readouterr().out)["findings"] if each["group"] == url
+    ]
     assert "unknown authority" in finding["value"]
     assert finding["advice"].startswith("its port answers: change what the reason names")
 
@@ -128,7 +141,16 @@ def test_clocks_that_differ_are_found_by_telemetry(
 ) -> None:
     """A publisher whose clock is half an hour ahead is a warning; its fleet is named."""
     start = (datetime.now(UTC) + timedelta(minutes=30)).isoformat()
-    arguments = ("--broker", str(mosquitto.url), "--fleet", "lab", "--start", start, "--period", "20ms")
+    arguments = (
+        "--broker",
+        str(mosquitto.url),
+        "--fleet",
+        "lab",
+        "--start",
+        start,
+        "--period",
+        "20ms",
+    )
     with Program(tmp_path, "simulate", *arguments):
         found = examined(capsys, "--broker", str(mosquitto.url), "--listen", "10s")
     assert found["clocks"]["health"] == "warning"
@@ -142,24 +164,45 @@ def test_a_broker_that_is_not_there_ends_with_status_1(
     """Of several brokers the others are looked at all the same."""
     away = f"mqtt://127.0.0.1:{free_port()}"
     assert (
-        run(["doctor", "--json", "--listen", "10ms", "--broker", away, "--broker", str(mosquitto.url)]) == 1
+        run(
+            [
+                "doctor",
+                "--json",
+                "--listen",
+                "10ms",
+                "--broker",
+                away,
+                "--broker",
+                str(mosquitto.url),
+            ]
+        )
+        == 1
     )
     findings = json.loads(capsys.readouterr().out)["findings"]
     said = {
-        each["group"]: (each["health"], each["value"]) for each in findings if each["name"] == "connection"
+        each["group"]: (each["health"], each["value"])
+        for each in findings
+        if each["name"] == "connection"
     }
     assert said[away] == ("problem", "connection refused")
-    assert next(each["advice"] for each in findings if each["group"] == away).startswith("is it running")
+    assert next(each["advice"] for each in findings if each["group"] == away).startswith(
+        "is it running"
+    )
     assert said[str(mosquitto.url)][0] == "ok"
 
 
-def test_settings_that_are_wrong_are_a_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_that_are_wrong_are_a_finding(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """All the rest is looked at; so it is where a password file cannot be read."""
     file = tmp_path / "settings.toml"
     file.write_text("[common\n")
     for words, said in (
         (["--config", str(file)], f"{file}: not valid TOML"),
-        (["--broker", "mqtt://u@127.0.0.1", "--password-file", str(tmp_path / "none")], "--password-file"),
+        (
+            ["--broker", "mqtt://u@127.0.0.1", "--password-file", str(tmp_path / "none")],
+            "--password-file",
+        ),
     ):
         assert run(["doctor", "--json", *words]) == 3
         findings = json.loads(capsys.readouterr().out)["findings"]

@@ -44,7 +44,9 @@ async def test_it_serves_on_loopback_alone(kind: BrokerKind) -> None:
     """The broker's only listening sockets are on loopback; messages pass; it ends with the body, its files too."""
     async with embedded_broker(clock=SystemClock(), prefer=kind) as broker:
         process = psutil.Process(broker.pid)
-        listening = [each.laddr for each in process.net_connections() if each.status == psutil.CONN_LISTEN]
+        listening = [
+            each.laddr for each in process.net_connections() if each.status == psutil.CONN_LISTEN
+        ]
         assert {host for host, _ in listening} == {"127.0.0.1"}
         assert broker.url.port in {port for _, port in listening}
         # NATS Server has a port for its own clients, too.
@@ -132,7 +134,9 @@ async def test_asked_port_is_used(kind: BrokerKind) -> None:
             assert broker.url.port == port
 
 
-async def test_lost_race_for_a_port_is_run_again(kind: BrokerKind, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lost_race_for_a_port_is_run_again(
+    kind: BrokerKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """When another process takes the free port first, the next one is tried."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -164,7 +168,9 @@ async def test_other_addresses_are_refused(host: str) -> None:
         ),
     ],
 )
-async def test_an_address_of_another_machine_is_named(host: str, words: str, tmp_path: Path) -> None:
+async def test_an_address_of_another_machine_is_named(
+    host: str, words: str, tmp_path: Path
+) -> None:
     """It is not called a port that is taken, and no certificate is made for it."""
     with pytest.raises(BrokerError) as error:
         async with embedded_broker(clock=SystemClock(), host=host, folder=tmp_path / "access"):
@@ -183,7 +189,9 @@ async def test_nats_stands_in_where_mosquitto_is_missing(monkeypatch: pytest.Mon
             pass
 
 
-async def test_a_platform_without_either_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_platform_without_either_is_told_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Where neither program is installed, the error says what to install, and that a broker can be named."""
     monkeypatch.setattr(embedded, "mosquitto_program", lambda: None)
     monkeypatch.setattr(embedded, "nats_program", lambda: None)
@@ -212,7 +220,9 @@ async def test_beyond_loopback_it_asks_for_a_password_over_tls(tmp_path: Path) -
     """Listening for others it has a certificate of its own with the host's names, and one user; both stay over restarts."""
     folder = tmp_path / "broker"
 
-    async def connect(broker: EmbeddedBroker, host: str, password: str | None, *, trusts: bool = True) -> str:
+    async def connect(
+        broker: EmbeddedBroker, host: str, password: str | None, *, trusts: bool = True
+    ) -> str:
         assert broker.access is not None
         source = MqttSource(
             dataclasses.replace(broker.url, host=host),
@@ -237,7 +247,9 @@ async def test_beyond_loopback_it_asks_for_a_password_over_tls(tmp_path: Path) -
                 assert await connect(broker, host, secret) == ""
             assert "not authorised" in await connect(broker, "127.0.0.1", "wrong")
             assert "no password was given" in await connect(broker, "127.0.0.1", None)
-            assert "of an unknown authority" in await connect(broker, "127.0.0.1", secret, trusts=False)
+            assert "of an unknown authority" in await connect(
+                broker, "127.0.0.1", secret, trusts=False
+            )
             plain = MqttSource(BrokerUrl("127.0.0.1", broker.url.port), [("#", 0)])
             async with running(plain.run()):
                 with pytest.raises(BrokerError, match="speaks TLS: write mqtts://"):
@@ -247,7 +259,9 @@ async def test_beyond_loopback_it_asks_for_a_password_over_tls(tmp_path: Path) -
         kept.append(tuple(each.read_bytes() for each in broker.access))
     assert kept[0] == kept[1]
     modes = {each.name: each.stat().st_mode & 0o777 for each in folder.iterdir()}
-    assert {modes[name] for name in ("ca.key", "server.key", "password", "mosquitto-passwords")} == {0o600}
+    assert {
+        modes[name] for name in ("ca.key", "server.key", "password", "mosquitto-passwords")
+    } == {0o600}
     assert folder.stat().st_mode & 0o777 == 0o700
     assert secret not in (folder / "mosquitto-passwords").read_text()
 
@@ -277,7 +291,9 @@ async def test_what_tls_needs_is_named_where_it_is_missing(
                 pass
         return str(error.value)
 
-    assert "only Mosquitto has them here, and NATS Server was asked for" in await refusal(prefer="nats")
+    assert "only Mosquitto has them here, and NATS Server was asked for" in await refusal(
+        prefer="nats"
+    )
     monkeypatch.setenv("PATH", str(tmp_path))
     if mosquitto_program() is not None:
         assert (await refusal()).startswith("openssl: no such program on PATH")

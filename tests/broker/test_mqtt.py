@@ -42,7 +42,9 @@ def rng() -> random.Random:
 def password_file(folder: Path, user: str, password: str) -> Path:
     file = folder / "passwords"
     file.touch(0o600)
-    subprocess.run(["mosquitto_passwd", "-b", str(file), user, password], check=True, capture_output=True)
+    subprocess.run(
+        ["mosquitto_passwd", "-b", str(file), user, password], check=True, capture_output=True
+    )
     return file
 
 
@@ -62,7 +64,8 @@ async def test_messages_come_through(
     topic_filters = [("telemetry/#", 0), ("event/#", 1)]
     source = MqttSource(mosquitto.url, topic_filters, protocol=protocol, client=client)
     sent = [
-        Envelope("telemetry/a", bytes([number]), content_type=CONTENT_TYPE_CBOR) for number in range(20)
+        Envelope("telemetry/a", bytes([number]), content_type=CONTENT_TYPE_CBOR)
+        for number in range(20)
     ] + [Envelope("event/a", b"", 1, content_type=CONTENT_TYPE_CBOR)]
     async with running(source.run(), publisher.run()):
         await source.wait_connected(5)
@@ -74,7 +77,11 @@ async def test_messages_come_through(
     ]
     assert all(envelope.received_s > 0 for envelope in taken)
     assert len({id(envelope.topic) for envelope in taken}) == 2
-    assert (publisher.status.sent, publisher.status.protocol, source.status.received) == (21, protocol, 21)
+    assert (publisher.status.sent, publisher.status.protocol, source.status.received) == (
+        21,
+        protocol,
+        21,
+    )
 
 
 async def test_mqtt_5_is_the_first_choice(mosquitto: MosquittoProcess) -> None:
@@ -167,7 +174,9 @@ async def test_broker_killed_and_restarted(mosquitto: MosquittoProcess) -> None:
         mosquitto.kill()
         await eventually(lambda: not any(each.status.connected for each in links), 2)
         assert all(source.status.last_error for source in sources)
-        await publisher.publish([Envelope("telemetry/a", b""), Envelope("node/b", b"", 1, retain=True)])
+        await publisher.publish(
+            [Envelope("telemetry/a", b""), Envelope("node/b", b"", 1, retain=True)]
+        )
         assert (publisher.status.dropped, publisher.status.sent) == (1, 1)
         await asyncio.sleep(1.5)
         assert {each.status.last_error for each in links} == {"connection refused"}
@@ -184,7 +193,9 @@ async def test_broker_killed_and_restarted(mosquitto: MosquittoProcess) -> None:
 async def test_broker_that_holds_still_is_noticed(mosquitto: MosquittoProcess) -> None:
     """A half-open connection is noticed within about twice the keepalive, also by a publisher in the middle of it."""
     publisher = MqttPublisher(mosquitto.url, client_id="p", keepalive_s=1)
-    sources = [MqttSource(mosquitto.url, [("#", 0)], keepalive_s=1, client=client) for client in READERS]
+    sources = [
+        MqttSource(mosquitto.url, [("#", 0)], keepalive_s=1, client=client) for client in READERS
+    ]
     links: list[MqttPublisher | MqttSource] = [publisher, *sources]
     async with running(*(each.run() for each in links)):
         for each in links:
@@ -194,19 +205,25 @@ async def test_broker_that_holds_still_is_noticed(mosquitto: MosquittoProcess) -
         batch = [Envelope("telemetry/a", b"x" * 131_072)] * 200
         publishing = asyncio.create_task(publisher.publish(batch))
         await eventually(lambda: not any(each.status.connected for each in links), 2 + 2)
-        assert {each.status.last_error for each in sources} == {"no answer within twice the keepalive"}
+        assert {each.status.last_error for each in sources} == {
+            "no answer within twice the keepalive"
+        }
         await asyncio.wait_for(publishing, 1)
         assert publisher.status.sent + publisher.status.dropped == 200
         assert publisher.status.dropped > 100
 
 
-async def test_stop_does_not_wait_for_a_broker_that_holds_still(mosquitto: MosquittoProcess) -> None:
+async def test_stop_does_not_wait_for_a_broker_that_holds_still(
+    mosquitto: MosquittoProcess,
+) -> None:
     """A client that is stopped in the middle of sending ends within two seconds even if the broker does not react."""
     publisher = MqttPublisher(mosquitto.url, client_id="p")
     async with running(publisher.run()):
         await publisher.wait_connected(5)
         mosquitto.pause()
-        publishing = asyncio.create_task(publisher.publish([Envelope("telemetry/a", b"x" * 131_072)] * 200))
+        publishing = asyncio.create_task(
+            publisher.publish([Envelope("telemetry/a", b"x" * 131_072)] * 200)
+        )
         await asyncio.sleep(0.1)
         began = time.monotonic()
     assert time.monotonic() - began < 2
@@ -216,7 +233,9 @@ async def test_stop_does_not_wait_for_a_broker_that_holds_still(mosquitto: Mosqu
 async def test_retained_state_of_a_large_fleet_arrives(mosquitto: MosquittoProcess) -> None:
     """More retained messages than Mosquitto's queue holds by default all arrive at a subscription."""
     publisher = MqttPublisher(mosquitto.url, client_id="p")
-    publisher.on_connect(lambda: (Envelope(f"node/{number}", b"d", 1, retain=True) for number in range(3000)))
+    publisher.on_connect(
+        lambda: (Envelope(f"node/{number}", b"d", 1, retain=True) for number in range(3000))
+    )
     source = MqttSource(mosquitto.url, [("node/#", 1)])
     async with running(publisher.run()):
         await publisher.wait_connected(20)
@@ -254,10 +273,16 @@ async def test_oversize_is_counted_and_not_taken(mosquitto: MosquittoProcess) ->
         await publisher.wait_connected(5)
         for source in sources:
             await source.wait_connected(5)
-        await publisher.publish([Envelope("big", b"x" * 1_000_000, 1), Envelope("full", b"x" * 131_072, 1)])
+        await publisher.publish(
+            [Envelope("big", b"x" * 1_000_000, 1), Envelope("full", b"x" * 131_072, 1)]
+        )
         for source in sources:
             assert topics(await take_until(source, bool)) == ["full"]
-            assert (source.status.oversize, source.status.received, source.status.connects) == (1, 2, 1)
+            assert (source.status.oversize, source.status.received, source.status.connects) == (
+                1,
+                2,
+                1,
+            )
 
 
 async def test_stalled_consumer_loses_telemetry_by_the_count(mosquitto: MosquittoProcess) -> None:
@@ -272,7 +297,11 @@ async def test_stalled_consumer_loses_telemetry_by_the_count(mosquitto: Mosquitt
         await publisher.publish([Envelope("event/a", b"last", 1)])
         await eventually(lambda: source.status.received == 1002)
         taken = await source.take()
-    assert topics(taken) == ["event/a", *(f"telemetry/{number}" for number in range(902, 1000)), "event/a"]
+    assert topics(taken) == [
+        "event/a",
+        *(f"telemetry/{number}" for number in range(902, 1000)),
+        "event/a",
+    ]
     assert (source.status.dropped, source.status.queue_peak) == (902, 100)
 
 
@@ -295,7 +324,9 @@ async def test_a_backlog_is_read_in_few_turns(mosquitto: MosquittoProcess) -> No
             assert turns < 100
 
 
-async def test_of_a_backlog_the_newest_of_each_topic_is_handled(mosquitto: MosquittoProcess) -> None:
+async def test_of_a_backlog_the_newest_of_each_topic_is_handled(
+    mosquitto: MosquittoProcess,
+) -> None:
     """A loop that stands still under a flood counts all that came, leaves out what is old, and says of which topic."""
     limits = InboxLimits(newest_of="telemetry/")
     source = MqttSource(mosquitto.url, [("telemetry/#", 0), ("event/#", 1)], limits=limits)
@@ -315,12 +346,18 @@ async def test_of_a_backlog_the_newest_of_each_topic_is_handled(mosquitto: Mosqu
     assert sum(each.shed for each in taken) == source.status.shed > 500
 
 
-async def test_user_and_password(mosquitto_with: Callable[..., MosquittoProcess], tmp_path: Path) -> None:
+async def test_user_and_password(
+    mosquitto_with: Callable[..., MosquittoProcess], tmp_path: Path
+) -> None:
     """The right user and password are let in; anything else is refused in plain words, without the password."""
     file = password_file(tmp_path, "ops", "hunter2")
     broker = mosquitto_with(f"password_file {file}", anonymous=False, user="ops")
     for url, password, words in (
-        (broker.url, Password("hunter3"), "not authorised: the broker refused user 'ops' or the password"),
+        (
+            broker.url,
+            Password("hunter3"),
+            "not authorised: the broker refused user 'ops' or the password",
+        ),
         (
             broker.url,
             None,
@@ -329,7 +366,9 @@ async def test_user_and_password(mosquitto_with: Callable[..., MosquittoProcess]
         (BrokerUrl("127.0.0.1", broker.port), None, "not authorised: the broker asks for a user"),
     ):
         for protocol, client in SPOKEN:
-            source = MqttSource(url, [("#", 0)], password=password, protocol=protocol, client=client)
+            source = MqttSource(
+                url, [("#", 0)], password=password, protocol=protocol, client=client
+            )
             async with running(source.run()):
                 with pytest.raises(BrokerError) as error:
                     await source.wait_connected(5)
@@ -342,7 +381,8 @@ async def test_user_and_password(mosquitto_with: Callable[..., MosquittoProcess]
 
 
 @pytest.mark.parametrize(
-    ("host", "words"), [("127.0.0.1", "connection refused"), ("no-such-host.invalid", "name not found")]
+    ("host", "words"),
+    [("127.0.0.1", "connection refused"), ("no-such-host.invalid", "name not found")],
 )
 async def test_unreachable_broker_is_told_at_once(host: str, words: str) -> None:
     """A command that needs a broker at its start is told in one line, with host and port, why there is none."""
@@ -375,7 +415,9 @@ async def test_stopping_while_connecting_leaves_nothing_behind() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["5", "3.1.1"])
-async def test_an_interruption_on_purpose(mosquitto: MosquittoProcess, protocol: ProtocolName) -> None:
+async def test_an_interruption_on_purpose(
+    mosquitto: MosquittoProcess, protocol: ProtocolName
+) -> None:
     """An interrupted publisher's last will speaks at once; after the time asked for it is back and announces again."""
     publisher = MqttPublisher(mosquitto.url, client_id="p", protocol=protocol, will=WILL, rng=rng())
     publisher.on_connect(lambda: [Envelope(WILL.topic, b"online", 1, retain=True)])
@@ -388,7 +430,9 @@ async def test_an_interruption_on_purpose(mosquitto: MosquittoProcess, protocol:
         publisher.interrupt(3.0)
         await publisher.publish([Envelope("telemetry", b"")] * 5)
         assert publisher.status.dropped == 5
-        await take_until(source, lambda taken: [each.payload for each in taken] == [b"offline"], 2.5)
+        await take_until(
+            source, lambda taken: [each.payload for each in taken] == [b"offline"], 2.5
+        )
         await take_until(source, lambda taken: [each.payload for each in taken] == [b"online"], 15)
         assert time.monotonic() - begun >= 3.0
         await eventually(lambda: publisher.status.connects == 2)

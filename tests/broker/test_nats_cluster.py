@@ -54,9 +54,25 @@ def cells(nodes: list[NatsNode], tmp_path_factory: pytest.TempPathFactory) -> It
             broker = MosquittoProcess(folder)
             broker.start()
             stack.callback(broker.kill)
-            shard = ("simulate", "--fleet", "mixed", "--format", "cbor", "--shard", f"{number + 1}/2")
+            shard = (
+                "simulate",
+                "--fleet",
+                "mixed",
+                "--format",
+                "cbor",
+                "--shard",
+                f"{number + 1}/2",
+            )
             stack.enter_context(Program(folder, *shard, "--broker", str(broker.url)))
-            relay = ("relay", "--broker", str(broker.url), "--to", str(node.url), "--cell", f"cell-{number}")
+            relay = (
+                "relay",
+                "--broker",
+                str(broker.url),
+                "--to",
+                str(node.url),
+                "--cell",
+                f"cell-{number}",
+            )
             stack.enter_context(Program(folder, *relay, "--name", "mixed", **LET_IN))
         yield
 

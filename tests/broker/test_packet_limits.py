@@ -70,7 +70,11 @@ async def test_a_message_beyond_the_limit_is_skipped_unread() -> None:
             async with running(source.run()):
                 taken = await take_until(source, bool)
                 assert [(each.topic, each.payload) for each in taken] == [("a", b"b")]
-                assert (source.status.oversize, source.status.received, source.status.connects) == (1, 2, 1)
+                assert (source.status.oversize, source.status.received, source.status.connects) == (
+                    1,
+                    2,
+                    1,
+                )
                 # The test's own megabyte and the stream's buffers are in it.
                 assert tracemalloc.get_traced_memory()[1] < 16 * MIB
         finally:
@@ -103,7 +107,9 @@ async def test_what_no_broker_should_send_ends_no_reader(packet: bytes, reason: 
             assert source.status.received == 0
 
 
-async def test_what_a_broker_states_is_obeyed(mosquitto_with: Callable[..., MosquittoProcess]) -> None:
+async def test_what_a_broker_states_is_obeyed(
+    mosquitto_with: Callable[..., MosquittoProcess],
+) -> None:
     """A packet over the broker's limit stays here, named with its size; the largest that fits goes; the link stands."""
     broker = mosquitto_with("max_packet_size 1500", "max_inflight_messages 4")
     publisher = MqttPublisher(broker.url, client_id="p")
@@ -122,7 +128,9 @@ async def test_what_a_broker_states_is_obeyed(mosquitto_with: Callable[..., Mosq
         assert (publisher.status.connects, publisher.status.refused) == (1, 2)
 
 
-async def test_a_broker_without_qos_1_gets_qos_0(mosquitto_with: Callable[..., MosquittoProcess]) -> None:
+async def test_a_broker_without_qos_1_gets_qos_0(
+    mosquitto_with: Callable[..., MosquittoProcess],
+) -> None:
     """Messages and the last will go out at the highest QoS that there is."""
     broker = mosquitto_with("max_qos 0")
     publisher = MqttPublisher(broker.url, client_id="p", will=Envelope("will", b"offline", 1))

@@ -56,7 +56,9 @@ async def test_properties_come_through_in_mqtt_5(mosquitto: MosquittoProcess) ->
         assert {each.properties for each in plain} == {None}
 
 
-async def test_a_byte_order_mark_in_a_property_ends_no_connection(mosquitto: MosquittoProcess) -> None:
+async def test_a_byte_order_mark_in_a_property_ends_no_connection(
+    mosquitto: MosquittoProcess,
+) -> None:
     """A retained message with U+FEFF, which MQTT allows, would end every connection of a reader."""
     publisher = MqttPublisher(mosquitto.url, client_id="p")
     marked = MessageProperties((("\ufeffsite", "a\ufeff"),), correlation=b"\x00")
@@ -80,7 +82,9 @@ async def test_a_byte_order_mark_in_a_property_ends_no_connection(mosquitto: Mos
                 assert source.status.attempts == 1
 
 
-async def test_user_properties_come_back_at_a_replay(mosquitto: MosquittoProcess, tmp_path: Path) -> None:
+async def test_user_properties_come_back_at_a_replay(
+    mosquitto: MosquittoProcess, tmp_path: Path
+) -> None:
     """What was recorded with properties is replayed with the user's own; nobody waits for a reply any more."""
     topic = "trnfleet/v1/lab/event/uc1"
     path = tmp_path / "kept.mcap"

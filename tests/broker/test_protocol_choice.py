@@ -85,7 +85,8 @@ async def test_refused_subscription_is_told() -> None:
         async with running(source.run()):
             await source.wait_connected(5)
             assert (
-                source.status.last_error == "not authorised: the broker refuses the subscription to closed/#"
+                source.status.last_error
+                == "not authorised: the broker refuses the subscription to closed/#"
             )
     async with stub_broker(None, ACCEPTED_4, granted=b"\x80\x80") as (url, _):
         source = MqttSource(url, topics, protocol="3.1.1")

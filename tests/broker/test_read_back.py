@@ -41,7 +41,15 @@ topic write trnfleet/#
 """
 
 
-REPLAY = ("replay", str(RECORDINGS / "steady-training.mcap"), "--speed", "600", "--mqtt", "3.1.1", "--as")
+REPLAY = (
+    "replay",
+    str(RECORDINGS / "steady-training.mcap"),
+    "--speed",
+    "600",
+    "--mqtt",
+    "3.1.1",
+    "--as",
+)
 
 
 async def silence(session: BrokerSession) -> str:
@@ -82,14 +90,21 @@ async def test_what_is_not_given_back_is_not_confirmed(
         url = str(dataclasses.replace(broker.url, user=user))
         return asyncio.create_task(asyncio.to_thread(run, *REPLAY, f"of-{user}", "--broker", url))
 
-    seeing, replaying, dropped = simulated_by("simulator"), replayed_by("simulator"), replayed_by("operator")
+    seeing, replaying, dropped = (
+        simulated_by("simulator"),
+        replayed_by("simulator"),
+        replayed_by("operator"),
+    )
     assert await silence(operator)
     with pytest.raises(NotConfirmedError) as refused:
         await silence(viewer)
     assert str(refused.value).startswith("not confirmed: trnfleet/v1/lab/silence/")
     assert f" at {broker.url}: not given back within 0.5 s" in str(refused.value)
     assert ((await seeing).returncode, "not confirmed" in seeing.result().stderr) == (0, False)
-    assert ((await replaying).returncode, "not confirmed" in replaying.result().stderr) == (0, False)
+    assert ((await replaying).returncode, "not confirmed" in replaying.result().stderr) == (
+        0,
+        False,
+    )
     assert (await dropped).returncode == 4
     assert "not confirmed: trnfleet/v1/of-operator/node/" in dropped.result().stderr
     # Both write the same topics: one after the other.
@@ -99,14 +114,20 @@ async def test_what_is_not_given_back_is_not_confirmed(
 
 
 @contextlib.asynccontextmanager
-async def contested(session: BrokerSession, topics: str, payload: bytes) -> AsyncIterator[list[str]]:
+async def contested(
+    session: BrokerSession, topics: str, payload: bytes
+) -> AsyncIterator[list[str]]:
     """Let another publisher replace what anybody else writes to some topics, at once; yield the topics that it has replaced."""
     source, publisher = session.source([(topics, 1)]), session.publisher("contends")
     replaced: list[str] = []
 
     async def contend() -> None:
         while batch := await source.take():
-            topics = [each.topic for each in batch if each.payload not in {b"", payload} and not each.retain]
+            topics = [
+                each.topic
+                for each in batch
+                if each.payload not in {b"", payload} and not each.retain
+            ]
             replaced.extend(topics)
             await publisher.publish([Envelope(topic, payload, 1, retain=True) for topic in topics])
 

@@ -32,9 +32,13 @@ async def test_access_list_refuses_with_its_reason(
     lists.write_text("topic write open/#\n", encoding="utf-8")
     lists.chmod(0o600)
     broker = mosquitto_with(f"acl_file {lists}")
-    batch = [Envelope(topic, b"1", 1, retain=True) for topic in ("open/a", "closed/a", "closed/b", "open/b")]
+    batch = [
+        Envelope(topic, b"1", 1, retain=True)
+        for topic in ("open/a", "closed/a", "closed/b", "open/b")
+    ]
     five, older = (
-        MqttPublisher(broker.url, client_id=f"p{protocol}", protocol=protocol) for protocol in ("5", "3.1.1")
+        MqttPublisher(broker.url, client_id=f"p{protocol}", protocol=protocol)
+        for protocol in ("5", "3.1.1")
     )
     async with running(five.run(), older.run()):
         await five.wait_connected(5)

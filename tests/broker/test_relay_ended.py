@@ -52,7 +52,9 @@ def reservation(name: str, *on: str) -> Envelope:
 
 def job(name: str, *on: str) -> Envelope:
     message = JobMessage(job=name, kind="training", state="running", ts=AT, on=on)
-    return Envelope(build_topic("demo", TopicClass.JOB, name), encode_message(message), 1, retain=True)
+    return Envelope(
+        build_topic("demo", TopicClass.JOB, name), encode_message(message), 1, retain=True
+    )
 
 
 MESSAGES = [
@@ -76,10 +78,14 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def cleared(top: Top) -> set[str]:
-    return {each.topic.rpartition("/")[2] for _, each in top.sent if each.retain and not each.payload}
+    return {
+        each.topic.rpartition("/")[2] for _, each in top.sent if each.retain and not each.payload
+    }
 
 
-async def test_what_the_cell_does_not_have_any_more_is_cleared_once(mosquitto: MosquittoProcess) -> None:
+async def test_what_the_cell_does_not_have_any_more_is_cleared_once(
+    mosquitto: MosquittoProcess,
+) -> None:
     """What runs in the cell alone and is not known there; not what others have, share or publish just then, nor what says no place."""
     memory = Top()
     relay = await memory.join("relay-a")

@@ -52,7 +52,9 @@ async def test_what_a_full_queue_dropped_is_given(
                 assert len(missing) > 24
                 wanted = set(missing[:24])
                 source.request_retained([*missing[:24], "other/topic"])
-                given = await take_until(source, lambda taken: {each.topic for each in taken} >= wanted)
+                given = await take_until(
+                    source, lambda taken: {each.topic for each in taken} >= wanted
+                )
                 assert len(given) == len(wanted)
                 # The exact subscriptions have gone: what is published now comes once, by the wildcard.
                 await eventually(lambda: not source._requests.is_asking)

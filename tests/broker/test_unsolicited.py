@@ -44,7 +44,9 @@ async def test_links_outlive_what_they_did_not_ask_for() -> None:
                 writer.write(publish_packet("f/node/a", b"2") + publish_packet("f/reply/a", b"3"))
             elif packet[0] == 0x32:
                 size = packet[3]
-                writer.write(b"\x40\x02" + packet[4 + size : 6 + size] + publish_packet("f/node/b", b"4"))
+                writer.write(
+                    b"\x40\x02" + packet[4 + size : 6 + size] + publish_packet("f/node/b", b"4")
+                )
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
@@ -60,8 +62,16 @@ async def test_links_outlive_what_they_did_not_ask_for() -> None:
             await publisher.publish([Envelope("f/command", b"go", 1)])
         await eventually(lambda: publisher.status.unsolicited == 3)
         assert [each.payload for each in taken] == [b"3"]
-        assert (source.status.received, source.status.unsolicited, source.status.connects) == (1, 2, 1)
-        assert (publisher.status.sent, publisher.status.dropped, publisher.status.connects) == (2, 0, 1)
+        assert (source.status.received, source.status.unsolicited, source.status.connects) == (
+            1,
+            2,
+            1,
+        )
+        assert (publisher.status.sent, publisher.status.dropped, publisher.status.connects) == (
+            2,
+            0,
+            1,
+        )
     server.close()
     await server.wait_closed()
 
@@ -114,7 +124,9 @@ async def test_commands_work_beside_a_monitor_on_the_fallback(tmp_path: Path) ->
                     assert "dropped 0" in answer.stdout + answer.stderr
                     await eventually(lambda: "leader for demo" in watch.output)
                     silences = [
-                        json.loads(each.payload) for each in await app.take() if "/silence/" in each.topic
+                        json.loads(each.payload)
+                        for each in await app.take()
+                        if "/silence/" in each.topic
                     ]
                     assert [each["why"] for each in silences] == ["swap"]
         assert "retained commands" not in simulator.output

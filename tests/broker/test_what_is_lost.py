@@ -70,14 +70,18 @@ async def test_sent_is_received_and_lost(
             for _ in range(20):
                 await tick(1)
                 with contextlib.suppress(AssertionError):
-                    await eventually(lambda: counts.messages + counts.lost + source.status.shed == sent, 1)
+                    await eventually(
+                        lambda: counts.messages + counts.lost + source.status.shed == sent, 1
+                    )
                     break
             assert counts.messages + counts.lost + source.status.shed == sent
             for _ in range(20):
                 # On a busy machine what came is stale before it is looked at.
                 await tick(1)
                 with contextlib.suppress(AssertionError):
-                    await eventually(lambda: monitor.store.count(Freshness.LIVE) == feed.layout.chips, 1)
+                    await eventually(
+                        lambda: monitor.store.count(Freshness.LIVE) == feed.layout.chips, 1
+                    )
                     break
             else:
                 raise AssertionError("not all live again")

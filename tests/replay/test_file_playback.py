@@ -225,7 +225,9 @@ async def test_where_the_snapshot_is_gone_alerts_are_followed_from_there_on() ->
     playback = file_playback(clock)
     async with background(playback=playback.run()):
         await surveyed(clock, playback)
-        there = next(at_ns for at_ns, _ in reversed(playback.index.snapshots) if at_ns < played().at(50))
+        there = next(
+            at_ns for at_ns, _ in reversed(playback.index.snapshots) if at_ns < played().at(50)
+        )
         playback.index.snapshots = [each for each in playback.index.snapshots if each[0] == there]
         asked: list[int] = []
         snapshot = playback.index.snapshot

@@ -106,7 +106,9 @@ async def test_a_wish_in_the_midst_of_a_turn_is_heeded_even_where_the_present_is
         assert wished <= playback.position_ns < wished + 8 * NS_PER_S
 
 
-async def test_a_snapshot_of_the_present_ends_with_a_message_of_the_recording_to_the_nanosecond() -> None:
+async def test_a_snapshot_of_the_present_ends_with_a_message_of_the_recording_to_the_nanosecond() -> (
+    None
+):
     clock = ManualClock(played().recording.start_ns, 50.0)
     present = Present(clock)
 
@@ -150,7 +152,12 @@ async def test_nothing_is_sought_where_nothing_is_kept_yet() -> None:
     clock = ManualClock(played().recording.start_ns, 50.0)
     present = Present(clock)
     playback = RecordingPlayback(
-        _Empty(), maker(played().fleet), clock=clock, name="the past", live=present.monitor, rolling=present
+        _Empty(),
+        maker(played().fleet),
+        clock=clock,
+        name="the past",
+        live=present.monitor,
+        rolling=present,
     )
     async with background(playback=playback.run()):
         for wish in (

@@ -66,7 +66,11 @@ class World:
         if kind == "again":
             return self._former[: number % 3 + 1]
         if kind == "garbage":
-            return [Envelope(f"trnfleet/v1/demo/telemetry/{path}", bytes([number % 256] * (number % 50)))]
+            return [
+                Envelope(
+                    f"trnfleet/v1/demo/telemetry/{path}", bytes([number % 256] * (number % 50))
+                )
+            ]
         if kind == "describe":
             return feed.announcements()
         if kind == "reboot":
@@ -91,7 +95,9 @@ class World:
         return [Envelope("else/where", b"x"), Envelope("trnfleet/v1/other/event/fleet", b"{}")]
 
 
-def live(drawn: Drawn, world: World, path: Path) -> tuple[dict[int, Any], list[tuple[int, PackedSnapshot]]]:
+def live(
+    drawn: Drawn, world: World, path: Path
+) -> tuple[dict[int, Any], list[tuple[int, PackedSnapshot]]]:
     """Record what is drawn and return what the live monitor knew after each, and snapshots.
 
     What comes at one instant is one batch, as in a replay: a monitor that applied it one by one might lay out in between.
@@ -117,7 +123,8 @@ def live(drawn: Drawn, world: World, path: Path) -> tuple[dict[int, Any], list[t
                 known[clock.position_ns] = picture(monitor)
         clock.position_ns = now_ns
         envelopes = [
-            each._replace(received_s=clock.monotonic_s()) for each in world.make(kind, number, now_ns)
+            each._replace(received_s=clock.monotonic_s())
+            for each in world.make(kind, number, now_ns)
         ]
         for envelope in envelopes:
             writer.write(now_ns, envelope)
@@ -151,7 +158,9 @@ LOSSY: Drawn = [
 @given(
     drawn=st.lists(
         st.tuples(
-            st.one_of(st.just("tick"), st.sampled_from(KINDS)), st.integers(0, 40), st.sampled_from(STEPS_NS)
+            st.one_of(st.just("tick"), st.sampled_from(KINDS)),
+            st.integers(0, 40),
+            st.sampled_from(STEPS_NS),
         ),
         min_size=3,
         max_size=16,

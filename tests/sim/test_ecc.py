@@ -66,7 +66,10 @@ def test_instances_of_many_chips_lose_no_events() -> None:
     for tick in range(24):
         source.add(counted, tick, 3_600.0)
     expected = RATES_PER_CHIP_DAY["mem_ecc_corrected"][1] * 4_096
-    assert abs(int(counted["mem_ecc_corrected"].sum()) - expected) < 4 * (BURST_FACTOR * expected) ** 0.5
+    assert (
+        abs(int(counted["mem_ecc_corrected"].sum()) - expected)
+        < 4 * (BURST_FACTOR * expected) ** 0.5
+    )
 
 
 def test_corrected_errors_come_in_bursts() -> None:

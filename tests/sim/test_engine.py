@@ -111,7 +111,9 @@ def test_a_run_can_be_dated_only_before_its_first_step(make_engine: Callable[...
         engine.restart_at(0)
 
 
-def test_long_ticks_average_what_short_ones_show(make_engine: Callable[..., Engine], training: Job) -> None:
+def test_long_ticks_average_what_short_ones_show(
+    make_engine: Callable[..., Engine], training: Job
+) -> None:
     """Ten minutes in ticks of 2 s and at once have the same mean utilisation, power and TFLOP/s."""
     jobs = [training(checkpoint_every_steps=20)]
     short, long = (make_engine(*jobs, period_s=period_s) for period_s in (2.0, 600.0))
@@ -120,9 +122,14 @@ def test_long_ticks_average_what_short_ones_show(make_engine: Callable[..., Engi
     for _ in range(300):
         short.step()
         means.append(
-            [short.columns[name][:16].mean() for name in ("nc_util_pct", "power_util_pct", "tflops")]
+            [
+                short.columns[name][:16].mean()
+                for name in ("nc_util_pct", "power_util_pct", "tflops")
+            ]
         )
-    at_once = [long.columns[name][:16].mean() for name in ("nc_util_pct", "power_util_pct", "tflops")]
+    at_once = [
+        long.columns[name][:16].mean() for name in ("nc_util_pct", "power_util_pct", "tflops")
+    ]
     assert np.mean(means, axis=0) == pytest.approx(np.array(at_once), rel=0.005)
 
 
@@ -146,7 +153,9 @@ def test_ticks_follow_each_other_without_a_gap(
     assert engine.now_s == windows[-1][1]
 
 
-def test_what_is_asked_for_shows_in_the_next_tick(make_engine: Callable[..., Engine], training: Job) -> None:
+def test_what_is_asked_for_shows_in_the_next_tick(
+    make_engine: Callable[..., Engine], training: Job
+) -> None:
     """It begins at the last tick's time, and the whole of the next tick is logged and marked with it."""
     engine = make_engine(training(), period_s=0.1)
     for number in range(30):
@@ -164,9 +173,14 @@ def test_jobs_begin_and_end_when_they_say(
     make_engine: Callable[..., Engine], training: Job, period_s: float
 ) -> None:
     """The event has the job's own time, wherever in a tick that lies."""
-    engine = make_engine(training(starts_at_s=90.5, ends_at_s=400.25, startup_s=20.0), period_s=period_s)
+    engine = make_engine(
+        training(starts_at_s=90.5, ends_at_s=400.25, startup_s=20.0), period_s=period_s
+    )
     events = [event for _ in range(round(480 / period_s)) for event in engine.step().events]
-    assert [(event.name, event.time_s) for event in events] == [("job_started", 90.5), ("job_ended", 400.25)]
+    assert [(event.name, event.time_s) for event in events] == [
+        ("job_started", 90.5),
+        ("job_ended", 400.25),
+    ]
 
 
 def test_a_ticks_length_changes_nothing_of_what_happens(
@@ -188,7 +202,9 @@ def test_a_ticks_length_changes_nothing_of_what_happens(
         {"fault": "sram_uncorrectable", "target": "c/standalone/trn2-0002/chip09", "at": 650},
         {"fault": "runtime_crash", "target": chip, "at": 800},
     ]
-    scenario = validate({"faults": entries, "rates": {"acceleration": 20_000.0}}, Scenario, "scenario.toml")
+    scenario = validate(
+        {"faults": entries, "rates": {"acceleration": 20_000.0}}, Scenario, "scenario.toml"
+    )
     counters = ("mem_ecc_uncorrected", "sram_ecc_uncorrected", "exec_errors")
     runs = []
     for period_s in (3.0, 7.0, 60.0):
@@ -216,7 +232,9 @@ def test_a_ticks_length_changes_nothing_of_what_happens(
         assert first == second == third, what
 
 
-def test_skipped_ticks_leave_the_same_state(make_engine: Callable[..., Engine], training: Job) -> None:
+def test_skipped_ticks_leave_the_same_state(
+    make_engine: Callable[..., Engine], training: Job
+) -> None:
     """Catching up four ticks at once brings the jobs to where four single ticks do."""
     single, leaping = make_engine(training()), make_engine(training())
     for _ in range(5):
@@ -272,7 +290,9 @@ def test_power_swings_together_within_a_job_and_apart_between_jobs(
     assert np.abs(between - np.eye(len(means))).max() < 0.3
 
 
-def test_executions_are_the_jobs_and_errors_none(make_engine: Callable[..., Engine], training: Job) -> None:
+def test_executions_are_the_jobs_and_errors_none(
+    make_engine: Callable[..., Engine], training: Job
+) -> None:
     """All chips of a job count the same executions; idle ones none; nothing fails."""
     engine = make_engine(training(on=["c/us-0001"]), ultraservers=1, instances=1)
     for _ in range(20):
@@ -286,7 +306,9 @@ def test_executions_are_the_jobs_and_errors_none(make_engine: Callable[..., Engi
 
 
 @pytest.mark.parametrize("period_s", [600.0, 86_400.0])
-def test_corrected_errors_come_at_their_rate(make_engine: Callable[..., Engine], period_s: float) -> None:
+def test_corrected_errors_come_at_their_rate(
+    make_engine: Callable[..., Engine], period_s: float
+) -> None:
     """Two HBM errors a chip and day, one SRAM error in twenty, spread over the chips, for short and long ticks."""
     engine = make_engine(instances=100, period_s=period_s)
     for _ in range(72 if period_s == 600 else 10):
@@ -330,7 +352,10 @@ def test_hosts_work_for_their_jobs(make_engine: Callable[..., Engine], training:
             [{"on": ["c/us-0009"]}],
             r"jobs\.train\.on: no UltraServer or instance at 'c/us-0009': did you mean",
         ),
-        ([{"on": ["c/us-0002..us-0001"]}], r"jobs\.train\.on: range 'c/us-0002\.\.us-0001' runs backwards"),
+        (
+            [{"on": ["c/us-0002..us-0001"]}],
+            r"jobs\.train\.on: range 'c/us-0002\.\.us-0001' runs backwards",
+        ),
         (
             [{"on": ["c/us-0001"]}, {"name": "b", "on": ["c/us-0001/trn2u-0001-3"]}],
             r"jobs\.b\.on = 'c/us-0001/trn2u-0001-3': c/us-0001/trn2u-0001-3 already runs 'train'",
@@ -370,7 +395,9 @@ def test_hardware_that_cannot_be_is_refused(make_engine: Callable[..., Engine]) 
         ("rainier-1m", 10**6, 48),
     ],
 )
-def test_shipped_fleets_run(shipped: Callable[[str], FleetFile], name: str, chips: int, jobs: int) -> None:
+def test_shipped_fleets_run(
+    shipped: Callable[[str], FleetFile], name: str, chips: int, jobs: int
+) -> None:
     """Every fleet that ships loads, has its chips and jobs, and makes ticks."""
     fleet = shipped(name)
     engine = Engine(fleet, 1, 1.0, to_ns(fleet.start))

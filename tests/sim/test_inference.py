@@ -22,7 +22,12 @@ STEADY: dict[str, Any] = {"load_swing": 0.0}
 def jobs(chips: int = 16, seed: int = 4, **rest: Any) -> InferenceJobs:
     job = Inference.model_validate({"kind": "inference", "name": "s", "on": ("c",)} | rest)
     return InferenceJobs(
-        [job], np.array([0], np.intp), np.array([chips]), [TRAINIUM2], Rng(seed), [job.replica_chips(16)]
+        [job],
+        np.array([0], np.intp),
+        np.array([chips]),
+        [TRAINIUM2],
+        Rng(seed),
+        [job.replica_chips(16)],
     )
 
 
@@ -63,11 +68,15 @@ def test_peaks_come_once_or_every_day() -> None:
     """A peak multiplies the load while it lasts, and a window that it covers in part in proportion."""
     hour = 3_600.0
     daily = jobs(
-        load_mean=0.2, load_swing=0.0, peaks=({"at_hour_utc": 23.0, "for_s": 2 * hour, "factor": 3.0},)
+        load_mean=0.2,
+        load_swing=0.0,
+        peaks=({"at_hour_utc": 23.0, "for_s": 2 * hour, "factor": 3.0},),
     )
     calm = jobs(load_mean=0.2, load_swing=0.0)
 
-    def times(serving: InferenceJobs, at_s: float, hour_utc: float, elapsed_s: float = 0.0) -> float:
+    def times(
+        serving: InferenceJobs, at_s: float, hour_utc: float, elapsed_s: float = 0.0
+    ) -> float:
         usual = calm.loads.at(at_s, hour_utc * hour, elapsed_s)[0]
         return float(serving.loads.at(at_s, hour_utc * hour, elapsed_s)[0] / usual)
 
@@ -75,8 +84,12 @@ def test_peaks_come_once_or_every_day() -> None:
     assert found == pytest.approx([1, 1, 3, 3, 3, 1])
     assert times(daily, 5.0, 23.0, hour) == pytest.approx(2.0)
     assert times(daily, 5.0, 1.0, hour) == pytest.approx(2.0)
-    once = jobs(load_mean=0.2, load_swing=0.0, peaks=({"at_s": 100.0, "for_s": 50.0, "factor": 2.0},))
-    assert [times(once, at, 4.0) for at in (99.0, 100.0, 149.0, 150.0)] == pytest.approx([1, 2, 2, 1])
+    once = jobs(
+        load_mean=0.2, load_swing=0.0, peaks=({"at_s": 100.0, "for_s": 50.0, "factor": 2.0},)
+    )
+    assert [times(once, at, 4.0) for at in (99.0, 100.0, 149.0, 150.0)] == pytest.approx(
+        [1, 2, 2, 1]
+    )
     assert times(once, 100.0, 4.0, 20.0) == pytest.approx(1.5)
 
 
@@ -176,7 +189,9 @@ def test_what_too_few_replicas_cannot_carry_waits_and_is_shed() -> None:
     served.run.slowdowns.replica_halt[1:] = Halt.DOWN
     served.go(120.0).go(100.0)
     times = served.run.workloads.serving_times[0]
-    assert served.mean("tokens_per_s") == pytest.approx(times.requests_per_s * times.answer_tokens, rel=0.06)
+    assert served.mean("tokens_per_s") == pytest.approx(
+        times.requests_per_s * times.answer_tokens, rel=0.06
+    )
     assert 15 < served.mean("ttft_s") < 60
 
 
@@ -208,7 +223,9 @@ def test_a_cache_takes_its_share_of_hbm() -> None:
     """Llama 3.3 70B: 327,680 bytes a token, so that 10 sequences of 8,192 tokens take 26.8 GB of 16 chips' HBM."""
     served = Served(100.0, model="llama-3.3-70b", load_mean=0.5, **STEADY)
     room = 16 * 96 * 2**30
-    assert served.figures("kv_cache_share") == pytest.approx(served.figures("batch") * 327_680 * 8_192 / room)
+    assert served.figures("kv_cache_share") == pytest.approx(
+        served.figures("batch") * 327_680 * 8_192 / room
+    )
     assert served.mean("batch") > 5
     weights = 141.2e9 / room + 0.03
     used = np.array([tick.hbm_used[2:].mean() for tick in served.ticks])
@@ -246,7 +263,10 @@ def test_long_windows_are_those_of_some_of_their_seconds() -> None:
     hours = Served(5 * 3_600.0, 3_600.0, **STEADY)
     for name, within in (("tokens_per_s", 0.1), ("tpot_s", 0.05), ("batch", 0.2)):
         assert hours.mean(name) == pytest.approx(seconds.mean(name), rel=within), name
-    made = [np.diff([float(tick.executions[2]) for tick in each.ticks]).mean() for each in (seconds, hours)]
+    made = [
+        np.diff([float(tick.executions[2]) for tick in each.ticks]).mean()
+        for each in (seconds, hours)
+    ]
     assert made[1] == pytest.approx(3_600 * made[0], rel=0.1)
 
 

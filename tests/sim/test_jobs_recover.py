@@ -22,12 +22,16 @@ SETTLED_S = 300.0
 """Until a replica that has come back has its part of the requests again."""
 PERIOD_S = 20.0
 PHYSICAL = [name for name, fault in FAULTS.items() if not fault.is_transport]
-ON_ONE_INSTANCE = [name for name in PHYSICAL if FAULTS[name].scope in {FaultScope.CHIP, FaultScope.INSTANCE}]
+ON_ONE_INSTANCE = [
+    name for name in PHYSICAL if FAULTS[name].scope in {FaultScope.CHIP, FaultScope.INSTANCE}
+]
 MEMBER, SERVER, IDLE = "c/us-0001/trn2u-0001-2", "c/standalone/trn2-0001", "c/standalone/trn2-0002"
 
 
 @pytest.fixture
-def make(make_engine: Callable[..., Engine], training: Job, inference: Job) -> Callable[..., Engine]:
+def make(
+    make_engine: Callable[..., Engine], training: Job, inference: Job
+) -> Callable[..., Engine]:
     """Return a maker of a fleet: an UltraServer that trains, an instance that serves with four replicas, an idle one."""
     return lambda period_s=PERIOD_S: make_engine(
         training(on=["c/us-0001"], startup_s=STARTUP_S, checkpoint_every_steps=5),
@@ -68,7 +72,9 @@ def go(engine: Engine, seconds: float) -> tuple[list[list[str]], list[str]]:
 def over_s(name: str) -> float:
     """Return how long a fault and all that follows from it take."""
     fault = FAULTS[name]
-    return (fault.lasts_s if fault.ends_by_itself else fault.stages.total_s) + STARTUP_S + 4 * PERIOD_S
+    return (
+        (fault.lasts_s if fault.ends_by_itself else fault.stages.total_s) + STARTUP_S + 4 * PERIOD_S
+    )
 
 
 @pytest.mark.parametrize("name", PHYSICAL)
@@ -113,7 +119,9 @@ def healthy() -> list[float]:
 
 
 @pytest.mark.parametrize("name", ON_ONE_INSTANCE)
-def test_a_serving_job_is_never_stopped(make: Callable[..., Engine], healthy: list[float], name: str) -> None:
+def test_a_serving_job_is_never_stopped(
+    make: Callable[..., Engine], healthy: list[float], name: str
+) -> None:
     """It serves with the remaining replicas, has no event, and all its throughput in the end."""
     engine = make()
     go(engine, 60.0)
@@ -121,7 +129,9 @@ def test_a_serving_job_is_never_stopped(make: Callable[..., Engine], healthy: li
     states, names = go(engine, over_s(name))
     assert {serve for _, serve in states} == {"running"}
     assert not any(each.startswith("job_") for each in names)
-    made = [engine.step().figures["tokens_per_s"][SERVING] for _ in range(round(SETTLED_S / PERIOD_S))]
+    made = [
+        engine.step().figures["tokens_per_s"][SERVING] for _ in range(round(SETTLED_S / PERIOD_S))
+    ]
     if not healthy:
         other, longest_s = make(), 60.0 + max(map(over_s, ON_ONE_INSTANCE)) + SETTLED_S
         ticks = [other.step() for _ in range(round(longest_s / PERIOD_S) + 1)]

@@ -35,7 +35,12 @@ FLEET: dict[str, Any] = {
 SCENARIO: dict[str, Any] = {
     "title": "Two faults",
     "faults": [
-        {"fault": "ecc_corrected_storm", "target": "c/us-0001/trn2u-0001-0/chip05", "at": 0, "for": "20s"},
+        {
+            "fault": "ecc_corrected_storm",
+            "target": "c/us-0001/trn2u-0001-0/chip05",
+            "at": 0,
+            "for": "20s",
+        },
         {"fault": "runtime_crash", "target": "c/us-0001/trn2u-0001-3/chip09", "at": 3},
     ],
     "rates": {"acceleration": 40_000},
@@ -126,7 +131,9 @@ def test_a_shard_makes_its_part_of_the_same_lead_in() -> None:
         for each in shards:
             rows = each.own
             if len(column) != len(whole.layout.instances):
-                rows = range(*(int(whole.layout.chip_start[edge]) for edge in (rows.start, rows.stop)))
+                rows = range(
+                    *(int(whole.layout.chip_start[edge]) for edge in (rows.start, rows.stop))
+                )
             parts.append(each.columns[name][rows.start : rows.stop])
         np.testing.assert_array_equal(np.concatenate(parts), column, name)
 
@@ -157,7 +164,9 @@ async def test_the_same_publisher_goes_on_live() -> None:
         assert classes.count(TopicClass.PUBLISHER) == (number == -3)
         assert classes.count(TopicClass.NODE) >= (8 if number == -3 else 0)
         assert classes.count(TopicClass.JOB) == 2
-        frames = [each for each in messages if parse_topic(each.topic).topic_class is TopicClass.TELEMETRY]
+        frames = [
+            each for each in messages if parse_topic(each.topic).topic_class is TopicClass.TELEMETRY
+        ]
         assert len(frames) == 8
         head = FrameDecoder(STANDARD_COLUMNS, 16, 1).decode(frames[0].payload).head
         heads.append((head.boot, head.seq, head.ts_ns))
@@ -184,7 +193,11 @@ def test_a_step_through_all_of_it_ends_about_where_single_ticks_do() -> None:
     np.testing.assert_allclose(
         first.figures["steps_completed"][0], second.figures["steps_completed"][0], atol=1
     )
-    for name, tolerance in (("temperature_c", 20), ("exec_completed", 400), ("mem_ecc_corrected", 0)):
+    for name, tolerance in (
+        ("temperature_c", 20),
+        ("exec_completed", 400),
+        ("mem_ecc_corrected", 0),
+    ):
         np.testing.assert_allclose(
             one.columns[name].astype(np.float64),
             each.columns[name].astype(np.float64),

@@ -15,7 +15,13 @@ from trnfleet.domain.fleet import FleetFile, Rates, expand
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.scenario import Scenario
 from trnfleet.errors import ConfigError
-from trnfleet.sim.faults.random_faults import HIGHEST_MEAN, STRETCH_S, STRETCHES, RandomFault, RandomFaults
+from trnfleet.sim.faults.random_faults import (
+    HIGHEST_MEAN,
+    STRETCH_S,
+    STRETCHES,
+    RandomFault,
+    RandomFaults,
+)
 from trnfleet.sim.faults.schedule import FaultSchedule
 from trnfleet.sim.placement import Placement
 from trnfleet.sim.rng import Rng
@@ -97,7 +103,9 @@ def test_acceleration_multiplies_the_rates() -> None:
 
 def test_gaps_are_those_of_a_poisson_process() -> None:
     """The gaps' mean equals their standard deviation, and places inside a stretch are even."""
-    times = np.array([wear.time_s for wear in process(300.0, only=("hbm_uncorrectable",)).until(DAY_S)])
+    times = np.array(
+        [wear.time_s for wear in process(300.0, only=("hbm_uncorrectable",)).until(DAY_S)]
+    )
     gaps = np.diff(times)
     assert len(gaps) > 200
     assert gaps.std() == pytest.approx(gaps.mean(), rel=0.15)
@@ -119,7 +127,17 @@ def test_the_same_faults_come_for_any_tick(window_s: float) -> None:
 def test_nothing_is_drawn_late() -> None:
     """New faults lie after the end of the earlier call, at any instant."""
     wear, before = process(500.0), 0.0
-    for end_s in (3.0, 10.0, 10.000000000000002, 29.999999999999996, 30.0, 639.9, 640.0, 640.1, 9_000.0):
+    for end_s in (
+        3.0,
+        10.0,
+        10.000000000000002,
+        29.999999999999996,
+        30.0,
+        639.9,
+        640.0,
+        640.1,
+        9_000.0,
+    ):
         assert all(each.time_s >= before for each in wear.until(end_s))
         before = end_s
     assert wear.until(before) == []
@@ -160,7 +178,9 @@ def test_another_seed_brings_other_faults() -> None:
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-def test_a_new_fault_leaves_the_others_alone(is_first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_fault_leaves_the_others_alone(
+    is_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Wherever a row is put into the table, the others come at the times and places at which they came without it."""
     before = process(2_000.0).until(3_600.0)
     new = {"made_up": replace(FAULTS["straggler"], name="made_up", rate_per_device_day=1e-4)}
@@ -214,9 +234,13 @@ def test_wear_hits_what_the_fleet_has_and_heals() -> None:
 
 def test_wear_of_a_jobs_own_faults_spares_idle_chips() -> None:
     """A runtime that does not run does not crash, and logs nothing."""
-    fleet = SmallFleet(rates={"acceleration": 300_000.0, "only": ["runtime_crash", "hang_collectives"]})
+    fleet = SmallFleet(
+        rates={"acceleration": 300_000.0, "only": ["runtime_crash", "hang_collectives"]}
+    )
     fleet.go(10_000.0, 100.0)
-    crashed = [event for event in fleet.events if event.name in {"runtime_crash", "hang_collectives"}]
+    crashed = [
+        event for event in fleet.events if event.name in {"runtime_crash", "hang_collectives"}
+    ]
     assert len(crashed) > 20
     assert all(event.job for event in crashed)
     assert not any("standalone" in event.path for event in fleet.events)

@@ -72,7 +72,10 @@ def test_every_fault_shows_and_then_all_is_as_before(name: str, place: str) -> N
     fleet.go(BEGIN_S + BURST_S)
     for count in fault.counts:
         if count.per_s:
-            assert fleet.columns[count.metric].sum() == has_failed * count.at_once + BURST_S * count.per_s
+            assert (
+                fleet.columns[count.metric].sum()
+                == has_failed * count.at_once + BURST_S * count.per_s
+            )
     fleet.go(over_s(name) - 0.5)
     assert fleet.incidents.active()
     fleet.go(over_s(name) + 1.0)
@@ -94,7 +97,10 @@ def test_nothing_recovers_at_once(name: str) -> None:
     assert seen[0] == (1.0, Halt.NONE)
     if fault.reaction in {Reaction.CRASH, Reaction.HANG}:
         assert seen[1][0] == BEGIN_S
-        assert seen[1][1] in {Halt.HANG if fault.reaction is Reaction.HANG else Halt.DOWN, Halt.WAITING}
+        assert seen[1][1] in {
+            Halt.HANG if fault.reaction is Reaction.HANG else Halt.DOWN,
+            Halt.WAITING,
+        }
     if fault.has_detour:
         begun_s = BEGIN_S + fault.stages.detect_s + fault.stages.quarantine_s
         assert seen[-1] == (begun_s, Halt.NONE), "its traffic has another way"
@@ -126,7 +132,9 @@ def test_a_replacement_goes_step_by_step() -> None:
     fleet.go(drained_s + stages.mend_s + stages.return_s)
     assert incidents.effects.slowdowns.halt[TRAINING] == Halt.NONE
     fleet.go(fleet.at_s + 1.0)
-    assert fleet.columns["mem_ecc_uncorrected"][chip] == 0, "another chip, which has counted nothing"
+    assert fleet.columns["mem_ecc_uncorrected"][chip] == 0, (
+        "another chip, which has counted nothing"
+    )
     times = {event.name: event.time_s for event in fleet.events}
     assert list(times) == [
         "hbm_uncorrectable",
@@ -144,7 +152,9 @@ def test_a_replacement_goes_step_by_step() -> None:
 
 def test_a_rebooted_instance_is_the_same_one() -> None:
     """It is silent while it boots, keeps its EC2 id and its counters, and has booted once more."""
-    fleet = SmallFleet(entry("firmware_heartbeat_lost"), entry("ecc_corrected_storm", at=1.0, lasts=4.0))
+    fleet = SmallFleet(
+        entry("firmware_heartbeat_lost"), entry("ecc_corrected_storm", at=1.0, lasts=4.0)
+    )
     chip = fleet.row(f"{TRAIN}/trn2u-0001-2/chip05")
     fleet.go(BEGIN_S + 100.0)
     assert fleet.effects.instances.silent.sum() == 1
@@ -189,7 +199,9 @@ def test_a_hang_is_logged_when_it_times_out(name: str, errors: int) -> None:
 
 def test_a_drained_instance_stops_all_its_replicas() -> None:
     """One chip stops its own replica of four chips; its instance, once drained, all four that run on it."""
-    fleet = SmallFleet(entry("hbm_uncorrectable", target_of("hbm_uncorrectable", SERVE)), chips_per_replica=4)
+    fleet = SmallFleet(
+        entry("hbm_uncorrectable", target_of("hbm_uncorrectable", SERVE)), chips_per_replica=4
+    )
     stages = FAULTS["hbm_uncorrectable"].stages
     drained_s = BEGIN_S + stages.detect_s + stages.quarantine_s + stages.drain_s
     fleet.go(drained_s - 1.0)
@@ -229,11 +241,18 @@ def test_a_serving_job_loses_a_replica_and_not_its_processes() -> None:
     fleet = SmallFleet(entry("sram_uncorrectable", target_of("sram_uncorrectable", SERVE)))
     fleet.go(BEGIN_S + 100.0)
     assert not fleet.effects.slowdowns.halt.any()
-    assert (fleet.effects.slowdowns.replica_halt >= Halt.DOWN).tolist() == [False, False, True, False]
+    assert (fleet.effects.slowdowns.replica_halt >= Halt.DOWN).tolist() == [
+        False,
+        False,
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(("chips_per_replica", "stopped"), [(16, 0), (32, 0), (64, 1)])
-def test_a_split_takes_only_replicas_that_reach_over_both_racks(chips_per_replica: int, stopped: int) -> None:
+def test_a_split_takes_only_replicas_that_reach_over_both_racks(
+    chips_per_replica: int, stopped: int
+) -> None:
     """Instances 0 and 1 are in one rack, 2 and 3 in the other (the driver's election of node ids)."""
     fleet = SmallFleet(entry("ultraserver_split", SERVE), chips_per_replica=chips_per_replica)
     fleet.go(BEGIN_S + 5.0)
@@ -306,7 +325,10 @@ def test_a_replaced_instance_can_fail_again() -> None:
 
 @pytest.mark.parametrize(
     ("name", "events"),
-    [("firmware_heartbeat_lost", "instance_rebooted"), ("hbm_uncorrectable_repairable", "driver_reloaded")],
+    [
+        ("firmware_heartbeat_lost", "instance_rebooted"),
+        ("hbm_uncorrectable_repairable", "driver_reloaded"),
+    ],
 )
 def test_one_reboot_or_reload_is_enough_for_many_chips(name: str, events: str) -> None:
     """Sixteen chips that need it at once get it once; other instances are none of it."""
@@ -384,7 +406,9 @@ def test_faults_that_overlap_leave_nothing_behind(
     assert fleet.is_well()
     replaced = fleet.incidents.generation
     assert (replaced <= fleet.incidents.boots).all()
-    assert [event.time_s for event in fleet.events] == sorted(event.time_s for event in fleet.events)
+    assert [event.time_s for event in fleet.events] == sorted(
+        event.time_s for event in fleet.events
+    )
 
 
 @settings(max_examples=100, deadline=None)
@@ -403,4 +427,6 @@ def test_what_happens_does_not_depend_on_the_windows(
     for name in ("mem_ecc_corrected", "mem_ecc_uncorrected", "sram_ecc_uncorrected", "exec_errors"):
         assert np.array_equal(fine.columns[name], coarse.columns[name]), name
     for name in ("compute", "link", "efa", "storage", "halt", "replica", "replica_halt"):
-        assert np.array_equal(getattr(fine.effects.slowdowns, name), getattr(coarse.effects.slowdowns, name))
+        assert np.array_equal(
+            getattr(fine.effects.slowdowns, name), getattr(coarse.effects.slowdowns, name)
+        )

@@ -102,7 +102,9 @@ def test_lines_of_shards_are_those_of_the_whole() -> None:
     """The merged and sorted lines of four shards equal the whole run's byte for byte: telemetry, events and jobs."""
     kinds = set(Include)
     whole = sorted(stdout_lines(make(Shard()), ticks=40, include=kinds))
-    merged = sorted(line for engine in shards() for line in stdout_lines(engine, ticks=40, include=kinds))
+    merged = sorted(
+        line for engine in shards() for line in stdout_lines(engine, ticks=40, include=kinds)
+    )
     assert len(whole) > 40 * 300
     assert any(b'"severity"' in line for line in whole)
     assert merged == whole
@@ -111,7 +113,10 @@ def test_lines_of_shards_are_those_of_the_whole() -> None:
 async def _published(engine: Engine, publishing: Publishing) -> list[tuple[str, bytes]]:
     stage = SimulationRun(engine, publishing=publishing)
     await stage.run(200.0, ticks=16)
-    return [(envelope.topic, envelope.payload) for _, envelope in stage.publisher.of(TopicClass.TELEMETRY)]
+    return [
+        (envelope.topic, envelope.payload)
+        for _, envelope in stage.publisher.of(TopicClass.TELEMETRY)
+    ]
 
 
 @pytest.mark.parametrize(

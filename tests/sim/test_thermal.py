@@ -61,7 +61,9 @@ class Stand:
 
     def advance(self, elapsed_s: float, host_power_w: NDArray[np.float64] | None = None) -> float:
         """Move on by a window and return the first instance's pace."""
-        self.throttling.advance(elapsed_s, self.power_w, self.inlet_delta_c, self.cap_share, host_power_w)
+        self.throttling.advance(
+            elapsed_s, self.power_w, self.inlet_delta_c, self.cap_share, host_power_w
+        )
         return float(self.throttling.pace[0])
 
     def chip_c(self) -> NDArray[np.float32]:
@@ -76,10 +78,14 @@ class Stand:
         """Return the same for all instances, of 16 chips each."""
         every = range(len(self.layout.instances))
         own = power_deviations(part_words(self.layout, Rng(7), every))
-        watts: NDArray[np.float64] = BACKGROUND_W + np.repeat(self.power_w - BACKGROUND_W, 16) * (1.0 + own)
+        watts: NDArray[np.float64] = BACKGROUND_W + np.repeat(self.power_w - BACKGROUND_W, 16) * (
+            1.0 + own
+        )
         return watts
 
-    def run(self, plant: Plant, elapsed_s: float, windows: int, *, ahead: bool = False) -> list[float]:
+    def run(
+        self, plant: Plant, elapsed_s: float, windows: int, *, ahead: bool = False
+    ) -> list[float]:
         """Run with power that follows the pace, as jobs do; return the first instance's paces."""
         slowdowns = []
         for _ in range(windows):
@@ -149,7 +155,11 @@ def test_a_cap_settles_without_swinging(elapsed_s: float, plant: Plant) -> None:
     assert (np.diff(slowdowns) <= 1e-6).all()
     assert np.abs(np.diff(slowdowns)[-20:]).max() < 1e-6
     if plant is stays:
-        assert (250 - BACKGROUND_W) / DYNAMIC_W / 1.06 < slowdowns[-1] <= (250 - BACKGROUND_W) / DYNAMIC_W
+        assert (
+            (250 - BACKGROUND_W) / DYNAMIC_W / 1.06
+            < slowdowns[-1]
+            <= (250 - BACKGROUND_W) / DYNAMIC_W
+        )
     else:
         assert stand.chip_w().max() == pytest.approx(250, rel=1e-3)
 
@@ -282,7 +292,9 @@ def test_a_rack_s_cap_counts_both_its_instances_and_their_hosts() -> None:
 
 def test_a_rack_s_cap_below_idle_is_refused() -> None:
     """A cap that no clock can keep is refused at the start, with the rack and its power."""
-    with pytest.raises(ConfigError, match=r"rack_power_cap_w = 5000: c/us-0001/rack-a draws 5,880 W"):
+    with pytest.raises(
+        ConfigError, match=r"rack_power_cap_w = 5000: c/us-0001/rack-a draws 5,880 W"
+    ):
         Stand(make_fleet(instances=0, ultraservers=1, rack_power_cap_w=5_000.0))
 
 

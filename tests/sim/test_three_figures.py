@@ -24,7 +24,9 @@ PEAK = {"bf16": TRAINIUM2.bf16_dense_flops.value, "fp8": TRAINIUM2.fp8_dense_flo
 
 @functools.cache
 def fleet(name: str) -> FleetFile:
-    path = FIXTURES / "fleets" / "training.toml" if name == "fixtures" else find_file("fleets", name)
+    path = (
+        FIXTURES / "fleets" / "training.toml" if name == "fixtures" else find_file("fleets", name)
+    )
     file = load_model(path, FleetFile)
     return file.model_copy(update={"stragglers": (), "links": (), "blocks": ()})
 
@@ -76,8 +78,12 @@ def test_the_chips_columns_add_up_to_the_jobs_figures(name: str) -> None:
         tflops = np.mean([column[owner == number].sum() for column in columns])
         tokens_per_s = np.mean([tick.figures["tokens_per_s"][number] for tick in ticks])
         mfu = np.mean([tick.figures["mfu"][number] for tick in ticks])
-        assert tflops * 1e12 == pytest.approx(tokens_per_s * flops_per_token(job), rel=0.02), job.name
-        assert np.mean(np.mean(columns, axis=0)[owner == number]) / peak == pytest.approx(mfu, rel=0.02)
+        assert tflops * 1e12 == pytest.approx(tokens_per_s * flops_per_token(job), rel=0.02), (
+            job.name
+        )
+        assert np.mean(np.mean(columns, axis=0)[owner == number]) / peak == pytest.approx(
+            mfu, rel=0.02
+        )
 
 
 def test_an_fp8_job_shows_more_than_the_bf16_peak() -> None:

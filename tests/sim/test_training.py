@@ -24,7 +24,11 @@ class Jobs:
     """One training job, and windows of it."""
 
     def __init__(self, **rest: Any) -> None:
-        settings: dict[str, Any] = {"step_time_s": 8.0, "checkpoint_every_steps": 5, "checkpoint_s": 12.0}
+        settings: dict[str, Any] = {
+            "step_time_s": 8.0,
+            "checkpoint_every_steps": 5,
+            "checkpoint_s": 12.0,
+        }
         job = Training(kind="training", name="t", on=("c",), **(settings | rest))
         self.jobs = TrainingJobs([job], [plan(job, site())], np.array([0], np.intp), Rng(4))
 
@@ -68,9 +72,9 @@ def test_a_slow_chip_and_a_slow_link_stretch_their_phases() -> None:
     """A step takes compute / slowest chip + collectives / slowest link + optimizer, and the time shows it."""
     steps = Jobs(compute_share=0.7, collective_share=0.2, checkpoint_every_steps=0)
     expected_s = 8.0 * (0.7 / 0.5 + 0.2 / 0.25 + 0.1)
-    assert steps.jobs.step_time_s(steps.jobs.pace(ONE * 0.5, ONE * 0.25, ONE, ONE))[0] == pytest.approx(
-        expected_s
-    )
+    assert steps.jobs.step_time_s(steps.jobs.pace(ONE * 0.5, ONE * 0.25, ONE, ONE))[
+        0
+    ] == pytest.approx(expected_s)
     window = steps.advance(expected_s * 1_000, 0.5, 0.25)
     assert at(window, Phase.COMPUTE) == pytest.approx(5.6 / 0.5 / expected_s, abs=1e-3)
     assert at(window, Phase.COLLECTIVE) == pytest.approx(1.6 / 0.25 / expected_s, abs=1e-3)
@@ -98,7 +102,9 @@ def test_checkpoints_take_their_share_of_a_cycle_and_wait_for_storage() -> None:
 
 def test_waits_for_data_differ_and_have_their_mean() -> None:
     """Waits come after a fixed number of steps, half to one and a half times as long as the file says, longer on slow storage."""
-    steps = Jobs(step_time_s=1.0, checkpoint_every_steps=0, data_stall_every_steps=4, data_stall_s=2.0)
+    steps = Jobs(
+        step_time_s=1.0, checkpoint_every_steps=0, data_stall_every_steps=4, data_stall_s=2.0
+    )
     lengths: list[float] = []
     stalled_s = 0.0
     for _ in range(2_000):
@@ -109,13 +115,19 @@ def test_waits_for_data_differ_and_have_their_mean() -> None:
             stalled_s = 0.0
     assert 1.0 <= min(lengths[1:]) <= max(lengths[1:]) <= 3.0
     assert len({round(length, 2) for length in lengths}) > 20
-    varied = Jobs(step_time_s=1.0, checkpoint_every_steps=64, data_stall_every_steps=4, data_stall_s=2.0)
+    varied = Jobs(
+        step_time_s=1.0, checkpoint_every_steps=64, data_stall_every_steps=4, data_stall_s=2.0
+    )
     total = 64 + 12 + 16 * 2.0
     assert at(varied.advance(100 * total), Phase.STALL) == pytest.approx(32 / total, rel=0.03)
-    slow = Jobs(step_time_s=1.0, checkpoint_every_steps=0, data_stall_every_steps=4, data_stall_s=2.0)
+    slow = Jobs(
+        step_time_s=1.0, checkpoint_every_steps=0, data_stall_every_steps=4, data_stall_s=2.0
+    )
     slow_share = at(slow.advance(10_000.0, storage=0.25), Phase.STALL)
     quick_share = at(steps.advance(10_000.0), Phase.STALL)
-    assert slow_share / (1 - slow_share) == pytest.approx(4 * quick_share / (1 - quick_share), rel=0.01)
+    assert slow_share / (1 - slow_share) == pytest.approx(
+        4 * quick_share / (1 - quick_share), rel=0.01
+    )
 
 
 def test_executions_count_steps_and_never_fall() -> None:
@@ -131,7 +143,9 @@ def test_executions_count_steps_and_never_fall() -> None:
     steps = Jobs(checkpoint_every_steps=0)
     before = int(steps.jobs.executions()[0])
     steps.advance(800.0)
-    assert int(steps.jobs.executions()[0]) - before == pytest.approx(100 * EXECUTIONS_PER_STEP, abs=16)
+    assert int(steps.jobs.executions()[0]) - before == pytest.approx(
+        100 * EXECUTIONS_PER_STEP, abs=16
+    )
 
 
 def test_an_impossible_mfu_is_refused() -> None:
@@ -147,7 +161,9 @@ def test_a_whole_step_has_the_mfu_of_the_file(mfu: float, seconds: float) -> Non
     ticks = jobs.until(seconds * 20, seconds / 8)
     shares = [tick.peak_flops_share[0] for tick in ticks]
     assert np.mean(shares) == pytest.approx(mfu, rel=0.02)
-    assert np.mean([figure(tick, "mfu") for tick in ticks]) == pytest.approx(np.mean(shares), rel=0.01)
+    assert np.mean([figure(tick, "mfu") for tick in ticks]) == pytest.approx(
+        np.mean(shares), rel=0.01
+    )
     assert max(shares) > 1.2 * mfu
     assert min(shares) < 0.8 * mfu
 
@@ -175,18 +191,32 @@ def test_a_checkpoint_is_said_and_slows_the_figures() -> None:
 @pytest.mark.usefixtures("even_steps")
 def test_steps_since_the_checkpoint_are_lost_once() -> None:
     """A crash takes the job back to its checkpoint; from a hang to a crash is one loss; each change has its event."""
-    jobs = run(step_time_s=2.0, checkpoint_every_steps=100, checkpoint_s=4.0, startup_s=30.0, starts_at_s=0.0)
+    jobs = run(
+        step_time_s=2.0,
+        checkpoint_every_steps=100,
+        checkpoint_s=4.0,
+        startup_s=30.0,
+        starts_at_s=0.0,
+    )
     jobs.until(30 + 3 * 204 + 12)
     assert figure(jobs.advance(), "steps_completed") == 306
     jobs.halt(Halt.HANG)
     tick = jobs.advance()
     assert [change.name for change in tick.changes] == ["job_hung"]
-    assert (state(tick), figure(tick, "steps_lost"), figure(tick, "steps_completed")) == ("hung", 0, 306)
+    assert (state(tick), figure(tick, "steps_lost"), figure(tick, "steps_completed")) == (
+        "hung",
+        0,
+        306,
+    )
     jobs.halt(Halt.DOWN)
     tick = jobs.advance()
     assert [change.name for change in tick.changes] == ["job_failed"]
     assert "at step 306: 6 steps since its last checkpoint are lost" in tick.changes[0].text
-    assert (state(tick), figure(tick, "steps_lost"), figure(tick, "steps_completed")) == ("failed", 6, 300)
+    assert (state(tick), figure(tick, "steps_lost"), figure(tick, "steps_completed")) == (
+        "failed",
+        6,
+        300,
+    )
     jobs.halt(Halt.WAITING)
     tick = jobs.advance()
     assert (tick.changes, state(tick), figure(tick, "steps_lost")) == ((), "waiting", 6)
@@ -204,7 +234,11 @@ def test_a_checkpoint_that_is_not_complete_saves_nothing() -> None:
 
     def lost(after_s: float) -> float:
         jobs = run(
-            step_time_s=2.0, checkpoint_every_steps=10, checkpoint_s=4.0, startup_s=10.0, starts_at_s=0.0
+            step_time_s=2.0,
+            checkpoint_every_steps=10,
+            checkpoint_s=4.0,
+            startup_s=10.0,
+            starts_at_s=0.0,
         )
         jobs.until(10 + after_s)
         jobs.halt(Halt.DOWN)
@@ -226,7 +260,13 @@ def test_without_checkpoints_all_is_lost() -> None:
 @pytest.mark.usefixtures("even_steps")
 def test_goodput_is_the_productive_share_of_wall_time() -> None:
     """Start, checkpoints, down time and lost steps are not productive."""
-    jobs = run(step_time_s=2.0, checkpoint_every_steps=10, checkpoint_s=4.0, startup_s=20.0, starts_at_s=0.0)
+    jobs = run(
+        step_time_s=2.0,
+        checkpoint_every_steps=10,
+        checkpoint_s=4.0,
+        startup_s=20.0,
+        starts_at_s=0.0,
+    )
     assert figure(jobs.until(68.0)[-1], "goodput") == pytest.approx(40 / 68)
     jobs.until(74.0)
     jobs.halt(Halt.DOWN)
@@ -255,7 +295,9 @@ def test_traffic_follows_from_the_parallelism() -> None:
     torus_share = tensor_bytes / (4 * 128e9 * each.compute_s)
     # What the backward pass hides and what it does not is all that the ring sends.
     hidden_s = compute[QUANTITIES["efa"]] * each.compute_s
-    assert hidden_s + collective[QUANTITIES["efa"]] * each.collective_s == pytest.approx(ring_s * EFA_CEILING)
+    assert hidden_s + collective[QUANTITIES["efa"]] * each.collective_s == pytest.approx(
+        ring_s * EFA_CEILING
+    )
     assert compute[QUANTITIES["rows"]] == pytest.approx(torus_share)
     assert compute[QUANTITIES["columns"]] == pytest.approx(torus_share)
     assert compute[QUANTITIES["z"]] == pytest.approx(layer_bytes / 16 / (64e9 * each.compute_s))
@@ -276,7 +318,9 @@ def test_gradients_stay_on_neuronlink_within_an_ultraserver() -> None:
     z_s = 1.5 * gradient_bytes / 2 / (2 * 64e9 * LINK_CEILING)
     assert each.collective_s == pytest.approx(0.3 * (columns_s + z_s), rel=0.01)
     assert collective[QUANTITIES["efa"]] == 0
-    assert collective[QUANTITIES["z"]] == pytest.approx(LINK_CEILING * z_s / (columns_s + z_s), rel=0.01)
+    assert collective[QUANTITIES["z"]] == pytest.approx(
+        LINK_CEILING * z_s / (columns_s + z_s), rel=0.01
+    )
     assert each.bubble_s == pytest.approx(SYNC_SHARE * sum(each[:4]))
 
 
@@ -298,7 +342,9 @@ def test_what_the_hardware_cannot_do_is_refused(settings: dict[str, Any], messag
     with pytest.raises(ConfigError, match=message):
         JobRun(
             fleet_of(
-                JOB | LLAMA_405B | settings | {"on": ["c/us-0001..us-0003"]}, instances=0, ultraservers=3
+                JOB | LLAMA_405B | settings | {"on": ["c/us-0001..us-0003"]},
+                instances=0,
+                ultraservers=3,
             )
         )
 
@@ -307,7 +353,8 @@ def test_a_longer_collective_phase_carries_the_same_bytes() -> None:
     """A file may claim more time for collectives than they need; their traffic is thinner then."""
     derived, claimed = planned(), planned(collective_share=0.10)
     efa = [
-        each.activity[Phase.COLLECTIVE, QUANTITIES["efa"]] * each.collective_s for each in (derived, claimed)
+        each.activity[Phase.COLLECTIVE, QUANTITIES["efa"]] * each.collective_s
+        for each in (derived, claimed)
     ]
     assert claimed.collective_s > 2 * derived.collective_s
     assert efa[0] == pytest.approx(efa[1])

@@ -74,7 +74,9 @@ def test_estimators_of_what_is_known() -> None:
     assert variation.cycle_correlations(
         saves.astype(float), variation.checkpoint_begins(saves)
     ) == pytest.approx(1.0)
-    assert variation.replica_correlation(np.stack([job[:, 0], 2 * job[:, 0]], axis=1)) == pytest.approx(1.0)
+    assert variation.replica_correlation(
+        np.stack([job[:, 0], 2 * job[:, 0]], axis=1)
+    ) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("fleet", ["training", "demo"])

@@ -73,7 +73,10 @@ def test_a_hang_looks_busy_and_does_nothing(job: int) -> None:
     assert np.isnan(tick.latency_s[job])
     jobs.halt(Halt.NONE, job)
     after = jobs.advance()
-    assert ([change.name for change in after.changes], state(after, job)) == (["job_resumed"], "running")
+    assert ([change.name for change in after.changes], state(after, job)) == (
+        ["job_resumed"],
+        "running",
+    )
 
 
 @pytest.mark.parametrize("job", [0, 1])
@@ -83,7 +86,11 @@ def test_a_start_climbs_from_nothing(job: int) -> None:
     jobs.advance()
     jobs.halt(Halt.DOWN, job)
     down = jobs.advance()
-    assert (state(down, job), mean(down, "nc", job), down.hbm_used[job]) == ("failed", 0, IDLE_HBM_SHARE)
+    assert (state(down, job), mean(down, "nc", job), down.hbm_used[job]) == (
+        "failed",
+        0,
+        IDLE_HBM_SHARE,
+    )
     jobs.halt(Halt.NONE, job)
     ticks = jobs.until(jobs.now_s + 50, 5.0)
     assert {state(tick, job) for tick in ticks} == {"starting"}
@@ -99,7 +106,10 @@ def test_a_start_waits_for_storage() -> None:
     """At half the bandwidth of the shared storage it takes twice as long."""
     jobs = run(TRAINING | {"startup_s": 20.0, "starts_at_s": 0.0, "data_stall_every_steps": 0})
     jobs.slowdowns.storage[:] = 0.5
-    assert [state(tick) for tick in (jobs.advance(39.0), jobs.advance(2.0))] == ["starting", "running"]
+    assert [state(tick) for tick in (jobs.advance(39.0), jobs.advance(2.0))] == [
+        "starting",
+        "running",
+    ]
 
 
 def test_jobs_begin_and_end_at_the_times_of_the_file() -> None:
@@ -159,12 +169,17 @@ def test_training_averages_are_the_same_for_any_window(fleet: str) -> None:
         jobs = JobRun(file)
         jobs.slowdowns.compute[:], jobs.slowdowns.link[:], jobs.slowdowns.storage[:] = 0.9, 0.6, 0.8
         ticks = jobs.until(840.0, elapsed_s)
-        values = [np.mean([getattr(tick, name)[rows] for tick in ticks], axis=0) for name in ("work", "time")]
+        values = [
+            np.mean([getattr(tick, name)[rows] for tick in ticks], axis=0)
+            for name in ("work", "time")
+        ]
         values += [
             np.mean([tick.figures[name][rows] for tick in ticks], axis=0)[:, None]
             for name in ("tokens_per_s", "steps_per_s", "mfu")
         ]
-        found.append(np.concatenate([*values, ticks[-1].figures["steps_completed"][rows][:, None]], axis=1))
+        found.append(
+            np.concatenate([*values, ticks[-1].figures["steps_completed"][rows][:, None]], axis=1)
+        )
     assert found[1] == pytest.approx(found[0], rel=1e-9, abs=1e-12)
     assert found[2] == pytest.approx(found[0], rel=1e-9, abs=1e-12)
 

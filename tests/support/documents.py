@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = tuple(
-    sorted((*DOCS.glob("*.md"), *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md"))))
+    sorted(
+        (
+            *DOCS.glob("*.md"),
+            *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
+        )
+    )
 )
 
 
@@ -38,7 +43,9 @@ def read(page: str) -> str:
 def fields(page: str, title: str) -> dict[str, bool]:
     """Return the fields that the table whose first column is `title` lists, and whether it says that each is needed."""
     found = re.search(
-        rf"^\| {title} \| type \| needed \| [^\n]*\n\|[-|]+\|\n((?:\|[^\n]*\n)+)", read(page), re.MULTILINE
+        rf"^\| {title} \| type \| needed \| [^\n]*\n\|[-|]+\|\n((?:\|[^\n]*\n)+)",
+        read(page),
+        re.MULTILINE,
     )
     assert found is not None, f"{page} has no table of {title}"
     listed: dict[str, bool] = {}

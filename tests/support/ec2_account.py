@@ -76,7 +76,9 @@ def reading(**change: Any) -> Reading:
         "statuses": [status()],
         "reservations": [part()],
         "extensions": [],
-        "instances": [{"InstanceId": f"i-{number}", "CapacityReservationId": "cr-1"} for number in (2, 1, 3)],
+        "instances": [
+            {"InstanceId": f"i-{number}", "CapacityReservationId": "cr-1"} for number in (2, 1, 3)
+        ],
     }
     return Reading(**(whole | change))
 
@@ -89,7 +91,9 @@ def sorted_out(envelopes: list[Envelope]) -> tuple[list[dict[str, Any]], list[di
     """Return reservations and events."""
     told: dict[TopicClass, list[dict[str, Any]]] = {}
     for envelope in envelopes:
-        told.setdefault(parse_topic(envelope.topic).topic_class, []).append(json.loads(envelope.payload))
+        told.setdefault(parse_topic(envelope.topic).topic_class, []).append(
+            json.loads(envelope.payload)
+        )
     return told.get(TopicClass.RESERVATION, []), told.get(TopicClass.EVENT, [])
 
 

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 REFUSED = LinkDown("connection refused", unreached=True)
 SILENT = LinkDown("no answer to CONNECT within 2 s", silent=True)
-ENDED_EARLY = LinkDown("the broker ends the connection instead of an answer to CONNECT", ended_early=True)
+ENDED_EARLY = LinkDown(
+    "the broker ends the connection instead of an answer to CONNECT", ended_early=True
+)
 FOREIGN = LinkDown("port 8883 speaks TLS: write mqtts://broker.example:8883", foreign=True)
 NOT_AUTHORISED = LinkDown("not authorised: the broker asks for a user", answered=True)
 WRONG_VERSION = LinkDown("the broker does not speak this MQTT version", wrong_version=True)
@@ -76,10 +78,14 @@ class FakeConnection:
         await asyncio.wait((waiting, self._end), return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
         if self._end.done():
-            return [Unsent(envelope, "the connection ended", is_refused=False) for envelope in chunk]
+            return [
+                Unsent(envelope, "the connection ended", is_refused=False) for envelope in chunk
+            ]
         refused = [each for each in chunk if each.qos and each.topic in self._network.refused]
         self._network.sent += [each.topic for each in chunk if each not in refused]
-        return [Unsent(each, self._network.refused[each.topic], is_refused=True) for each in refused]
+        return [
+            Unsent(each, self._network.refused[each.topic], is_refused=True) for each in refused
+        ]
 
     async def close(self) -> None:
         """Note that it was closed."""

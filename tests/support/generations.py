@@ -42,7 +42,9 @@ def _chip(name: str, cores: int) -> ChipType:
     )
 
 
-def _instance(name: str, chip: ChipType, topology: Topology, between: Topology | None = None) -> InstanceType:
+def _instance(
+    name: str, chip: ChipType, topology: Topology, between: Topology | None = None
+) -> InstanceType:
     return dataclasses.replace(
         TRN2_48XLARGE, name=name, chip=chip, topology=topology, between=between, former_names=()
     )
@@ -75,7 +77,9 @@ class Generation(NamedTuple):
     @property
     def groups(self) -> list[str]:
         """Addresses of what jobs run on: two UltraServers, or as many standalone instances."""
-        return [f"uc1/us-000{number}" for number in (1, 2)] if self.ultraserver else self.instances[:2]
+        return (
+            [f"uc1/us-000{number}" for number in (1, 2)] if self.ultraserver else self.instances[:2]
+        )
 
     @property
     def instances(self) -> list[str]:
@@ -93,7 +97,10 @@ class Generation(NamedTuple):
 
     def file(self, **rest: Any) -> dict[str, Any]:
         """Return a fleet file: two UltraServers where there are such, and three standalone instances."""
-        cluster: dict[str, Any] = {"name": "uc1", "instances": [{"type": self.alone.name, "count": 3}]}
+        cluster: dict[str, Any] = {
+            "name": "uc1",
+            "instances": [{"type": self.alone.name, "count": 3}],
+        }
         if self.ultraserver is not None:
             cluster["ultraservers"] = [{"type": self.ultraserver.name, "count": 2}]
         return {"name": "made-up", "clusters": [cluster], **rest}
@@ -139,8 +146,12 @@ GENERATIONS = {
         "uplink",
         12,
     ),
-    "line": Generation(_instance("inf8.6xlarge", _chip("inferentia8", 2), line(6)), None, "next", "", 5),
-    "ring": Generation(_instance("inf9.24xlarge", _chip("inferentia9", 2), ring(24)), None, "next", "", 24),
+    "line": Generation(
+        _instance("inf8.6xlarge", _chip("inferentia8", 2), line(6)), None, "next", "", 5
+    ),
+    "ring": Generation(
+        _instance("inf9.24xlarge", _chip("inferentia9", 2), ring(24)), None, "next", "", 24
+    ),
 }
 
 

@@ -25,7 +25,8 @@ def chip_minute(
     """Return a minute of two UltraServers: chip N takes N watts more than the first; half of them have a job."""
     instance = np.repeat(np.arange(len(HOSTS), dtype=np.int32), 16)
     figures = {
-        each.name: np.zeros(CHIPS, np.uint64 if each.is_whole else np.float32) for each in MINUTE_COLUMNS
+        each.name: np.zeros(CHIPS, np.uint64 if each.is_whole else np.float32)
+        for each in MINUTE_COLUMNS
     }
     figures["power_w"] = (power_w + np.arange(CHIPS)).astype(np.float32)
     figures["power_w_max"] = (power_w + 5 + np.arange(CHIPS)).astype(np.float32)

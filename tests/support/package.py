@@ -53,7 +53,16 @@ class Installed:
 
     def install(self, *arguments: str) -> None:
         """Install with the pip of this environment."""
-        pip = (sys.executable, "-m", "pip", "--python", self.python, "install", "-qq", "--no-compile")
+        pip = (
+            sys.executable,
+            "-m",
+            "pip",
+            "--python",
+            self.python,
+            "install",
+            "-qq",
+            "--no-compile",
+        )
         subprocess.run([*pip, *arguments], check=True, cwd=self.folder, capture_output=True)
 
     def borrow_dependencies(self) -> None:

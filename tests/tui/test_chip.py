@@ -115,7 +115,13 @@ async def test_what_is_not_known_is_not_zero() -> None:
     """Values that a source cannot know are n/a; an instance without Z links says so; Trainium1 has two cores."""
     feed = fed()
     path = "uc1/standalone/trn2-0001/chip02"
-    for name in ("power_w", "temperature_c", "hbm_read_bytes_per_s", "mem_ecc_corrected", "nc_util_pct"):
+    for name in (
+        "power_w",
+        "temperature_c",
+        "hbm_read_bytes_per_s",
+        "mem_ecc_corrected",
+        "nc_util_pct",
+    ):
         feed.set(name, np.nan, row_of(feed, path))
     feed.columns["health"][row_of(feed, path)] = 0xFFFF
     feed.columns["links_up"][row_of(feed, path)] = 0xFF
@@ -148,10 +154,15 @@ async def test_stale_is_dim_and_tells_its_age() -> None:
         assert "● live" not in text
         lines = [app.view.board.render_line(y) for y in range(2, 15)]
         values = [
-            segment for line in lines for segment in line if any(char.isdigit() for char in segment.text)
+            segment
+            for line in lines
+            for segment in line
+            if any(char.isdigit() for char in segment.text)
         ]
         assert values
-        assert all(each.style is not None and (each.style.dim or each.style.color) for each in values)
+        assert all(
+            each.style is not None and (each.style.dim or each.style.color) for each in values
+        )
         assert not any(each.style is not None and each.style.bold for each in values)
 
 
@@ -192,7 +203,9 @@ async def test_keys_walk_over_chips_and_show_provenance() -> None:
         real = decode_message(envelope.payload, Descriptor).model_copy(
             update={"origin": "neuron", "columns": ()}
         )
-        some = real.model_copy(update={"columns": decode_message(envelope.payload, Descriptor).columns[:11]})
+        some = real.model_copy(
+            update={"columns": decode_message(envelope.payload, Descriptor).columns[:11]}
+        )
         feed.monitor.apply([envelope._replace(payload=encode_message(some))])
         feed.monitor.compute()
         text = app.shown()
@@ -320,7 +333,9 @@ async def test_unknown_lnc_is_not_claimed() -> None:
     feed = fed()
     envelope = feed.announcements(["uc1/us-0001/trn2u-0001-0"])[1]
     old = decode_message(envelope.payload, Descriptor)
-    silent = old.model_copy(update={"instances": (old.instances[0].model_copy(update={"lnc": None}),)})
+    silent = old.model_copy(
+        update={"instances": (old.instances[0].model_copy(update={"lnc": None}),)}
+    )
     feed.monitor.apply([envelope._replace(payload=encode_message(silent))])
     feed.monitor.compute()
     app = Host(feed)
@@ -344,5 +359,7 @@ async def test_the_job_of_a_lost_connection_is_as_last_known() -> None:
         feed.monitor.compute()
         assert "job llama (last known)  " in host.shown()
         message = feed.monitor.ingest.jobs["llama"]
-        feed.monitor.ingest.job_table.by_key["llama"] = message.model_copy(update={"state": "failed"})
+        feed.monitor.ingest.job_table.by_key["llama"] = message.model_copy(
+            update={"state": "failed"}
+        )
         assert "job llama (failed, last known)  " in host.shown()

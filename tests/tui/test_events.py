@@ -56,7 +56,9 @@ async def test_newest_first_at_every_size(size: tuple[int, int]) -> None:
         assert "✖ critical kernel" in lines[6]
         assert lines[6][titles.index("where") :].startswith(("trn2u-0001-2/chip11", CHIP))
         # Wide screens have the details beside the list.
-        assert [line[titles.index("what") :].strip().partition("  ")[0] for line in lines[7:10]] == [
+        assert [
+            line[titles.index("what") :].strip().partition("  ")[0] for line in lines[7:10]
+        ] == [
             "event 002",
             "event 001",
             "event 000",

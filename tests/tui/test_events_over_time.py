@@ -75,7 +75,10 @@ async def test_events_stand_where_they_happened() -> None:
         assert re.search(r"✖ critical +1 +┤", "\n".join(lines))
         assert re.search(r"▲ warning +0 +┤", "\n".join(lines)), "it is further back than the span"
         assert re.search(r"• info +3 +┤", "\n".join(lines))
-        assert [line.split("┤")[0].strip() for line in lines if "most" in line] == ["most 1", "most 2"]
+        assert [line.split("┤")[0].strip() for line in lines if "most" in line] == [
+            "most 1",
+            "most 2",
+        ]
         cells = len(lines[3].rstrip("\n")) - lines[3].index("┤") - 3
         (critical,) = bars(lines, "critical")
         old, new = bars(lines, "info")
@@ -87,7 +90,9 @@ async def test_events_stand_where_they_happened() -> None:
         assert upper[upper.index("┤") + 1 + new] == " "
         axis = lines[-1]
         assert not re.search(r"\.\d\d", axis), "no tick between halves of minutes"
-        assert axis.index("◆") - lines[3].index("┤") - 1 == new, "the newest that is there has the cursor"
+        assert axis.index("◆") - lines[3].index("┤") - 1 == new, (
+            "the newest that is there has the cursor"
+        )
         say(feed, 0.0, "info")
         await pilot.telemetry(feed)
         axis = lines_of(view(app).rates)[-1]

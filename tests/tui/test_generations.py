@@ -43,7 +43,9 @@ def fed(generation: Generation) -> Feed:
                 "cb-1",
                 generation.groups[0],
                 instance_type=generation.member.name,
-                ultraserver_type=None if generation.ultraserver is None else generation.ultraserver.name,
+                ultraserver_type=None
+                if generation.ultraserver is None
+                else generation.ultraserver.name,
             )
         ]
     )

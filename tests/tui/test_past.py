@@ -82,7 +82,9 @@ async def test_the_cursor_stays_where_it_is() -> None:
         await pilot.press("end")
         await pilot.tick(feed, 0.6)
         assert (page.place, page.table.sorting.key) == (address, "nc_util_pct")
-        assert page.table.index.at(page.table.row) == page.table.index.at(page.table.index.nearest(address))
+        assert page.table.index.at(page.table.row) == page.table.index.at(
+            page.table.index.nearest(address)
+        )
 
 
 async def test_the_cursor_stays_on_its_event() -> None:
@@ -137,7 +139,9 @@ async def test_ages_stand_while_the_past_does() -> None:
         assert "stale 40 s" in pilot.text()
 
 
-async def test_news_of_the_past_is_looked_for_four_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_news_of_the_past_is_looked_for_four_times_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Its passes are not those of the live fleet, each of which has a tick, and it goes on faster than that."""
     feed, then = fed(), fed()
     app, playback = made(feed)
@@ -203,7 +207,9 @@ async def test_a_file_does_not_ring(monkeypatch: pytest.MonkeyPatch) -> None:
         await pilot.press("2")
         await pilot.tick(feed, 0.6)
         assert "1 critical" in app.query_one("#header", Bar).text
-        assert "overheated" in app.query_one("#crumbs", Bar).text, "that it fires now is told all the same"
+        assert "overheated" in app.query_one("#crumbs", Bar).text, (
+            "that it fires now is told all the same"
+        )
         assert not rung
 
 

@@ -35,7 +35,9 @@ async def test_publishers_are_listed_the_worst_first_at_every_size(size: tuple[i
         assert "[publishers 6]" in lines[4]
         assert "✖ 1 of 6 publishers is offline: host-5" in lines[4]
         assert lines[5].split()[:3] == ["state", "client", "chips"]
-        rows = [line.split()[1:3] if line[0] == " " else line[1:].split()[1:3] for line in lines[6:12]]
+        rows = [
+            line.split()[1:3] if line[0] == " " else line[1:].split()[1:3] for line in lines[6:12]
+        ]
         assert rows[:3] == [["offline", "host-5"], ["silent", "host-4"], ["online", "host-2"]]
         text = pilot.text()
         assert re.search(r"publisher +host-5: offline", text)
@@ -55,7 +57,9 @@ async def test_what_a_publisher_publishes_is_charted_below_it() -> None:
         await pilot.paint()
         at = next(number for number, line in enumerate(pilot.screen()) if " instance ─" in line)
         assert pilot.screen()[at].startswith(f" {app.place}  instance ─")
-        assert at > next(number for number, line in enumerate(pilot.screen()) if "publisher   " in line)
+        assert at > next(
+            number for number, line in enumerate(pilot.screen()) if "publisher   " in line
+        )
         assert any(" power " in line for line in pilot.screen()[at:])
         await pilot.press("t")
         await pilot.paint()
@@ -98,7 +102,9 @@ async def test_a_broker_is_shown_beside_what_it_says_of_itself() -> None:
     hosts = await troubled()
     link = hosts.feed.monitor.link
     link.received, link.waiting, link.shed = 100, 5, 7
-    link.broker_says.update({"version": "mosquitto version 2.0.11", "publish/messages/dropped": "10"})
+    link.broker_says.update(
+        {"version": "mosquitto version 2.0.11", "publish/messages/dropped": "10"}
+    )
     await hosts.tick()
     link.broker_says["publish/messages/dropped"] = "822"
     await hosts.tick()
@@ -153,7 +159,9 @@ async def test_status_line_view_and_status_have_the_same_figures() -> None:
         facts, rows = pipeline_facts(health), dict(pipeline_rows(health))
         bar = lines[-1]
         assert f"lost {facts['counts']['lost']}" in bar
-        assert f"publishers {6 - facts['publishers']['offline']}/{facts['publishers']['all']}" in bar
+        assert (
+            f"publishers {6 - facts['publishers']['offline']}/{facts['publishers']['all']}" in bar
+        )
         assert f"silent {facts['publishers']['silent']}" in bar
         assert rows["publishers"].startswith("6: 1 offline, 1 silent, 4 online")
         listed = {each["client"]: each for each in facts["publisher_list"]}

@@ -198,7 +198,9 @@ async def test_the_help_has_a_section_of_time() -> None:
     async with running(app, size=(200, 70)) as pilot:
         playback.show(feed.monitor, START_NS + 5 * MIN)
         await pilot.press("question_mark")
-        titles = {section.title: section.keys for section in app.screen.query_one(HelpText)._sections}
+        titles = {
+            section.title: section.keys for section in app.screen.query_one(HelpText)._sections
+        }
         assert next(iter(titles)).startswith("Fleet"), "what is on the screen comes first"
         assert list(titles).index("Time") > list(titles).index("Everywhere")
         assert [sign for sign, _ in SIGNS] == [key.keys for key in titles["On the time bar"]]

@@ -152,14 +152,18 @@ async def test_what_is_picked_out_does_not_stand_in_for_another() -> None:
     async with running(app, size=(120, 40)) as pilot:
         await pilot.telemetry(feed)
         app.context.highlight.reservation_id = "cb-ultra"
-        for place, expected in ((ALONE, "cb-alone"), ("", "cb-ultra"), ("uc1/us-0002", "no reservation")):
+        for place, expected in (
+            (ALONE, "cb-alone"),
+            ("", "cb-ultra"),
+            ("uc1/us-0002", "no reservation"),
+        ):
             app.go(place, HIERARCHY)
             app.place = place
             await pilot.press("r")
             await pilot.telemetry(feed)
-            assert rows(pilot, f">▲ idle            {expected}" if expected == "cb-alone" else expected), (
-                place
-            )
+            assert rows(
+                pilot, f">▲ idle            {expected}" if expected == "cb-alone" else expected
+            ), place
 
 
 async def test_timeline_keys() -> None:
@@ -299,7 +303,9 @@ async def test_the_header_says_what_is_picked_out() -> None:
 async def test_hostile_places_lead_nowhere() -> None:
     """Names that a publisher made up are plain text everywhere, and picking such a reservation out leaves one in the fleet."""
     feed = fed()
-    feed.monitor.apply([feed.reservation("cb-0nasty", ("uc1/[red]\x1b[2J", "\u202e..x"), zone=NASTY)])
+    feed.monitor.apply(
+        [feed.reservation("cb-0nasty", ("uc1/[red]\x1b[2J", "\u202e..x"), zone=NASTY)]
+    )
     app = fleet_app(feed)
     async with running(app, size=(120, 40)) as pilot:
         await pilot.press("7")
@@ -339,7 +345,9 @@ async def test_a_rich_screen_tells_of_the_chosen_one_at_length() -> None:
             await pilot.telemetry(feed)
         assert rows(pilot, "use of cb-ultra, % of its NeuronCores")
         assert rows(pilot, "█")
-        assert any(row.split() == ["used", "4", "of", "4", "instances"] for row in rows(pilot, "used"))
+        assert any(
+            row.split() == ["used", "4", "of", "4", "instances"] for row in rows(pilot, "used")
+        )
         await pilot.press("down")
         assert rows(pilot, "use of cb-alone")
         await pilot.resize_terminal(80, 24)
@@ -352,7 +360,9 @@ async def test_what_is_wrong_with_the_chosen_one_has_its_colour() -> None:
     """In the details as in the table: its alerts with their places, and the interconnect between its instances."""
     feed = fed()
     feed.monitor.ingest.alerts = Alerts(feed.fleet, load_rules())
-    feed.monitor.apply([feed.reservation("cb-ultra", US, instances=4, interconnect="impaired", change=2)])
+    feed.monitor.apply(
+        [feed.reservation("cb-ultra", US, instances=4, interconnect="impaired", change=2)]
+    )
     app = fleet_app(feed)
     async with running(app, size=(120, 60)) as pilot:
         await pilot.press("7")
@@ -440,7 +450,8 @@ async def test_a_tall_screen_has_charts_of_the_chosen_ones_place() -> None:
         view(app).show_reservation("cb-ultra")
         await pilot.telemetry(feed)
         details = [
-            view(app).details.render_line(y).text.strip() for y in range(view(app).details.size.height)
+            view(app).details.render_line(y).text.strip()
+            for y in range(view(app).details.size.height)
         ]
         assert 0 < len(details) - len([line for line in details if line]) <= 5
         await pilot.resize_terminal(240, 40)

@@ -31,7 +31,9 @@ BROKEN = 64 + 16 + 3
 class Fleet(Feed):
     """A fleet with the rule about uncorrectable errors, on a clock that several share."""
 
-    def __init__(self, name: str, instances: list[tuple[str, str]], clock: ManualClock | None = None) -> None:
+    def __init__(
+        self, name: str, instances: list[tuple[str, str]], clock: ManualClock | None = None
+    ) -> None:
         super().__init__(instances, fleet=name)
         self.clock = clock or self.clock
         self.source = SilentSource()
@@ -126,7 +128,9 @@ async def test_keys_and_commands_go_between_fleets() -> None:
         await pilot.press("f")
         assert (app.monitor.fleet_name, app.place) == ("beta", SICK)
         for command, name in (("ctx alpha", "alpha"), ("fleet beta", "beta")):
-            await pilot.press("colon", *("space" if each == " " else each for each in command), "enter")
+            await pilot.press(
+                "colon", *("space" if each == " " else each for each in command), "enter"
+            )
             assert app.monitor.fleet_name == name
         await pilot.press("colon", *"ctx", "space", *"gamma", "enter")
         assert "fleet 'gamma'" in pilot.text()

@@ -185,7 +185,8 @@ async def test_lines_are_drawn_as_textual_would_draw_them(monkeypatch: pytest.Mo
 def cells(pilot: FleetPilot) -> list[list[tuple[str, Style | None]]]:
     """Return each cell of the screen with its style, however it was cut into segments."""
     return [
-        [(character, style or None) for text, style in line for character in text] for line in pilot.styled()
+        [(character, style or None) for text, style in line for character in text]
+        for line in pilot.styled()
     ]
 
 

@@ -39,7 +39,8 @@ MEANS = {"nc_util_pct", "mfu_pct", "power_w"}
 
 
 @pytest.mark.parametrize(
-    "size", [(120, 40), *(pytest.param(each, marks=pytest.mark.long) for each in ((80, 24), (200, 55)))]
+    "size",
+    [(120, 40), *(pytest.param(each, marks=pytest.mark.long) for each in ((80, 24), (200, 55)))],
 )
 async def test_no_figure_has_two_values_on_one_screen(size: tuple[int, int]) -> None:
     """Fed as live: between passes, between samples, and where a key repaints a part of the screen."""
@@ -97,7 +98,9 @@ def said_by_status(recording: Recording, instants: list[int]) -> list[dict[str, 
     rules = load_rules()
     return [
         facts(monitor, monitor.summary(), published_problems(monitor), healthy=True)
-        for monitor in monitors_at(recording, "demo", instants, rules=rules, pue=None, clock=SystemClock())
+        for monitor in monitors_at(
+            recording, "demo", instants, rules=rules, pue=None, clock=SystemClock()
+        )
     ]
 
 
@@ -134,11 +137,17 @@ async def look(pilot: FleetPilot, status: dict[str, Any]) -> None:
         await pilot.paint()
         lines, text = pilot.screen(), pilot.text()
         shown = figures(lines, with_charts=entry.title == FLEET)
-        assert {each.key for each in shown} >= MEANS - ({"power_w"} if pilot.app.size.width < 200 else set())
+        assert {each.key for each in shown} >= MEANS - (
+            {"power_w"} if pilot.app.size.width < 200 else set()
+        )
         assert not (wrong := differences(shown, status["mean"])), (entry.title, wrong, text)
         assert not contradictions(shown)
         assert f" {status['chips']} chips " in lines[0]
-        live = "all live" if status["live_chips"] == status["chips"] else f"{status['live_chips']} live"
+        live = (
+            "all live"
+            if status["live_chips"] == status["chips"]
+            else f"{status['live_chips']} live"
+        )
         assert live in lines[0], lines[0]
         assert f"{status['mean']['seconds']:g} s mean" in lines[1]
         for job in status["job_list"]:
@@ -155,7 +164,9 @@ async def look(pilot: FleetPilot, status: dict[str, Any]) -> None:
 @pytest.mark.parametrize("size", SIZES)
 async def test_every_view_of_the_game_day_says_what_status_says(size: tuple[int, int]) -> None:
     """20 instants of the shipped recording, whole seconds and others, there and back."""
-    await compare(GAME_DAY, [31.0 * each + 0.37 * (each % 4) for each in range(1, 21)], (size,), None)
+    await compare(
+        GAME_DAY, [31.0 * each + 0.37 * (each % 4) for each in range(1, 21)], (size,), None
+    )
 
 
 async def test_views_of_a_recording_say_what_status_says() -> None:

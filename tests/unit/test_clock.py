@@ -183,7 +183,9 @@ def test_an_instant_is_read_in_any_time_zone(text: str, ns: int) -> None:
 @pytest.mark.parametrize("text", ["2026-01-31T00:00:00", "2026-01-31"])
 def test_an_instant_without_a_time_zone_is_refused(text: str) -> None:
     """Local time would mean another instant on another machine; the message shows how to write it."""
-    with pytest.raises(ValueError, match=f"'{text}' has no time zone; write it as 2026-01-31T00:00:00Z"):
+    with pytest.raises(
+        ValueError, match=f"'{text}' has no time zone; write it as 2026-01-31T00:00:00Z"
+    ):
         parse_rfc3339(text)
 
 

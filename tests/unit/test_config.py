@@ -86,7 +86,9 @@ def test_bad_files(tmp_path: Path, text: str | bytes, said: str) -> None:
 def test_an_invalid_entry_of_a_list_is_one_error(tmp_path: Path) -> None:
     """The list is not counted as too short besides."""
     with pytest.raises(ConfigError, match=r"tools\.0\.saw\.teeth = 'nine': [^(]*$"):
-        config.load_model(write(tmp_path, 'name = "x"\n[[tools]]\nkind = "saw"\nteeth = "nine"'), Model)
+        config.load_model(
+            write(tmp_path, 'name = "x"\n[[tools]]\nkind = "saw"\nteeth = "nine"'), Model
+        )
 
 
 def test_names_and_paths(tmp_path: Path) -> None:

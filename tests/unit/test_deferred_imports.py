@@ -10,7 +10,9 @@ def printed(code: str) -> list[str]:
     return done.stdout.split()
 
 
-DEFER = "from trnfleet.deferred_imports import DEFERRED, defer_imports; defer_imports(); import sys\n"
+DEFER = (
+    "from trnfleet.deferred_imports import DEFERRED, defer_imports; defer_imports(); import sys\n"
+)
 
 
 def test_the_app_of_the_demo_loads_nothing_that_it_does_not_use() -> None:
@@ -62,7 +64,18 @@ print(type(difflib).__name__, difflib.get_close_matches.__module__, type(importl
 print(importlib.metadata.version("numpy") == __import__("numpy").__version__, len(entry_points(group="none")))
 """
     assert printed(code) == [
-        *("_Deferred", "_Deferred", "False", "color", "width", "module", "difflib", "_Deferred", "True", "0"),
+        *(
+            "_Deferred",
+            "_Deferred",
+            "False",
+            "color",
+            "width",
+            "module",
+            "difflib",
+            "_Deferred",
+            "True",
+            "0",
+        ),
     ]
 
 

@@ -52,7 +52,11 @@ def test_a_folder_is_there_while_it_is_used(temporary: Path) -> None:
 def test_only_folders_of_dead_processes_are_deleted(temporary: Path) -> None:
     """A lock that is held, a folder without one, a link, a file and another prefix are left alone."""
     with temporary_folder("ours-") as used:
-        dead, unlocked, other = temporary / "ours-dead", temporary / "ours-bare", temporary / "theirs"
+        dead, unlocked, other = (
+            temporary / "ours-dead",
+            temporary / "ours-bare",
+            temporary / "theirs",
+        )
         for folder in (dead, unlocked, other):
             folder.mkdir()
             (folder / "broker.log").touch()

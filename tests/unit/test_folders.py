@@ -47,7 +47,10 @@ def test_a_home_that_cannot_be_found(temporary: Path, monkeypatch: pytest.Monkey
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(Path, "home", no_home)
-    assert folders.state_folder() == (temporary / f"trnfleet-{os.getuid()}", "there is no home folder")
+    assert folders.state_folder() == (
+        temporary / f"trnfleet-{os.getuid()}",
+        "there is no home folder",
+    )
 
 
 @pytest.mark.parametrize("taken_by", ["a link", "a file", "a folder that others read"])

@@ -58,7 +58,9 @@ async def test_what_was_kept_for_long_and_is_garbage_goes_within_a_minute() -> N
     work.cancel()
 
 
-async def test_a_collection_that_takes_long_is_made_more_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_collection_that_takes_long_is_made_more_seldom(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     clock = BusyClock()
     made: list[float] = []
 

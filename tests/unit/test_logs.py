@@ -103,7 +103,9 @@ def test_a_flood_of_one_kind_is_a_few_lines(tmp_path: Path, seconds: Seconds) ->
     assert "WARNING library a library's" in lines
 
 
-def test_what_the_last_minute_leaves_out_is_told_at_the_end(tmp_path: Path, seconds: Seconds) -> None:
+def test_what_the_last_minute_leaves_out_is_told_at_the_end(
+    tmp_path: Path, seconds: Seconds
+) -> None:
     """A process that ends in a flood says how large it was; libraries are counted as we are."""
     file = tmp_path / "log"
     handler = logs.configure(level="info", file=file)
@@ -119,11 +121,15 @@ def test_what_the_last_minute_leaves_out_is_told_at_the_end(tmp_path: Path, seco
 def test_kinds_are_bounded() -> None:
     """What tells kinds apart may come from the wire: beyond a number they count as one."""
     windows = logs.Windows()
-    admitted = sum(windows.admits("event", str(number), 0.0) for number in range(3 * logs.MOST_KINDS))
+    admitted = sum(
+        windows.admits("event", str(number), 0.0) for number in range(3 * logs.MOST_KINDS)
+    )
     assert admitted == logs.MOST_KINDS + logs.FIRST_LINES
 
 
-def test_a_file_is_rotated_and_its_owners_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_rotated_and_its_owners_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two files of a stated size are all that is kept; where the folder takes no new name, the one file is emptied."""
     monkeypatch.setattr(logs, "FILE_BYTES", 2_000)
     file = tmp_path / "log"

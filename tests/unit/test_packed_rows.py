@@ -14,7 +14,9 @@ COUNT = 3 * BLOCK_ROWS + 7
 def rows_of_seconds(count: int = COUNT) -> list[tuple[int, ...]]:
     """Return times a second apart, each a few milliseconds late, the ends of what lies between, and places in a file."""
     starts = [1_764_000_000 * 10**9 + n * 10**9 + noise(n) for n in range(count)]
-    return [(start, start + 900_000_000 + noise(start), 30_000 * n) for n, start in enumerate(starts)]
+    return [
+        (start, start + 900_000_000 + noise(start), 30_000 * n) for n, start in enumerate(starts)
+    ]
 
 
 def noise(number: int) -> int:
@@ -61,7 +63,11 @@ def test_dropped_rows_are_gone_and_the_others_found(dropped: int) -> None:
     assert list(reversed(rows)) == left[::-1]
     for column in (0, 1):
         numbers = [row[column] for row in left]
-        for value in (0, *(row[column] + delta for row in given[::100] for delta in (-1, 0, 1)), 2**64 - 1):
+        for value in (
+            0,
+            *(row[column] + delta for row in given[::100] for delta in (-1, 0, 1)),
+            2**64 - 1,
+        ):
             assert rows.bisect_right(column, value) == bisect.bisect_right(numbers, value)
     rows.append(given[0])
     assert list(rows) == [*left, given[0]]

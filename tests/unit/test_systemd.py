@@ -11,7 +11,14 @@ from support.processes.notify_socket import NotifySocket
 
 from trnfleet.clock import ManualClock
 from trnfleet.errors import ConfigError
-from trnfleet.systemd import LINK_STILL_S, STILL_S, ServiceManager, Work, link_works, read_credential
+from trnfleet.systemd import (
+    LINK_STILL_S,
+    STILL_S,
+    ServiceManager,
+    Work,
+    link_works,
+    read_credential,
+)
 from trnfleet.wire.ports import LinkStatus
 
 if TYPE_CHECKING:
@@ -55,12 +62,16 @@ def manager(clock: ManualClock, channel: NotifySocket, **environ: str) -> Servic
 
 
 @pytest.mark.parametrize("is_abstract", [False, True])
-async def test_a_service_reports_readiness_status_and_end(tmp_path: Path, is_abstract: bool) -> None:
+async def test_a_service_reports_readiness_status_and_end(
+    tmp_path: Path, is_abstract: bool
+) -> None:
     """Status lines have no line breaks of theirs, and come only where they change."""
     with NotifySocket(None if is_abstract else tmp_path) as channel:
         clock, lines = ManualClock(), ["begins", "begins", "leads\nREADY=0"]
         service = manager(clock, channel)
-        task = asyncio.create_task(service.run((), lambda: lines[0] if len(lines) == 1 else lines.pop(0)))
+        task = asyncio.create_task(
+            service.run((), lambda: lines[0] if len(lines) == 1 else lines.pop(0))
+        )
         await clock.advance(20)
         task.cancel()
         await asyncio.wait([task])
@@ -94,7 +105,9 @@ async def test_a_loop_without_work_does_not_hang(channel: NotifySocket) -> None:
     task.cancel()
 
 
-async def test_a_connection_that_is_tried_again_and_again_does_not_hang(channel: NotifySocket) -> None:
+async def test_a_connection_that_is_tried_again_and_again_does_not_hang(
+    channel: NotifySocket,
+) -> None:
     """A broker that is away is no reason to be started again; a connection that is neither there nor tried is."""
     clock, status = ManualClock(), LinkStatus()
     task = asyncio.create_task(
@@ -123,7 +136,9 @@ async def test_without_a_watchdog_for_this_process_none_is_fed(
     task.cancel()
 
 
-async def test_programs_that_a_service_starts_know_nothing_of_the_manager(channel: NotifySocket) -> None:
+async def test_programs_that_a_service_starts_know_nothing_of_the_manager(
+    channel: NotifySocket,
+) -> None:
     """A program of `watch --exec` must neither report readiness nor feed the watchdog."""
     environ = {"NOTIFY_SOCKET": channel.address, "HOME": "/", **WATCHDOG}
     assert ServiceManager(ManualClock(), environ).is_there

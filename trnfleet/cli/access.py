@@ -41,7 +41,9 @@ class AccessOptions(NamedTuple):
     insecure: bool = False
     client: str = "mqtt5"
 
-    def fitting(self, url: BrokerUrl, given: Collection[str], urls: Sequence[BrokerUrl]) -> AccessOptions:
+    def fitting(
+        self, url: BrokerUrl, given: Collection[str], urls: Sequence[BrokerUrl]
+    ) -> AccessOptions:
         """Return the options without those that a URL has no use for.
 
         They are meant for all brokers; on the command line an option that none of them has a use for is a contradiction, and stays.
@@ -73,7 +75,9 @@ class AccessOptions(NamedTuple):
         weak: set[str] = set()
         if os.environ.get(PASSWORD_VARIABLE):
             of_variable = ParameterSource.ENVIRONMENT.value, 0
-            weak.update(name for name in _PASSWORDS if getattr(self, name) and strengths[name] > of_variable)
+            weak.update(
+                name for name in _PASSWORDS if getattr(self, name) and strengths[name] > of_variable
+            )
         for group in _INSTEAD:
             given = [name for name in group if getattr(self, name)]
             best = min((strengths[name] for name in given), default=(0, 0))
@@ -99,7 +103,9 @@ def find_password(url: BrokerUrl, access: AccessOptions) -> Password | TokenFile
     if len(given) > 1:
         raise ConfigError(f"{' and '.join(given)} do not go together: choose one")
     if url.user is None and (access.token_file or access.ask_password):
-        raise ConfigError(f"{given[0]} needs a user: {url.scheme}://user@{url.host}, or --user NAME")
+        raise ConfigError(
+            f"{given[0]} needs a user: {url.scheme}://user@{url.host}, or --user NAME"
+        )
     from trnfleet.transport.security.secrets import TokenFile, read_secret  # noqa: PLC0415  few commands need it
 
     if access.password_file:

@@ -32,7 +32,11 @@ rules_option = setting(
 )
 _APP_OPTIONS: tuple[Callable[[Any], Any], ...] = (
     rules_option,
-    setting("--owner", metavar="NAME", help="Name for acknowledgements and silences; by default the user's."),
+    setting(
+        "--owner",
+        metavar="NAME",
+        help="Name for acknowledgements and silences; by default the user's.",
+    ),
     setting("--bell", is_flag=True, help="Ring the terminal's bell when an alert fires."),
     setting(
         "--notify",
@@ -47,7 +51,12 @@ def app_alert_options(command: CommandT) -> CommandT:
 
     @functools.wraps(command)
     def with_alerts(
-        *args: Any, rules: tuple[str, ...], owner: str | None, bell: bool, notify: bool, **others: Any
+        *args: Any,
+        rules: tuple[str, ...],
+        owner: str | None,
+        bell: bool,
+        notify: bool,
+        **others: Any,
     ) -> Any:
         return command(*args, alerts=AlertOptions(rules, owner, bell, notify), **others)
 

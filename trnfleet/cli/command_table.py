@@ -20,14 +20,20 @@ class CommandRow(NamedTuple):
 
 
 COMMANDS = {
-    "demo": CommandRow("demo", "Embedded broker, simulator and app in one; what `trnfleet` alone does."),
+    "demo": CommandRow(
+        "demo", "Embedded broker, simulator and app in one; what `trnfleet` alone does."
+    ),
     "monitor": CommandRow("monitor", "The app against a broker."),
     "simulate": CommandRow("simulate", "Headless telemetry to a broker, or NDJSON to stdout."),
     "record": CommandRow("record", "Record all that a broker delivers into a file."),
-    "replay": CommandRow("replay", "A recording into the app, back to a broker, or NDJSON to stdout."),
+    "replay": CommandRow(
+        "replay", "A recording into the app, back to a broker, or NDJSON to stdout."
+    ),
     "history": CommandRow("history", "Months of a fleet as Parquet: write, query, compact."),
     "info": CommandRow("info", "Contents of a recording: times, topics, counts, gaps."),
-    "convert": CommandRow("convert", "Recordings to and from mosquitto_sub lines and neuron-monitor NDJSON."),
+    "convert": CommandRow(
+        "convert", "Recordings to and from mosquitto_sub lines and neuron-monitor NDJSON."
+    ),
     "check": CommandRow("check", "Validate files: recordings, fleets, scenarios, rules, settings."),
     "status": CommandRow(
         "status", "One shot: a fleet's summary as text or JSON; exit status 3 if unhealthy."
@@ -37,16 +43,28 @@ COMMANDS = {
     "reserve": CommandRow("reserve", "Look for, buy, extend and list Capacity Blocks."),
     "usage": CommandRow("usage", "Use of the reserved capacity over a period, as CSV."),
     "bridge": CommandRow("bridge", "Reservations of a real AWS account, from EC2 to a broker."),
-    "relay": CommandRow("relay", "A cell's roll-ups to a top broker, for fleets beyond one broker."),
-    "watch": CommandRow("watch", "Headless alerts: to the broker, Alertmanager, webhooks, programs, stdout."),
-    "alerts": CommandRow("alerts", "List firing alerts; exit status 3 if a critical one is unhandled."),
+    "relay": CommandRow(
+        "relay", "A cell's roll-ups to a top broker, for fleets beyond one broker."
+    ),
+    "watch": CommandRow(
+        "watch", "Headless alerts: to the broker, Alertmanager, webhooks, programs, stdout."
+    ),
+    "alerts": CommandRow(
+        "alerts", "List firing alerts; exit status 3 if a critical one is unhandled."
+    ),
     "ack": CommandRow("ack", "Acknowledge an alert, or remove the acknowledgement."),
     "silence": CommandRow("silence", "Silence alerts for a while; list and expire silences."),
     "rules": CommandRow("rules", "Check, test and list alert rules."),
     "fleet": CommandRow("fleet", "Hierarchy and totals of a fleet file."),
-    "doctor": CommandRow("doctor", "Look what this machine and a broker can do; exit status 3 for problems."),
-    "config": CommandRow("config", "Settings files: write one, list their places, print what is in force."),
-    "completion": CommandRow("completion", "Print the script by which bash, zsh or fish completes."),
+    "doctor": CommandRow(
+        "doctor", "Look what this machine and a broker can do; exit status 3 for problems."
+    ),
+    "config": CommandRow(
+        "config", "Settings files: write one, list their places, print what is in force."
+    ),
+    "completion": CommandRow(
+        "completion", "Print the script by which bash, zsh or fish completes."
+    ),
     "broker": CommandRow("broker", "The embedded broker alone."),
 }
 """The commands in the order of `trnfleet --help`."""

@@ -24,7 +24,9 @@ def is_first_run() -> bool:
         # A temporary folder may be gone the next time, or not.
         return True
     try:
-        os.close(os.open(state.path / FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
+        os.close(
+            os.open(state.path / FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
+        )
     except FileExistsError:
         return False
     except OSError:

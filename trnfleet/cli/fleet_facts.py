@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
 
 
-def hardware_of(name: str, title: str, layout: Layout, members: Sequence[int] | None = None) -> Hardware:
+def hardware_of(
+    name: str, title: str, layout: Layout, members: Sequence[int] | None = None
+) -> Hardware:
     """Return a fleet's hardware, or that of some of its instances."""
     chosen = range(len(layout.instances)) if members is None else members
     return of_fleet(name, title, _counts(layout, chosen), _whole(layout, chosen))
@@ -65,10 +67,13 @@ def facts_of(fleet: FleetFile, layout: Layout, jobs: Mapping[str, int]) -> dict[
         "torus_links": sums.torus_links,
         "z_links": sums.z_links,
         "switch_ports": _switch_ports(by_type, whole),
-        "has_only_tori": inside <= {TopologyKind.TORUS, TopologyKind.NONE} and between <= {TopologyKind.RING},
+        "has_only_tori": inside <= {TopologyKind.TORUS, TopologyKind.NONE}
+        and between <= {TopologyKind.RING},
         "vcpus": sums.vcpus,
         "host_memory_bytes": sums.host_memory_bytes,
-        "efa_bytes_per_s": sum(count * kind.efa_bytes_per_s.value for kind, count in kinds if kind.has_efa),
+        "efa_bytes_per_s": sum(
+            count * kind.efa_bytes_per_s.value for kind, count in kinds if kind.has_efa
+        ),
         "network_bytes_per_s": sums.efa_bytes_per_s,
         "has_efa": any(kind.has_efa for kind, _ in kinds),
         "chip_power_max_w": sums.chip_power_max_w,
@@ -80,8 +85,12 @@ def facts_of(fleet: FleetFile, layout: Layout, jobs: Mapping[str, int]) -> dict[
 
 def _counts(layout: Layout, members: Sequence[int]) -> dict[str, int]:
     """Return the number of instances by type."""
-    numbers = np.bincount(layout.instance_type[np.array(members, np.int64)], minlength=len(layout.types))
-    return {kind.name: int(count) for kind, count in zip(layout.types, numbers, strict=True) if count}
+    numbers = np.bincount(
+        layout.instance_type[np.array(members, np.int64)], minlength=len(layout.types)
+    )
+    return {
+        kind.name: int(count) for kind, count in zip(layout.types, numbers, strict=True) if count
+    }
 
 
 def _whole(layout: Layout, members: Sequence[int]) -> dict[str, int]:
@@ -101,7 +110,8 @@ def _whole(layout: Layout, members: Sequence[int]) -> dict[str, int]:
 
 def _logical_cores(fleet: FleetFile, layout: Layout, by_type: Mapping[str, int]) -> int:
     usual = {
-        name: INSTANCE_TYPES[name].neuroncores // INSTANCE_TYPES[name].chip.logical_neuroncore_config
+        name: INSTANCE_TYPES[name].neuroncores
+        // INSTANCE_TYPES[name].chip.logical_neuroncore_config
         for name in by_type
     }
     logical = sum(usual[name] * count for name, count in by_type.items())

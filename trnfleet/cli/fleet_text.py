@@ -69,7 +69,11 @@ def described(facts: dict[str, Any], title: str) -> str:
         exact, shown = facts[name], published_or(facts[name], published.get(name))
         text = amount(shown, "FLOP/s")
         same = amount(exact, "FLOP/s")
-        return text if text == same else f"{text} as AWS rounds it ({same} from {facts['chips']:,} chips)"
+        return (
+            text
+            if text == same
+            else f"{text} as AWS rounds it ({same} from {facts['chips']:,} chips)"
+        )
 
     rows = [
         ("UltraClusters", f"{facts['clusters']:,}"),
@@ -100,7 +104,9 @@ def _network(efa_bytes_per_s: float, all_bytes_per_s: float) -> tuple[str, str]:
     )
 
 
-def compared(subjects: Sequence[Hardware], training: Training | None, columns: int | None = None) -> str:
+def compared(
+    subjects: Sequence[Hardware], training: Training | None, columns: int | None = None
+) -> str:
     """Return hardware side by side, a column each, with the claims that are made of it.
 
     Args:
@@ -110,7 +116,9 @@ def compared(subjects: Sequence[Hardware], training: Training | None, columns: i
     """
     names = ["", *(each.name for each in subjects)]
     rows: list[Sequence[str]] = [names]
-    rows.append(["chips", *(f"{each.chips:,.0f} {' + '.join(each.chip_titles)}" for each in subjects)])
+    rows.append(
+        ["chips", *(f"{each.chips:,.0f} {' + '.join(each.chip_titles)}" for each in subjects)]
+    )
     for label, name, unit in (
         *((label, name, "FLOP/s") for label, name in PEAKS),
         ("HBM", "hbm_bytes", "B"),
@@ -131,7 +139,11 @@ def compared(subjects: Sequence[Hardware], training: Training | None, columns: i
     lines += [f"  {source}" for source in sources]
     claims = claims_about(subjects)
     if claims:
-        lines += ["", "What is claimed, and what this catalogue gives:", *_published(claims, columns)]
+        lines += [
+            "",
+            "What is claimed, and what this catalogue gives:",
+            *_published(claims, columns),
+        ]
     return "\n".join([*lines, *_sources(claims_json(disagreements(subjects)), "")])
 
 
@@ -206,7 +218,9 @@ def _links(facts: dict[str, Any]) -> str:
     inside, between = facts["torus_links"], facts["z_links"]
     if facts["has_only_tori"]:
         return f"{inside:,} torus, {between:,} Z"
-    ports = f", of which {facts['switch_ports']:,} ports to switches" if facts["switch_ports"] else ""
+    ports = (
+        f", of which {facts['switch_ports']:,} ports to switches" if facts["switch_ports"] else ""
+    )
     return f"{inside:,} within instances, {between:,} between them{ports}"
 
 
@@ -225,7 +239,9 @@ def _figure(hardware: Hardware, name: str, unit: str) -> str:
         return "none"
     if unit == "USD":
         return _mark(hardware, name) + f"{value:,.2f} USD"
-    return _mark(hardware, name) + amount(value * 8 if unit == "b/s" else value, unit, is_size=unit == "B")
+    return _mark(hardware, name) + amount(
+        value * 8 if unit == "b/s" else value, unit, is_size=unit == "B"
+    )
 
 
 def _ratio(hardware: Hardware, name: str, per: str, unit: str) -> str:

@@ -75,7 +75,9 @@ class LazyGroup(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read a call without a command as the demo's; during completion the command may still follow."""
         is_bare = not args and not ctx.resilient_parsing
-        is_own = bool(args) and (args[0] in _OWN_OPTIONS or ("--version" in args and args[0] == "--json"))
+        is_own = bool(args) and (
+            args[0] in _OWN_OPTIONS or ("--version" in args and args[0] == "--json")
+        )
         if is_bare or (args and args[0].startswith("-") and not is_own):
             args = ["demo", *args]
         return super().parse_args(ctx, args)
@@ -93,7 +95,9 @@ class LazyGroup(click.Group):
         items = super().shell_complete(ctx, incomplete)
         demo = self.get_command(ctx, "demo")
         if demo is not None:
-            items += demo.shell_complete(click.Context(demo, parent=ctx, info_name="demo"), incomplete)
+            items += demo.shell_complete(
+                click.Context(demo, parent=ctx, info_name="demo"), incomplete
+            )
         return list({item.value: item for item in items}.values())
 
 
@@ -147,7 +151,9 @@ def run(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status: 0, 1 (explained failure), 2 (wrong use), 3 (unhealthy), 4 (not confirmed)."""
     try:
         result: Any = cli.main(
-            args=list(args) if args is not None else None, prog_name="trnfleet", standalone_mode=False
+            args=list(args) if args is not None else None,
+            prog_name="trnfleet",
+            standalone_mode=False,
         )
     except click.exceptions.Exit as ended:
         return ended.exit_code

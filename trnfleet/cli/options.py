@@ -116,7 +116,9 @@ pue_option = setting(
     help="Facility power over IT power; by default 1.14, AWS's global figure for 2025.",
 )
 mqtt_option = setting(
-    "--mqtt", type=click.Choice(["5", "3.1.1"]), help="Only version of MQTT to use; by default 5, else 3.1.1."
+    "--mqtt",
+    type=click.Choice(["5", "3.1.1"]),
+    help="Only version of MQTT to use; by default 5, else 3.1.1.",
 )
 past_option = setting(
     "--past",
@@ -160,7 +162,9 @@ def broker_options(
         @access_options()
         @setting("--root", type=Root(), default=DEFAULT_ROOT, help="First part of every topic.")
         @functools.wraps(command)
-        def with_session(*args: Any, broker: Any, access: AccessOptions, root: str, **others: Any) -> Any:
+        def with_session(
+            *args: Any, broker: Any, access: AccessOptions, root: str, **others: Any
+        ) -> Any:
             protocol = others.pop("mqtt", None)
             urls: tuple[BrokerUrl, ...] = broker if several else (broker,) if broker else ()
             urls = tuple(dict.fromkeys(urls))
@@ -218,7 +222,9 @@ def _access_rows(prefix: str) -> tuple[Callable[[Any], Any], ...]:
             metavar="FILE",
             help=f"{prefix}File with a token in the password's place, read again for every connection; readable by you alone.",
         ),
-        setting("--ask-password", is_flag=True, help=f"{prefix}Ask for the password on the terminal."),
+        setting(
+            "--ask-password", is_flag=True, help=f"{prefix}Ask for the password on the terminal."
+        ),
         setting(
             "--ca",
             type=FileName(),
@@ -226,7 +232,10 @@ def _access_rows(prefix: str) -> tuple[Callable[[Any], Any], ...]:
             help=f"{prefix}Certificates of the authorities that a TLS broker may be of (PEM); by default the system's.",
         ),
         setting(
-            "--cert", type=FileName(), metavar="FILE", help=f"{prefix}The client's certificate for TLS (PEM)."
+            "--cert",
+            type=FileName(),
+            metavar="FILE",
+            help=f"{prefix}The client's certificate for TLS (PEM).",
         ),
         setting(
             "--key",
@@ -254,7 +263,11 @@ def _access_rows(prefix: str) -> tuple[Callable[[Any], Any], ...]:
 
 
 def make_session(
-    url: BrokerUrl, root: str, access: AccessOptions, protocol: Any = None, urls: Sequence[BrokerUrl] = ()
+    url: BrokerUrl,
+    root: str,
+    access: AccessOptions,
+    protocol: Any = None,
+    urls: Sequence[BrokerUrl] = (),
 ) -> BrokerSession:
     """Return the session that options describe.
 
@@ -269,7 +282,9 @@ def make_session(
         ConfigError: the password or a certificate cannot be read, or options contradict each other.
     """
     ctx = click.get_current_context()
-    access = access.strongest(strengths(ctx)).fitting(url, given_on_command_line(ctx), urls or (url,))
+    access = access.strongest(strengths(ctx)).fitting(
+        url, given_on_command_line(ctx), urls or (url,)
+    )
     if access.user is not None:
         url = with_user(url, access.user)
     from trnfleet.transport.security.tls import TlsSettings  # noqa: PLC0415  it loads ssl
@@ -300,7 +315,9 @@ def broker_arguments(session: BrokerSession | None, root: str) -> list[str]:
         "--cert": tls.cert,
         "--key": tls.key,
         "--alpn": tls.alpn,
-        "--token-file": None if password is None or isinstance(password, Password) else password.path,
+        "--token-file": None
+        if password is None or isinstance(password, Password)
+        else password.path,
     }
     for option, value in named.items():
         if value:
@@ -324,7 +341,9 @@ class LogOptions(NamedTuple):
         """
         try:
             logs.configure(
-                log_format="json" if self.format == "json" else "console", level=self.level, file=file
+                log_format="json" if self.format == "json" else "console",
+                level=self.level,
+                file=file,
             )
         except OSError as error:
             raise ConfigError(f"--log-file {file}: {error.strerror or error}") from error
@@ -353,7 +372,10 @@ def app_log_options(command: CommandT) -> CommandT:
 
 _LOG_OPTIONS: tuple[Callable[[Any], Any], ...] = (
     setting(
-        "--log-format", type=click.Choice(["console", "json"]), default="console", help="Format of log lines."
+        "--log-format",
+        type=click.Choice(["console", "json"]),
+        default="console",
+        help="Format of log lines.",
     ),
     setting(
         "--log-level",
@@ -375,7 +397,9 @@ def _with_options(
 
 def given_on_command_line(ctx: click.Context) -> set[str]:
     """Return the options on the command line itself, without those from variables and settings files."""
-    return {name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    return {
+        name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
 
 
 def log_file_for_app(given: str | None, *, keeps_past: bool = False) -> Path:

@@ -36,7 +36,9 @@ _BYTES = {
     "t": 1_000_000_000_000, "tb": 1_000_000_000_000, "tib": 2**40,
 }  # fmt: skip  # a line a prefix
 _DAY_NS = 86_400 * NS_PER_S
-_MOMENT_FORMS = "write it as 2026-01-31T14:03:00Z, 14:03, +90s (after the start) or -90s (before the end)"
+_MOMENT_FORMS = (
+    "write it as 2026-01-31T14:03:00Z, 14:03, +90s (after the start) or -90s (before the end)"
+)
 
 
 class Duration(click.ParamType[float]):
@@ -48,7 +50,9 @@ class Duration(click.ParamType[float]):
         self._most_s = most_s
         self._least_s = least_s
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
         """Return seconds, above zero."""
         if isinstance(value, (int, float)):
             seconds = float(value)
@@ -60,7 +64,9 @@ class Duration(click.ParamType[float]):
         if 0 < seconds < self._least_s:
             self.fail(f"{value!r} is not at least {duration(self._least_s)}", param, ctx)
         if not 0 < seconds <= self._most_s:
-            self.fail(f"{value!r} is not above zero and at most {duration(self._most_s)}", param, ctx)
+            self.fail(
+                f"{value!r} is not above zero and at most {duration(self._most_s)}", param, ctx
+            )
         return seconds
 
 
@@ -85,7 +91,9 @@ class Broker(click.ParamType[BrokerUrl]):
 
     name = "url"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> BrokerUrl:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> BrokerUrl:
         """Return the parsed URL."""
         if isinstance(value, BrokerUrl):
             return value
@@ -118,7 +126,9 @@ class Root(click.ParamType[str]):
         """Return the root if it is valid."""
         if not is_root(str(value)):
             self.fail(
-                f"{value!r}: segments of A-Z a-z 0-9 _ - with / between them, as in site/trnfleet", param, ctx
+                f"{value!r}: segments of A-Z a-z 0-9 _ - with / between them, as in site/trnfleet",
+                param,
+                ctx,
             )
         return str(value)
 
@@ -142,7 +152,9 @@ class Instant(click.ParamType[datetime]):
 
     name = "instant"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime:
         """Return the instant with its time zone."""
         if isinstance(value, datetime):
             return value if value.tzinfo else value.replace(tzinfo=UTC)
@@ -164,7 +176,9 @@ class PositiveNumber(click.ParamType[float]):
     def __init__(self, most: float, least: float = 0.0) -> None:
         self._most, self._least = most, least
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
         """Return the number."""
         try:
             number = float(value)
@@ -188,10 +202,14 @@ class ShardPart(click.ParamType[tuple[int, int]]):
         if isinstance(value, tuple):
             return value
         number, slash, count = str(value).partition("/")
-        if not (slash and number.isascii() and number.isdigit() and count.isascii() and count.isdigit()):
+        if not (
+            slash and number.isascii() and number.isdigit() and count.isascii() and count.isdigit()
+        ):
             self.fail(f"{value!r} is not a part such as 2/8", param, ctx)
         if not 1 <= int(number) <= int(count) <= 100_000:
-            self.fail(f"{value!r}: the part is 1 to the count, and the count at most 100000", param, ctx)
+            self.fail(
+                f"{value!r}: the part is 1 to the count, and the count at most 100000", param, ctx
+            )
         return int(number), int(count)
 
 

@@ -81,7 +81,9 @@ class RunOptions(NamedTuple):
         for option, value in values.items():
             if value is not None and (self.scenario is None or option in self.given):
                 arguments += [f"--{option}", value]
-        if self.random_faults is not None and (self.scenario is None or "random_faults" in self.given):
+        if self.random_faults is not None and (
+            self.scenario is None or "random_faults" in self.given
+        ):
             arguments.append("--random-faults" if self.random_faults else "--no-random-faults")
         return arguments
 
@@ -101,10 +103,16 @@ _RUN_OPTIONS: tuple[Callable[[Any], Any], ...] = (
         help="Script of faults: a shipped scenario's name, such as game-day, or a scenario file.",
     ),
     setting(
-        "--seed", type=click.IntRange(0, 2**63 - 1), default=7, help="The same seed gives the same telemetry."
+        "--seed",
+        type=click.IntRange(0, 2**63 - 1),
+        default=7,
+        help="The same seed gives the same telemetry.",
     ),
     setting(
-        "--period", type=Duration(86_400, least_s=0.001), default="1s", help="Wall time between two ticks."
+        "--period",
+        type=Duration(86_400, least_s=0.001),
+        default="1s",
+        help="Wall time between two ticks.",
     ),
     setting(
         "--speed",
@@ -113,7 +121,9 @@ _RUN_OPTIONS: tuple[Callable[[Any], Any], ...] = (
         help="Simulated seconds per second.",
     ),
     setting(
-        "--start", type=Instant(), help="Simulated time of the start, as 2026-01-05T09:00:00Z; else now."
+        "--start",
+        type=Instant(),
+        help="Simulated time of the start, as 2026-01-05T09:00:00Z; else now.",
     ),
     setting(
         "--random-faults/--no-random-faults",

@@ -18,6 +18,8 @@ def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
     # The last column needs no padding, and one long cell in it must not widen the others.
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)][:-1]
     return [
-        "  ".join([*(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip()
+        "  ".join(
+            [*(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)), row[-1]]
+        ).rstrip()
         for row in cells
     ]

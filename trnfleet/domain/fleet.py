@@ -9,7 +9,14 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from trnfleet.domain import address
 from trnfleet.domain.address import Level
@@ -75,9 +82,15 @@ def _ultraserver_type(name: str) -> str:
 
 def _lnc_of_chip(lnc: Any, info: ValidationInfo) -> Any:
     name = info.data.get("type", "")
-    kind = ULTRASERVER_TYPES[name].instance if name in ULTRASERVER_TYPES else INSTANCE_TYPES.get(name)
+    kind = (
+        ULTRASERVER_TYPES[name].instance if name in ULTRASERVER_TYPES else INSTANCE_TYPES.get(name)
+    )
     # A run without a valid type is refused for that.
-    if lnc is not None and kind is not None and (type(lnc) is not int or lnc not in kind.chip.lnc_choices):
+    if (
+        lnc is not None
+        and kind is not None
+        and (type(lnc) is not int or lnc not in kind.chip.lnc_choices)
+    ):
         raise ValueError(
             f"a {kind.chip.title} of {kind.name} has {counted(kind.chip.neuroncores, 'NeuronCore')}; "
             f"choose {' or '.join(map(str, kind.chip.lnc_choices))}"
@@ -102,7 +115,9 @@ class _Run(Model):
         """Addresses are sorted as text, so numbers of one run must have the same number of digits."""
         last = self.first + self.count - 1
         if last >= 10**self.digits:
-            raise ValueError(f"digits = {self.digits} is too few for number {last}: make it {len(str(last))}")
+            raise ValueError(
+                f"digits = {self.digits} is too few for number {last}: make it {len(str(last))}"
+            )
         return self
 
 
@@ -222,7 +237,10 @@ class FleetFile(Model):
         _unique("cluster", [cluster.name for cluster in self.clusters])
         _unique("job", [job.name for job in self.jobs])
         count = sum(
-            sum(find_ultraserver_type(run.type).instances * run.count for run in cluster.ultraservers)
+            sum(
+                find_ultraserver_type(run.type).instances * run.count
+                for run in cluster.ultraservers
+            )
             + sum(run.count for run in cluster.instances)
             for cluster in self.clusters
         )
@@ -251,7 +269,10 @@ def expand(fleet: FleetFile) -> list[tuple[str, str]]:
 def lnc_by_instance(fleet: FleetFile) -> dict[str, int]:
     """Return the logical NeuronCore configuration of the instances for which a fleet file says one, by path."""
     return {
-        path: run.lnc for name, run in _runs(fleet) if run.lnc is not None for path, _ in _members(name, run)
+        path: run.lnc
+        for name, run in _runs(fleet)
+        if run.lnc is not None
+        for path, _ in _members(name, run)
     }
 
 
@@ -293,7 +314,9 @@ def instances_of(layout: Layout, targets: tuple[str, ...], owner: str) -> list[r
         covered = layout.find_instances(target)
         if covered is None:
             known = (layout.ultraservers + layout.instances)[:4_000]
-            raise ValueError(f"{owner}: no UltraServer or instance at {target!r}: {nearest(target, known)}")
+            raise ValueError(
+                f"{owner}: no UltraServer or instance at {target!r}: {nearest(target, known)}"
+            )
         if not covered:
             raise ValueError(f"{owner}: range {target!r} runs backwards")
         found.append(covered)
@@ -341,11 +364,12 @@ def _unknown(what: str, name: str, choices: Iterable[str]) -> str:
     for kind in ULTRASERVER_TYPES.values():
         if name in kind.aliases and kind.name in choices:
             return f"unknown {what} type {name!r}: did you mean {kind.name!r}?"
-    generation, known = _generation(name), sorted({_generation(choice) for choice in choices} - {""})
+    generation, known = (
+        _generation(name),
+        sorted({_generation(choice) for choice in choices} - {""}),
+    )
     if generation and known and generation not in known:
-        return (
-            f"unknown {what} type {name!r}: trnfleet does not know {generation}; it knows {', '.join(known)}"
-        )
+        return f"unknown {what} type {name!r}: trnfleet does not know {generation}; it knows {', '.join(known)}"
     return f"unknown {what} type {name!r}: {nearest(name, choices)}"
 
 

@@ -154,7 +154,9 @@ class _Steps(_Job):
         sizes = {kind.chips for kind in INSTANCE_TYPES.values()}
         if self.tensor_parallel is not None and all(size % self.tensor_parallel for size in sizes):
             *some, last = [
-                str(each) for each in range(1, max(sizes) + 1) if any(size % each == 0 for size in sizes)
+                str(each)
+                for each in range(1, max(sizes) + 1)
+                if any(size % each == 0 for size in sizes)
             ]
             raise ValueError(
                 f"tensor_parallel {self.tensor_parallel}: choose {', '.join(some)} or {last} chips, which an instance "
@@ -165,7 +167,9 @@ class _Steps(_Job):
             "recompute",
         }  # fmt: skip  # a set reads as lines
         if self.parameters is None and keys:
-            raise ValueError(f"{min(keys)} needs parameters (or model), from which the traffic is derived")
+            raise ValueError(
+                f"{min(keys)} needs parameters (or model), from which the traffic is derived"
+            )
         if self.parameters is not None and (self.active_parameters or 0.0) > self.parameters:
             raise ValueError(
                 f"active_parameters {self.active_parameters:g} must be at most parameters, {self.parameters:g}"
@@ -332,7 +336,9 @@ class Inference(_Job):
                 "kv_bytes_per_token": facts.kv_bytes_per_token,
             }
             if data.get("dtype", "bf16") in _BYTES_PER_VALUE:
-                filled["model_bytes"] = facts.parameters * _BYTES_PER_VALUE[data.get("dtype", "bf16")]
+                filled["model_bytes"] = (
+                    facts.parameters * _BYTES_PER_VALUE[data.get("dtype", "bf16")]
+                )
             data = filled | data
         return data
 

@@ -122,7 +122,9 @@ class Layout:
         members = np.ones(len(rows), np.int64)
         is_rolled = np.zeros(len(rows), np.bool_)
         if rolled:
-            of_rolled = np.fromiter(map(rolled.get, paths, itertools.repeat(0)), np.int64, len(rows))
+            of_rolled = np.fromiter(
+                map(rolled.get, paths, itertools.repeat(0)), np.int64, len(rows)
+            )
             is_rolled = of_rolled > 0
             members[is_rolled] = of_rolled[is_rolled]
             chips[is_rolled] = 1
@@ -249,7 +251,9 @@ class Layout:
         """For each instance, the bits of `links_up` that all its chips have set while all links are up."""
         if not len(self.instances):
             return np.zeros(0, np.uint8)
-        masks = np.array([np.bitwise_and.reduce(kind.chip_masks) for kind in self.types], dtype=np.uint8)
+        masks = np.array(
+            [np.bitwise_and.reduce(kind.chip_masks) for kind in self.types], dtype=np.uint8
+        )
         return masks[self.instance_type]
 
     @cached_property
@@ -282,7 +286,9 @@ class Layout:
             name = self.types[int(self.instance_type[first])].name
             joined[name] = joined.get(name, 0) + 1
         ultraservers = {
-            kind.name: count for name, count in joined.items() if (kind := ultraserver_type_of(name))
+            kind.name: count
+            for name, count in joined.items()
+            if (kind := ultraserver_type_of(name))
         }
         return totals(
             {kind.name: count for kind, count in zip(self.types, counts, strict=True)}, ultraservers
@@ -332,7 +338,9 @@ class Layout:
             return range(len(self.instances))
         if level is Level.CLUSTER:
             groups = _range(self.cluster_start, index)
-            return range(int(self.ultraserver_start[groups.start]), int(self.ultraserver_start[groups.stop]))
+            return range(
+                int(self.ultraserver_start[groups.start]), int(self.ultraserver_start[groups.stop])
+            )
         if level is Level.ULTRASERVER:
             return _range(self.ultraserver_start, index)
         if level is Level.INSTANCE:
@@ -379,7 +387,9 @@ class Layout:
     def chips_of(self, instances: Rows) -> Rows:
         """Return the chip rows of some instances, in their order; a slice where the instances are one."""
         if isinstance(instances, slice):
-            return slice(int(self.chip_start[instances.start]), int(self.chip_start[instances.stop]))
+            return slice(
+                int(self.chip_start[instances.start]), int(self.chip_start[instances.stop])
+            )
         return self.chip_rows(instances)
 
     def chip_rows(self, instances: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -399,7 +409,9 @@ class Layout:
         if level is Level.INSTANCE:
             return Node(Level.ULTRASERVER, int(self.ultraserver_of_instance[index]))
         if level is Level.ULTRASERVER:
-            return Node(Level.CLUSTER, int(np.searchsorted(self.cluster_start, index, side="right")) - 1)
+            return Node(
+                Level.CLUSTER, int(np.searchsorted(self.cluster_start, index, side="right")) - 1
+            )
         return FLEET_NODE
 
     def path(self, node: Node) -> str:

@@ -60,7 +60,14 @@ class Origin(enum.StrEnum):
     UNAVAILABLE = "unavailable"
 
 
-_SUFFIXES = {"%": "_pct", "bytes": "_bytes", "bytes/s": "_bytes_per_s", "W": "_w", "degC": "_c", "s": "_s"}
+_SUFFIXES = {
+    "%": "_pct",
+    "bytes": "_bytes",
+    "bytes/s": "_bytes_per_s",
+    "W": "_w",
+    "degC": "_c",
+    "s": "_s",
+}
 """Ends of metrics' names by unit; that of another unit is the unit itself."""
 WIRE_TYPES = {"u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "u64": np.uint64}
 
@@ -178,7 +185,9 @@ class Metric:
         Raises:
             ValueError: the value is negative or beyond what the wire type holds.
         """
-        code = round(value * self.steps_per_unit) if self.steps_per_unit else round(value / self.scale)
+        code = (
+            round(value * self.steps_per_unit) if self.steps_per_unit else round(value / self.scale)
+        )
         if not 0 <= code < self.top:
             limit = (self.top - 1) * self.scale
             raise ValueError(f"{self.name} {value!r} is outside 0 to {limit:g} {self.unit}")
@@ -230,7 +239,17 @@ def _gauge(
 
 def _counter(name: str, title: str, wire: str, text: str, source: str) -> Metric:
     return Metric(
-        name, Scope.CHIP, wire, 1, "events", Aggregate.SUM, Kind.COUNTER, text, _MEASURED, source, title=title
+        name,
+        Scope.CHIP,
+        wire,
+        1,
+        "events",
+        Aggregate.SUM,
+        Kind.COUNTER,
+        text,
+        _MEASURED,
+        source,
+        title=title,
     )
 
 

@@ -75,7 +75,9 @@ def mean_values(metric: Metric, codes: NDArray[np.float64]) -> NDArray[np.float3
     finer = FINER_STEPS if metric.wire == "u8" else 1
     steps = np.rint(codes * finer)
     values = (
-        steps / (metric.steps_per_unit * finer) if metric.steps_per_unit else steps * metric.scale / finer
+        steps / (metric.steps_per_unit * finer)
+        if metric.steps_per_unit
+        else steps * metric.scale / finer
     )
     return values.astype(np.float32)
 

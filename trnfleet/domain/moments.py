@@ -70,7 +70,12 @@ def _read_of_day(found: re.Match[str]) -> tuple[int, int]:
     Raises:
         ValueError: no day has that time.
     """
-    hour, minute, second, fraction = int(found[1]), int(found[2]), int(found[3] or 0), found[4] or ""
+    hour, minute, second, fraction = (
+        int(found[1]),
+        int(found[2]),
+        int(found[3] or 0),
+        found[4] or "",
+    )
     if hour > 23 or minute > 59 or second > 59:
         raise ValueError(f"{found[0]} is no time of day")
     whole_ns = (3_600 * hour + 60 * minute + second) * NS_PER_S

@@ -75,7 +75,9 @@ class Racks:
         if not len(self):
             return np.zeros(0)
         missing = np.isnan(of_instance)
-        sums: NDArray[np.float64] = np.add.reduceat(np.where(missing, 0.0, of_instance), self.start[:-1])
+        sums: NDArray[np.float64] = np.add.reduceat(
+            np.where(missing, 0.0, of_instance), self.start[:-1]
+        )
         return np.where(np.logical_and.reduceat(missing, self.start[:-1]), np.nan, sums)
 
 

@@ -83,11 +83,15 @@ def in_three(value: float, unit: str) -> str:
         return f"{value:.0f}"
     if unit == "TFLOP/s/W":
         return f"{value:.1f}" if value >= 0.995 else f"{value:.2f}"[1:]
-    scaled, prefix = scaled_by(value, IEC, 1024.0) if unit == "bytes" else scaled_by(value, SI, 1000.0)
+    scaled, prefix = (
+        scaled_by(value, IEC, 1024.0) if unit == "bytes" else scaled_by(value, SI, 1000.0)
+    )
     if not prefix:
         return f"{scaled:.0f}"
     # 990 of one prefix and 1.0 of the next take as much room; tenths only fit below ten.
-    return (f"{scaled:.1f}" if 0 < scaled < 9.95 and unit == "events" else f"{scaled:.0f}") + prefix[0]
+    return (
+        f"{scaled:.1f}" if 0 < scaled < 9.95 and unit == "events" else f"{scaled:.0f}"
+    ) + prefix[0]
 
 
 class DurationStyle(enum.Enum):
@@ -116,7 +120,9 @@ def duration(seconds: float, style: DurationStyle = DurationStyle.LONG) -> str:
     if style is DurationStyle.CLOCK:
         hours, minutes = whole // 3_600, whole % 3_600 // 60
         return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"
-    place = next((place for place, (size, _) in enumerate(_UNITS) if whole >= size), len(_UNITS) - 1)
+    place = next(
+        (place for place, (size, _) in enumerate(_UNITS) if whole >= size), len(_UNITS) - 1
+    )
     size, unit = _UNITS[place]
     first, rest = divmod(whole, size)
     if style is DurationStyle.COARSE:
@@ -128,7 +134,9 @@ def duration(seconds: float, style: DurationStyle = DurationStyle.LONG) -> str:
             return f"{first} s"
         return f"{first} {unit} {second:{'' if unit == 'd' else '02'}d} {next_unit}"
     if style is DurationStyle.NARROW:
-        return f"{first}h{second:02d}" if unit == "h" and first < 10 else f"{min(999, first)}{unit[0]}"
+        return (
+            f"{first}h{second:02d}" if unit == "h" and first < 10 else f"{min(999, first)}{unit[0]}"
+        )
     if size == 1 or first >= 100:
         return f"{first}{unit[0]}"
     return f"{first}{unit[0]} {second:02d}{next_unit[0]}"

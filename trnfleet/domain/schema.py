@@ -5,7 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+)
 
 from trnfleet.domain.durations import parse_duration_s
 
@@ -21,7 +28,8 @@ Length = Annotated[float, Field(ge=1e-4, le=1e7, allow_inf_nan=False)]
 Steps = Annotated[int, Field(ge=0, le=1_000_000_000)]
 
 Paths = Annotated[
-    tuple[Annotated[str, StringConstraints(max_length=400)], ...], Field(min_length=1, max_length=1_000)
+    tuple[Annotated[str, StringConstraints(max_length=400)], ...],
+    Field(min_length=1, max_length=1_000),
 ]
 """Addresses and ranges; what a job's message has room for."""
 

@@ -57,7 +57,9 @@ class Target(NamedTuple):
         return f"{path}:{names[self.direction]}"
 
 
-def resolve(layout: Layout, fault: Fault, text: str, draw: Callable[[int, int], list[int]]) -> list[Target]:
+def resolve(
+    layout: Layout, fault: Fault, text: str, draw: Callable[[int, int], list[int]]
+) -> list[Target]:
     """Return the targets that a text names.
 
     Args:
@@ -91,7 +93,9 @@ def resolve(layout: Layout, fault: Fault, text: str, draw: Callable[[int, int], 
             raise _no_link(layout, numbers[0], fault.links, way, text)
         numbers = linked
     if chosen:
-        numbers = [numbers[place] for place in draw(_wanted(chosen[1], len(numbers), text), len(numbers))]
+        numbers = [
+            numbers[place] for place in draw(_wanted(chosen[1], len(numbers), text), len(numbers))
+        ]
     if len(numbers) > MOST_TARGETS:
         raise _too_many(text, len(numbers))
     nodes = [Node(_LEVELS[scope], int(number)) for number in numbers]
@@ -178,7 +182,9 @@ def _matcher(segments: Sequence[str]) -> Callable[[str], bool]:
     patterns = [re.compile(fnmatch.translate(segment)) for segment in segments]
 
     def matches(name: str) -> bool:
-        return all(pattern.match(part) for pattern, part in zip(patterns, name.split("/"), strict=True))
+        return all(
+            pattern.match(part) for pattern, part in zip(patterns, name.split("/"), strict=True)
+        )
 
     return matches
 
@@ -242,7 +248,9 @@ def _lane(
 def _hint(layout: Layout, scope: FaultScope, pattern: str) -> str:
     """Return a hint on a target that names nothing."""
     level = _LEVELS[scope]
-    real = [path for number, path in enumerate(layout.ultraservers) if not layout.is_standalone[number]]
+    real = [
+        path for number, path in enumerate(layout.ultraservers) if not layout.is_standalone[number]
+    ]
     known = {
         Level.CLUSTER: list(layout.clusters),
         Level.ULTRASERVER: real[:4_000],
@@ -262,6 +270,8 @@ def _hint(layout: Layout, scope: FaultScope, pattern: str) -> str:
     instance, _, chip = pattern.rpartition("/")
     node = layout.find(instance)
     if node is None:
-        return f"no {scope.value} is there: {nearest(pattern, [f'{path}/{chip}' for path in known])}"
+        return (
+            f"no {scope.value} is there: {nearest(pattern, [f'{path}/{chip}' for path in known])}"
+        )
     last = format_chip(len(layout.children(node)) - 1)
     return f"{instance} has the chips chip00 to {last}"

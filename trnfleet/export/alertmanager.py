@@ -69,7 +69,12 @@ class AlertmanagerReceiver(Receiver):
     repeats = True
 
     def __init__(
-        self, name: str, target: Target, clock: Clock, *, transport: httpx.AsyncBaseTransport | None = None
+        self,
+        name: str,
+        target: Target,
+        clock: Clock,
+        *,
+        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         """Describe the receiver; it connects with the first notification.
 
@@ -113,7 +118,9 @@ class AlertmanagerReceiver(Receiver):
 
     def errors(self) -> ReceiverErrors:
         """Return the alerts that it refuses, and why it takes none where it cannot be reached."""
-        of_all = [ReceiverError(self.name, "alerts", "", self._unreachable)] if self._unreachable else []
+        of_all = (
+            [ReceiverError(self.name, "alerts", "", self._unreachable)] if self._unreachable else []
+        )
         of_one = (ReceiverError(self.name, "alert", *each) for each in self._refused.items())
         return ReceiverErrors.of(len(of_all) + len(self._refused), itertools.chain(of_all, of_one))
 
@@ -217,7 +224,10 @@ class AlertmanagerReceiver(Receiver):
         now_s, wall_ns = self.clock.monotonic_s(), self.clock.wall_ns()
         for kept in repeated:
             sent_ns = wall_ns - round((now_s - kept.sent_s) * NS_PER_S)
-            if begun_ns < sent_ns and frozenset(labels_of(kept.notification.message).items()) not in active:
+            if (
+                begun_ns < sent_ns
+                and frozenset(labels_of(kept.notification.message).items()) not in active
+            ):
                 kept.sent_s = now_s
         return True
 
@@ -248,7 +258,9 @@ class AlertmanagerReceiver(Receiver):
             if answer.outcome is Outcome.REFUSED:
                 kept.refusal = answer.why
                 self.tally.refused += 1
-                self._log_failure("alertmanager_refused", answer.why, alert=notification.fingerprint)
+                self._log_failure(
+                    "alertmanager_refused", answer.why, alert=notification.fingerprint
+                )
                 if not kept.is_due and not notification.is_firing:
                     # What never began there need not end.
                     self._kept.pop(notification.fingerprint, None)
@@ -270,7 +282,9 @@ class AlertmanagerReceiver(Receiver):
         alerts = []
         for kept in batch:
             shift_ns = stepped_ns((kept.wall_ns, kept.mono_s), self.clock) + ahead_ns
-            alerts.append(_alert(kept.notification, there_ns, shift_ns if abs(shift_ns) > SKEW_NS else 0))
+            alerts.append(
+                _alert(kept.notification, there_ns, shift_ns if abs(shift_ns) > SKEW_NS else 0)
+            )
         return await post_json(client, self._url, alerts, self.clock)
 
     async def _asks_clock(self, client: httpx.AsyncClient) -> bool:

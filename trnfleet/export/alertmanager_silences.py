@@ -79,7 +79,12 @@ class AlertmanagerSilences:
     """The silences of one Alertmanager; an asynchronous context that holds its connections."""
 
     def __init__(
-        self, name: str, target: Target, clock: Clock, *, transport: httpx.AsyncBaseTransport | None = None
+        self,
+        name: str,
+        target: Target,
+        clock: Clock,
+        *,
+        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         """Describe it; it connects with the first request.
 
@@ -101,7 +106,10 @@ class AlertmanagerSilences:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self._client.__aexit__(kind, error, trace)
 
@@ -137,11 +145,15 @@ class AlertmanagerSilences:
         }
         if replaced:
             content["id"] = replaced
-        return await request_json(self._client, "POST", f"{self._url}/silences", self._clock, content)
+        return await request_json(
+            self._client, "POST", f"{self._url}/silences", self._clock, content
+        )
 
     async def expire(self, silence_id: str) -> Answer:
         """End a silence."""
-        return await request_json(self._client, "DELETE", f"{self._url}/silence/{silence_id}", self._clock)
+        return await request_json(
+            self._client, "DELETE", f"{self._url}/silence/{silence_id}", self._clock
+        )
 
 
 def read_listing(content: Sequence[Any], shift_ns: int = 0) -> Listing:
@@ -158,7 +170,11 @@ def read_listing(content: Sequence[Any], shift_ns: int = 0) -> Listing:
         except (KeyError, TypeError, ValueError, OverflowError):
             invalid += 1
     found.sort(
-        key=lambda each: (each.is_expired, -each.ends_ns if each.is_expired else each.starts_ns, each.id)
+        key=lambda each: (
+            each.is_expired,
+            -each.ends_ns if each.is_expired else each.starts_ns,
+            each.id,
+        )
     )
     return Listing(tuple(found[:MOST]), invalid, max(0, len(found) - MOST))
 
@@ -190,7 +206,9 @@ def _read(entry: Any, shift_ns: int) -> AlertmanagerSilence:
 def _read_matcher(entry: Any) -> Matcher:
     # Alertmanager before 0.22 knows no negative matchers, and leaves the key out.
     operator = ("=" if entry.get("isEqual", True) else "!") + ("~" if entry["isRegex"] else "=")
-    return Matcher(_text(entry["name"]), "=" if operator == "==" else operator, _text(entry["value"]))
+    return Matcher(
+        _text(entry["name"]), "=" if operator == "==" else operator, _text(entry["value"])
+    )
 
 
 def _text(value: Any) -> str:

@@ -158,4 +158,6 @@ def variables(notification: Notification, given: Mapping[str, str]) -> dict[str,
     }
     parts = facts(notification)
     texts = {name: "" if parts[name] is None else str(parts[name]) for name in _VARIABLES}
-    return kept | {f"{PREFIX}{name.upper()}": text.replace("\0", "") for name, text in texts.items()}
+    return kept | {
+        f"{PREFIX}{name.upper()}": text.replace("\0", "") for name, text in texts.items()
+    }

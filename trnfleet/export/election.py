@@ -74,7 +74,9 @@ class Election:
         self._distrusted: set[str] = set()
         self._is_listening = True
 
-    def take(self, client: str, payload: bytes, now_s: float, wall_ns: int, *, is_retained: bool) -> bool:
+    def take(
+        self, client: str, payload: bytes, now_s: float, wall_ns: int, *, is_retained: bool
+    ) -> bool:
         """Take the presence message of a publisher; only watches count.
 
         Args:
@@ -128,7 +130,9 @@ class Election:
         if known is not None:
             until_s = max(until_s, known.until_s)
         is_first = not is_retained and (known is None or not known.is_heard)
-        found = _Watch(since_ns, client, message.boot, until_s, is_heard, message.leads, message.hears)
+        found = _Watch(
+            since_ns, client, message.boot, until_s, is_heard, message.leads, message.hears
+        )
         if is_first and known is not None and now_s < known.until_s and not self._is_listening:
             self._rank_behind(found)
         self._others[client] = found
@@ -180,7 +184,9 @@ class Election:
 
     def rivals(self, now_s: float) -> list[str]:
         """Return the other watches that say that they lead."""
-        return [each.client for each in sorted(self._present(now_s)) if each.leads and each.is_heard]
+        return [
+            each.client for each in sorted(self._present(now_s)) if each.leads and each.is_heard
+        ]
 
     def leader(self, now_s: float) -> str:
         """Return the client id of the leader."""

@@ -94,7 +94,9 @@ def parse_target(option: str, text: str, password: str | None = None) -> Target:
     return Target(url, unquote(parts.username), given or "")
 
 
-def make_client(target: Target, transport: httpx.AsyncBaseTransport | None = None) -> httpx.AsyncClient:
+def make_client(
+    target: Target, transport: httpx.AsyncBaseTransport | None = None
+) -> httpx.AsyncClient:
     """Return a client for a target; it follows no redirects, which could lead its password elsewhere."""
     import httpx  # noqa: PLC0415  a tenth of a second that a watch without an HTTP receiver need not spend
 
@@ -150,7 +152,9 @@ async def request_json(
         if status < 300:
             answers.append(Answer(Outcome.DONE, date_ns=date_ns))
         elif status < 500 and status not in _RETRIED:
-            answers.append(Answer(Outcome.REFUSED, f"HTTP {status} {said}".rstrip(), date_ns=date_ns))
+            answers.append(
+                Answer(Outcome.REFUSED, f"HTTP {status} {said}".rstrip(), date_ns=date_ns)
+            )
         else:
             answers.append(Answer(Outcome.FAILED, f"HTTP {status} {said}".rstrip()))
 

@@ -66,13 +66,15 @@ class LineReceiver(Receiver):
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[None] = loop.create_future()
         # A daemon: a write that never ends must not keep the process from ending.
-        threading.Thread(target=self._write, args=(loop, ended), name=self.name, daemon=True).start()
+        threading.Thread(
+            target=self._write, args=(loop, ended), name=self.name, daemon=True
+        ).start()
         try:
             while not ended.done():
                 # A reader that leaves shows at the next line only, which may be a night away; a pipe can be asked.
-                if await finished_within(asyncio.wait({ended}), self.clock, CHECK_EVERY_S) or not _is_closed(
-                    self._descriptor
-                ):
+                if await finished_within(
+                    asyncio.wait({ended}), self.clock, CHECK_EVERY_S
+                ) or not _is_closed(self._descriptor):
                     continue
                 raise BrokenPipeError
             ended.result()

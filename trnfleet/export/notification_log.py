@@ -210,7 +210,11 @@ class NotificationLog:
             if entry is not None and entry.message.state == "firing":
                 self._refresh(entry, each, now)
                 continue
-            if entry is not None and format_rfc3339(each.fired_ns) == entry.message.fired and each.is_unseen:
+            if (
+                entry is not None
+                and format_rfc3339(each.fired_ns) == entry.message.fired
+                and each.is_unseen
+            ):
                 # A late message about an alert that is over.
                 continue
             self._begin(each, entry, now)
@@ -356,7 +360,11 @@ class NotificationLog:
         if resolved_ns is None or not fired_ns <= resolved_ns <= now.fleet_ns:
             resolved_ns = now.fleet_ns
         entry.message = entry.message.model_copy(
-            update={"state": "resolved", "resolved": format_rfc3339(resolved_ns), "inhibited_by": None}
+            update={
+                "state": "resolved",
+                "resolved": format_rfc3339(resolved_ns),
+                "inhibited_by": None,
+            }
         )
         entry.ends_ns = max(entry.starts_ns, now.to_wall(resolved_ns))
         entry.resolved_s, entry.is_dirty = now.mono_s, True
@@ -364,7 +372,9 @@ class NotificationLog:
 
     def _clear_if_due(self, fingerprint: str, entry: _Entry, passed_s: float) -> None:
         names = {receiver.name for receiver in self.receivers}
-        is_owed = any(mark.startswith("firing@") for name, mark in entry.confirmed.items() if name in names)
+        is_owed = any(
+            mark.startswith("firing@") for name, mark in entry.confirmed.items() if name in names
+        )
         if passed_s >= (CLEARED_AT_LAST_S if is_owed else CLEARED_AFTER_S):
             del self._entries[fingerprint]
             self._cleared.append(fingerprint)

@@ -31,7 +31,9 @@ LEAST_LEFT_NS = NS_PER_S
 PREFIX = "alertmanager-"
 """Begin of the id, here, of a silence that was made there."""
 _LONGEST_COMMENT = 1_000
-_MARK = re.compile(r"\[trnfleet ([A-Za-z0-9_-]{1,64}) (silence|ack) ([A-Za-z0-9_-]{1,64}) (\d{1,16})\]\s*$")
+_MARK = re.compile(
+    r"\[trnfleet ([A-Za-z0-9_-]{1,64}) (silence|ack) ([A-Za-z0-9_-]{1,64}) (\d{1,16})\]\s*$"
+)
 
 
 class Key(NamedTuple):
@@ -109,7 +111,9 @@ def plan(
         alive = sorted((each for each in copies.get(key, []) if not each[0].is_expired), key=_by_id)
         if alive:
             # Two watches, or two members of a cluster, may have written at the same time: all keep the same one.
-            kept, revision = next((each for each in alive if _is_same(*each, own, wall_ns)), alive[0])
+            kept, revision = next(
+                (each for each in alive if _is_same(*each, own, wall_ns)), alive[0]
+            )
             made.expire.extend(each.id for each, _ in alive if each.id != kept.id)
             if not _is_same(kept, revision, own, wall_ns):
                 made.write.append((_draft(fleet, key, own, kept.starts_ns), kept.id))

@@ -33,7 +33,12 @@ class WebhookReceiver(Receiver):
     """Posts to one URL, in order: a request that fails is repeated before the next one is made."""
 
     def __init__(
-        self, name: str, target: Target, clock: Clock, *, transport: httpx.AsyncBaseTransport | None = None
+        self,
+        name: str,
+        target: Target,
+        clock: Clock,
+        *,
+        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         """Describe the receiver; it connects with the first notification.
 
@@ -81,10 +86,16 @@ class WebhookReceiver(Receiver):
                 for notification in batch:
                     self.confirm(notification)
                 return
-            event = "webhook_refused" if answer.outcome is Outcome.REFUSED else "webhook_unreachable"
+            event = (
+                "webhook_refused" if answer.outcome is Outcome.REFUSED else "webhook_unreachable"
+            )
             if self.tally.last_error != answer.why or answer.outcome is Outcome.REFUSED:
                 log.warning(
-                    event, receiver=self.name, to=str(self._target), alerts=len(batch), reason=answer.why
+                    event,
+                    receiver=self.name,
+                    to=str(self._target),
+                    alerts=len(batch),
+                    reason=answer.why,
                 )
             self.tally.last_error = answer.why
             if answer.outcome is Outcome.REFUSED:
@@ -106,7 +117,9 @@ def body(receiver: str, batch: Sequence[Notification]) -> dict[str, Any]:
         "receiver": receiver,
         "groupLabels": {"fleet": fleet},
         "commonLabels": _common([labels_of(notification.message) for notification in batch]),
-        "commonAnnotations": _common([annotations_of(notification.message) for notification in batch]),
+        "commonAnnotations": _common(
+            [annotations_of(notification.message) for notification in batch]
+        ),
         "externalURL": "",
         "alerts": [_alert(notification) for notification in batch],
     }
@@ -127,4 +140,8 @@ def _alert(notification: Notification) -> dict[str, Any]:
 def _common(texts: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """Return the names that all have with the same value."""
     first, *others = texts
-    return {name: text for name, text in first.items() if all(other.get(name) == text for other in others)}
+    return {
+        name: text
+        for name, text in first.items()
+        if all(other.get(name) == text for other in others)
+    }

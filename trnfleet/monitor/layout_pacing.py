@@ -131,7 +131,9 @@ class LayoutPacing:
         if changes != self._described:
             self._described, self._settling_since_s = changes, now_s
         is_settling = now_s - self._settling_since_s < DESCRIPTORS_SETTLE_S
-        has_joined = all_described and self.is_joining(now_s) and now_s - self._completed_s >= REFILL_S
+        has_joined = (
+            all_described and self.is_joining(now_s) and now_s - self._completed_s >= REFILL_S
+        )
         is_free = now_s >= self._free_s or (has_joined and not is_settling)
         if (is_settling and now_s - self._due_since_s < REBUILD_EVERY_S) or not is_free:
             return False
@@ -164,7 +166,9 @@ class LayoutPacing:
         self._held.clear()
         if len(self._budgets) > MOST_BUDGETS:
             self._budgets = {
-                each: kept for each, kept in self._budgets.items() if self._tokens(each, now_s) < BURST
+                each: kept
+                for each, kept in self._budgets.items()
+                if self._tokens(each, now_s) < BURST
             }
 
     def _tokens(self, publisher: str, now_s: float) -> float:

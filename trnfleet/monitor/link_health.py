@@ -73,7 +73,9 @@ class Lateness:
     @property
     def is_of_most(self) -> bool:
         """Whether most messages were late."""
-        return 2 * sum(late for _, _, late in self._parts) > sum(messages for _, messages, _ in self._parts)
+        return 2 * sum(late for _, _, late in self._parts) > sum(
+            messages for _, messages, _ in self._parts
+        )
 
     def copy(self) -> Lateness:
         """Return a copy."""
@@ -234,7 +236,9 @@ class LinkHealth:
         if left_out >= self._thinned[0] or now_s - self._thinned[1] > THINNED_FOR_S:
             self._thinned = left_out, now_s
 
-    def tell_own_loss(self, now_s: float, link: LinkStatus, store: Store, counts: PipelineCounts) -> None:
+    def tell_own_loss(
+        self, now_s: float, link: LinkStatus, store: Store, counts: PipelineCounts
+    ) -> None:
         """Count as unheard what is lost while the monitor joins a large fleet, or does not keep up: that says nothing of the fleet.
 
         It comes before each reading of the counts, which else show for a moment what is none of the fleet's. Where telemetry is late by its
@@ -262,7 +266,8 @@ class LinkHealth:
     def behind_s(self, now_s: float) -> float:
         """Return by how many seconds what is applied is behind what has come here, or what was sent to here."""
         return max(
-            value_s if now_s - at_s < KNOWN_FOR_S else 0.0 for value_s, at_s in (self._applied, self._lag)
+            value_s if now_s - at_s < KNOWN_FOR_S else 0.0
+            for value_s, at_s in (self._applied, self._lag)
         )
 
     def is_behind(self, now_s: float) -> bool:
@@ -305,10 +310,14 @@ class LinkHealth:
         """Return of which instances silence says nothing yet, because too little time was heard; None for none."""
         if self.is_cut_off:
             return np.ones(len(store.period_s), np.bool_)
-        broken = _either(self._breaks.unsettled(now_s, store), self._outages.unsettled(now_s, store))
+        broken = _either(
+            self._breaks.unsettled(now_s, store), self._outages.unsettled(now_s, store)
+        )
         if self._is_settled:
             return broken
-        found: NDArray[np.bool_] = now_s < self.since_s + self._more_s + STALE_AFTER_PERIODS * store.period_s
+        found: NDArray[np.bool_] = (
+            now_s < self.since_s + self._more_s + STALE_AFTER_PERIODS * store.period_s
+        )
         if not found.any():
             self._is_settled = True
             return broken
@@ -371,7 +380,9 @@ class LinkHealth:
         self._lossy = (counts.gaps - gaps) / came if is_known else 0.0
 
 
-def _either(one: NDArray[np.bool_] | None, other: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
+def _either(
+    one: NDArray[np.bool_] | None, other: NDArray[np.bool_] | None
+) -> NDArray[np.bool_] | None:
     return other if one is None else one if other is None else one | other
 
 

@@ -64,7 +64,11 @@ class LinkOutages:
             elif outage.since_s is not None or outage.connects != link.connects:
                 # It may have been lost and made between two passes.
                 missed_s = 0.0 if outage.since_s is None else now_s - outage.since_s
-                outage.since_s, outage.ended_s, outage.more_s = None, now_s, min(RECONNECT_S, missed_s)
+                outage.since_s, outage.ended_s, outage.more_s = (
+                    None,
+                    now_s,
+                    min(RECONNECT_S, missed_s),
+                )
             outage.connects = link.connects
 
     @property
@@ -87,7 +91,8 @@ class LinkOutages:
             return None
         longest_s = STALE_AFTER_PERIODS * float(store.period_s.max(initial=0.0))
         if all(
-            each.since_s is None and now_s >= each.ended_s + each.more_s + longest_s for each in self._links
+            each.since_s is None and now_s >= each.ended_s + each.more_s + longest_s
+            for each in self._links
         ):
             return None
         heard = np.zeros(len(store.links_of), np.bool_)

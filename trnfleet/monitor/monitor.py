@@ -260,7 +260,9 @@ class Monitor:
     def moment(self) -> Moment:
         """Return the fleet's time: the wall clock's, or that of its simulator or replay."""
         ingest, clock = self.ingest, self.clock
-        return ingest.timebase.now(clock.monotonic_s(), clock.wall_ns(), ingest.descriptors.instances_of)
+        return ingest.timebase.now(
+            clock.monotonic_s(), clock.wall_ns(), ingest.descriptors.instances_of
+        )
 
     def summary(self) -> Summary:
         """Return the fleet in a few figures, from the last pass."""
@@ -279,7 +281,11 @@ class Monitor:
         return finish(self._reading_pipeline(at_once=at_once))
 
     def _reading_pipeline(self, *, at_once: bool) -> Slices[PipelineHealth]:
-        health, now_s, of = self.link_health, self.clock.monotonic_s(), (self.ingest, self.counts, self.link)
+        health, now_s, of = (
+            self.link_health,
+            self.clock.monotonic_s(),
+            (self.ingest, self.counts, self.link),
+        )
         health.tell_own_loss(now_s, self.link, self.store, self.counts)
         return self._pipeline.reading(*of, health, self.message_rate, now_s, at_once=at_once)
 
@@ -319,7 +325,9 @@ class Monitor:
                 self.ingest.request_missing(self._source, begun_s)
                 for _ in self._laying_out():
                     await clock.sleep(0)
-                if judgements.is_due(begun_s, self.store.revision, self.link, self._usual_period_s()):
+                if judgements.is_due(
+                    begun_s, self.store.revision, self.link, self._usual_period_s()
+                ):
                     self._refresh_states()
                 own_s = clock.monotonic_s() - begun_s
                 if pacing.is_due(begun_s, self.store):
@@ -335,14 +343,18 @@ class Monitor:
                 ended_s = clock.monotonic_s()
                 self.link_health.wake(ended_s)
                 is_overloaded = self.link_health.overloaded_s(ended_s) > 0
-                pause_s = pacing.pause_s(own_s, begun_s, ended_s, self.store, is_overloaded=is_overloaded)
+                pause_s = pacing.pause_s(
+                    own_s, begun_s, ended_s, self.store, is_overloaded=is_overloaded
+                )
             await clock.sleep(pause_s)
 
     def _refresh_states(self) -> None:
         now_s, link_health = self.clock.monotonic_s(), self.link_health
         with guard(self.counts, "freshness"):
             link_health.update(now_s, self.link, self.store, self.counts)
-            self.store.refresh_states(now_s, self.ingest.publishers.online(), link_health.stale_periods())
+            self.store.refresh_states(
+                now_s, self.ingest.publishers.online(), link_health.stale_periods()
+            )
             link_health.follow(now_s, self.store)
 
     def _pass_slices(self, *, may_sample: bool = True) -> Slices[None]:
@@ -376,7 +388,9 @@ class Monitor:
             # They stay as last known, as the values do that they are about.
             return
         unsettled = self.link_health.unsettled(self.clock.monotonic_s(), self.store)
-        found = yield from findings.search(self.store, self.rollups, self.ingest.jobs.values(), unsettled)
+        found = yield from findings.search(
+            self.store, self.rollups, self.ingest.jobs.values(), unsettled
+        )
         self.findings = self._recent_findings.hold(found, self.clock.monotonic_s())
 
     def _reservation_slices(self) -> Slices[None]:
@@ -389,7 +403,9 @@ class Monitor:
     def _take_sample(self, *, may_sample: bool) -> None:
         """Take a sample once a second."""
         moment, ingest = self.moment(), self.ingest
-        self.history.attend(ingest.jobs, ingest.job_table.placed, is_cut_off=self.link_health.is_cut_off)
+        self.history.attend(
+            ingest.jobs, ingest.job_table.placed, is_cut_off=self.link_health.is_cut_off
+        )
         if self._sampling.follow(
             self.history, self.store, self.rollups, now_s=self.clock.monotonic_s(),
             messages=self.counts.messages, speed=moment.speed, may_sample=may_sample,
@@ -405,7 +421,9 @@ class Monitor:
         instant = self.alerts.next_instant(moment.time_ns, moment.speed, self.clock.monotonic_s())
         if instant is not None:
             ingest, pipeline = self.ingest, (yield from self._reading_pipeline(at_once=True))
-            yield from self.alerts.evaluate(self.readings(instant, pipeline), ingest.jobs, ingest.counts)
+            yield from self.alerts.evaluate(
+                self.readings(instant, pipeline), ingest.jobs, ingest.counts
+            )
 
     def readings(self, instant: Instant, pipeline: PipelineHealth) -> Readings:
         """Return the inputs of the rules, with the events since the last call."""

@@ -175,12 +175,18 @@ class PipelineReader:
             known = self._chips = _PublishedChips(layout, rows, publisher_of.copy(), chips)
         return known.chips
 
-    def _recent(self, counts: PipelineCounts, brokers: tuple[BrokerHealth, ...], now_s: float) -> Recent:
+    def _recent(
+        self, counts: PipelineCounts, brokers: tuple[BrokerHealth, ...], now_s: float
+    ) -> Recent:
         """Return what was added to counts lately; a count that began again counts from 0."""
         said = [each.figures.dropped or 0 for each in brokers if each.figures is not None]
-        now = Recent(**{name: getattr(counts, name) for name in COUNTED}, dropped_by_brokers=sum(said))
+        now = Recent(
+            **{name: getattr(counts, name) for name in COUNTED}, dropped_by_brokers=sum(said)
+        )
         marks = self._marks
-        while marks and (marks[-1][0] > now_s or marks[-1][1].dropped_by_brokers > now.dropped_by_brokers):
+        while marks and (
+            marks[-1][0] > now_s or marks[-1][1].dropped_by_brokers > now.dropped_by_brokers
+        ):
             # A past that goes on from a snapshot, or a broker that has begun again.
             marks.clear()
         while len(marks) > 1 and now_s - marks[1][0] >= RECENT_S:
@@ -192,7 +198,9 @@ class PipelineReader:
         self._is_told = bool(said)
         first = marks[0][1] if marks else Recent(dropped_by_brokers=now.dropped_by_brokers)
         marks.append((now_s, now))
-        return Recent._make(max(0, after - before) for after, before in zip(now, first, strict=True))
+        return Recent._make(
+            max(0, after - before) for after, before in zip(now, first, strict=True)
+        )
 
 
 def _behind_outages(ingest: Ingest, link_health: LinkHealth, now_s: float) -> NDArray[np.bool_]:
@@ -201,11 +209,15 @@ def _behind_outages(ingest: Ingest, link_health: LinkHealth, now_s: float) -> ND
     unheard = link_health.behind_outages(now_s, store)
     count = len(publishers.traffic)
     if store.is_forwarded.any():
-        hidden = store.is_forwarded & (store.chip_state[store.layout.chip_start[:-1]] == Freshness.UNOBSERVED)
+        hidden = store.is_forwarded & (
+            store.chip_state[store.layout.chip_start[:-1]] == Freshness.UNOBSERVED
+        )
         unheard = hidden if unheard is None else unheard | hidden
     if unheard is None:
         return np.zeros(count, np.bool_)
     rows = publishers.rows()[store.publisher_of]
     instances = np.bincount(rows, minlength=count)
-    found: NDArray[np.bool_] = (np.bincount(rows[unheard], minlength=count) == instances) & (instances > 0)
+    found: NDArray[np.bool_] = (np.bincount(rows[unheard], minlength=count) == instances) & (
+        instances > 0
+    )
     return found

@@ -96,7 +96,10 @@ class Ledger:
     def copy(self) -> Ledger:
         """Return a copy."""
         return copied(
-            self, _count=self._count.copy(), _bytes=self._bytes.copy(), _entries=self._entries.copy()
+            self,
+            _count=self._count.copy(),
+            _bytes=self._bytes.copy(),
+            _entries=self._entries.copy(),
         )
 
     @property
@@ -114,8 +117,12 @@ class Ledger:
             noun: What it is, in the plural.
         """
         entry = self._entries.get(key)
-        count, size = (1, size_bytes) if entry is None or entry[0] != owner else (0, size_bytes - entry[1])
-        return self._count.refusal(owner, count, noun) or self._bytes.refusal(owner, size, f"bytes of {noun}")
+        count, size = (
+            (1, size_bytes) if entry is None or entry[0] != owner else (0, size_bytes - entry[1])
+        )
+        return self._count.refusal(owner, count, noun) or self._bytes.refusal(
+            owner, size, f"bytes of {noun}"
+        )
 
     def put(self, key: str, owner: str, size_bytes: int) -> None:
         """Enter a message in the place of the one that its key had."""

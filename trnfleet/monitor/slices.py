@@ -204,7 +204,10 @@ class PassPacing:
     def is_due(self, now_s: float, store: Revised) -> bool:
         """Return whether a pass begins now, and note it."""
         longest_s = PASS_EVERY_S[1]
-        is_late = now_s - self._done_s >= longest_s and now_s - self.applied_s >= longest_s + WHOLE_WITHIN_S
+        is_late = (
+            now_s - self._done_s >= longest_s
+            and now_s - self.applied_s >= longest_s + WHOLE_WITHIN_S
+        )
         if store.revision == self._done and not is_late:
             return False
         self._done, self._done_s = store.revision, now_s
@@ -273,7 +276,9 @@ class BatchSlicing:
         sizes = [len(envelope.payload) for envelope in part]
         if sum(sizes) < SLICE_BYTES:
             return begin + len(part)
-        reached = (n for n, size in enumerate(itertools.accumulate(sizes), 1) if size >= SLICE_BYTES)
+        reached = (
+            n for n, size in enumerate(itertools.accumulate(sizes), 1) if size >= SLICE_BYTES
+        )
         return begin + next(reached)
 
     def note(self, count: int, took_s: float) -> None:

@@ -262,7 +262,9 @@ def summarize(
         unknown_chips=chips[Freshness.UNKNOWN],
         unobserved_chips=chips[Freshness.UNOBSERVED],
         rolled_chips=int(layout.sizes[layout.is_rolled].sum()) if layout.has_rolled else 0,
-        forwarded_chips=int(layout.sizes[store.is_forwarded].sum()) if store.is_forwarded.any() else 0,
+        forwarded_chips=int(layout.sizes[store.is_forwarded].sum())
+        if store.is_forwarded.any()
+        else 0,
         cells=tuple(sorted({each.cell for each in ingest.descriptors if each.cell}))
         if store.rolled.blocks
         else (),
@@ -408,7 +410,8 @@ def rack_powers(store: Store, rollups: Rollups) -> list[RackPower]:
     whole = np.logical_and.reduceat(known, racks.start[:-1])
     total_w = racks.total(np.where(known, chips_w + np.nan_to_num(hosts_w), np.nan))
     return [
-        RackPower(racks.label(number), float(total_w[number])) for number in np.flatnonzero(whole).tolist()
+        RackPower(racks.label(number), float(total_w[number]))
+        for number in np.flatnonzero(whole).tolist()
     ]
 
 
@@ -416,7 +419,9 @@ def reserved(table: Sequence[Reservation]) -> dict[str, Any]:
     """Return the summary's figures about reservations."""
     ended = {state.value for state in ENDED}
     active = [each for each in table if each.message.state.value == BlockState.ACTIVE.value]
-    idle = [(each.idle_per_h, each.message.currency) for each in active if each.idle_per_h is not None]
+    idle = [
+        (each.idle_per_h, each.message.currency) for each in active if each.idle_per_h is not None
+    ]
     currencies = {currency for _, currency in idle}
     is_known = len(currencies) == 1
     return {

@@ -110,7 +110,9 @@ class FleetAlerts(NamedTuple):
         """Return whether a watch keeps an alert up to date: one here, or that of its cell."""
         if not isinstance(message, CellAlertMessage):
             return bool(self.watches)
-        return any(each.cell == message.cell and each.word.leader is not None for each in self.cells)
+        return any(
+            each.cell == message.cell and each.word.leader is not None for each in self.cells
+        )
 
     @property
     def word(self) -> Word:
@@ -151,7 +153,9 @@ class FleetAlerts(NamedTuple):
         named = ", ".join(self.gone[:3])
         gone = f" ({named} {'has' if len(self.gone) == 1 else 'have'} gone)" if self.gone else ""
         where = " on the broker of each cell" if self.cells else ""
-        return f"no watch publishes alerts of fleet {self.name}{gone}; start `trnfleet watch`{where}"
+        return (
+            f"no watch publishes alerts of fleet {self.name}{gone}; start `trnfleet watch`{where}"
+        )
 
     def status(self, message: AlertMessage) -> AlertStatus:
         """Return the status of an alert: unhandled, acknowledged, silenced or inhibited."""
@@ -167,13 +171,21 @@ class FleetAlerts(NamedTuple):
 
     def preview(self, matchers: tuple[Matcher, ...]) -> Preview:
         """Return the alerts that a silence matches now; it hides none of cells."""
-        return preview(matchers, [each for each in map(alert_of, self.alerts.values()) if not each.cell])
+        return preview(
+            matchers, [each for each in map(alert_of, self.alerts.values()) if not each.cell]
+        )
 
     def cells_matched(self, matchers: tuple[Matcher, ...]) -> tuple[str, ...]:
         """Return the cells of alerts that a silence matches here and does not hide: their watches read their own brokers alone."""
         of_cells = [each for each in map(alert_of, self.alerts.values()) if each.cell]
         return tuple(
-            sorted({each.cell for each in of_cells if each.is_active and all_match(matchers, each.labels)})
+            sorted(
+                {
+                    each.cell
+                    for each in of_cells
+                    if each.is_active and all_match(matchers, each.labels)
+                }
+            )
         )
 
 
@@ -231,7 +243,11 @@ async def _read_alerts(session: FleetSession, fleet: str, wait_s: float) -> Flee
         await clock.sleep(max(0.0, FIRST_PUBLISH_S - publishers.watched_s))
         monitor.compute()
         of_cells, silences = monitor.alerts.cells.firing, monitor.alerts.silences
-        own = [each for each in monitor.ingest.alert_messages.values() if each.fingerprint not in of_cells]
+        own = [
+            each
+            for each in monitor.ingest.alert_messages.values()
+            if each.fingerprint not in of_cells
+        ]
         alerts: dict[str, AlertMessage] = {each.fingerprint: each for each in own}
         for message in monitor.ingest.retained[CellAlertMessage].by_key.values():
             shown = of_cells.get(message.fingerprint)
@@ -291,7 +307,10 @@ def find_alert(fleet: FleetAlerts, which: str) -> Alert:
 
 
 def active_of(
-    messages: Iterable[AlertMessage], silences: Silences, now_ns: int, of_cells: Iterable[Alert] = ()
+    messages: Iterable[AlertMessage],
+    silences: Silences,
+    now_ns: int,
+    of_cells: Iterable[Alert] = (),
 ) -> list[AlertWithStatus]:
     """Return the published alerts that fire, and those of cells: the worst first, inhibited ones last."""
     alerts = [alert_of(message) for message in messages if message.state == "firing"]
@@ -386,21 +405,29 @@ async def find_publishers(presence: Source, root: str, clock: Clock) -> Publishe
     """Watches whose heartbeat arrived meanwhile, with the monotonic seconds of it."""
     deadline_s = clock.monotonic_s() + HEARTBEAT_LIMIT_S
     while True:
-        reader = BatchReader(presence, clock, limit_s=deadline_s - clock.monotonic_s(), quiet_s=QUIET_S)
+        reader = BatchReader(
+            presence, clock, limit_s=deadline_s - clock.monotonic_s(), quiet_s=QUIET_S
+        )
         while batch := await reader.next():
             for envelope in batch:
                 _note_presence(envelope, root, known, heard, clock.monotonic_s())
         online = {client: each for client, each in known.items() if each.state == "online"}
         watches = {client: each for client, each in online.items() if each.role == "watch"}
         alive = [
-            client for client, each in watches.items() if client in heard or _is_fresh(each, clock.wall_ns())
+            client
+            for client, each in watches.items()
+            if client in heard or _is_fresh(each, clock.wall_ns())
         ]
         if alive or not watches or clock.monotonic_s() >= deadline_s:
             break
     since_ns = [_time_ns(watches[client].since) for client in alive]
     return Publishers(
         tuple(sorted(alive)),
-        tuple(sorted(name for name, each in known.items() if each.role == "watch" and name not in alive)),
+        tuple(
+            sorted(
+                name for name, each in known.items() if each.role == "watch" and name not in alive
+            )
+        ),
         len(watches) < len(online),
         max(
             (abs(clock.wall_ns() - each) / NS_PER_S for each in since_ns if each is not None),
@@ -420,7 +447,11 @@ def _presence(message: WatchMessage, heard_s: float | None, clock: Clock) -> Wat
 
 
 def _note_presence(
-    envelope: Envelope, root: str, known: dict[str, WatchMessage], heard: dict[str, float], now_s: float
+    envelope: Envelope,
+    root: str,
+    known: dict[str, WatchMessage],
+    heard: dict[str, float],
+    now_s: float,
 ) -> None:
     try:
         client = parse_topic(envelope.topic, root).path

@@ -69,7 +69,9 @@ class Ec2Bridge:
             ConfigError: the file of events cannot be read.
         """
         self._request = request
-        self._next_line = None if request.events is None else line_reader(open_events(request.events))
+        self._next_line = (
+            None if request.events is None else line_reader(open_events(request.events))
+        )
         self.client_id = f"trnfleet-bridge-{secrets.token_hex(4)}"
         self._bridge = Bridge(
             request.fleet,
@@ -115,8 +117,13 @@ class Ec2Bridge:
                     next_line=self._next_line,
                 )
                 rounds = Work("readings", lambda: bridge.rounds, still_s=READING_STILL_S)
-                works = [rounds, *link_works("connection", publisher.status.parts or (publisher.status,))]
-                async with background(service_manager=manager.run(works, lambda: _status(publisher.status))):
+                works = [
+                    rounds,
+                    *link_works("connection", publisher.status.parts or (publisher.status,)),
+                ]
+                async with background(
+                    service_manager=manager.run(works, lambda: _status(publisher.status))
+                ):
                     await run_until(ending, work)
                 await check.finish(ending)
         raise_if_refused(publisher.status)
@@ -205,7 +212,9 @@ class LinePublisher:
         """Write a batch, without presence and without cleared messages."""
         written = 0
         for envelope in batch:
-            is_presence = parse_topic(envelope.topic, self._root).topic_class is TopicClass.PUBLISHER
+            is_presence = (
+                parse_topic(envelope.topic, self._root).topic_class is TopicClass.PUBLISHER
+            )
             if envelope.payload and not is_presence:
                 self._output.write(envelope.payload + b"\n")
                 written += 1

@@ -104,8 +104,13 @@ class ChildProcess:
             wait_s = BACKOFF_S[self._restarts]
             self._restarts += 1
             of = f"({self._restarts} of {MOST_RESTARTS})"
-            log.warning("child_ended", kind=self.name, how=how, restart=self._restarts, wait_s=wait_s)
-            self._tell(f"the {self.name} {how}; it is started again in {duration(wait_s)} {of}", float("inf"))
+            log.warning(
+                "child_ended", kind=self.name, how=how, restart=self._restarts, wait_s=wait_s
+            )
+            self._tell(
+                f"the {self.name} {how}; it is started again in {duration(wait_s)} {of}",
+                float("inf"),
+            )
             await self._clock.sleep(wait_s)
             try:
                 await self._begin()

@@ -74,7 +74,9 @@ async def find_fleets(
         else:
             named = len(wanted)
             wanted = list(
-                dict.fromkeys([*wanted, *sorted(is_live, key=lambda name: (not is_live[name], name))])
+                dict.fromkeys(
+                    [*wanted, *sorted(is_live, key=lambda name: (not is_live[name], name))]
+                )
             )
             if most is not None:
                 wanted = wanted[: max(named, most)]
@@ -116,7 +118,9 @@ async def _fleets_of(session: BrokerSession, wait_s: float) -> dict[str, bool]:
     return fleets
 
 
-async def find_fleet(session: BrokerSession, name: str | None, *, wait_s: float = TELEMETRY_S) -> str:
+async def find_fleet(
+    session: BrokerSession, name: str | None, *, wait_s: float = TELEMETRY_S
+) -> str:
     """Return the name of the fleet to read: the given one, or the broker's only one.
 
     Raises:
@@ -128,7 +132,9 @@ async def find_fleet(session: BrokerSession, name: str | None, *, wait_s: float 
     return choose_fleet(await _fleets_of(session, wait_s), str(session.url), has_several=False)
 
 
-async def discover_fleets(session: BrokerSession, topic_class: TopicClass, limit_s: float) -> dict[str, bool]:
+async def discover_fleets(
+    session: BrokerSession, topic_class: TopicClass, limit_s: float
+) -> dict[str, bool]:
     """Return the fleets that a class of topics names, and whether each is live, that is, publishes telemetry.
 
     Args:
@@ -148,7 +154,9 @@ async def discover_fleets(session: BrokerSession, topic_class: TopicClass, limit
             for envelope in batch:
                 try:
                     topic = parse_topic(envelope.topic, session.root)
-                    is_live = topic_class is not TopicClass.PUBLISHER or _is_online(envelope.payload)
+                    is_live = topic_class is not TopicClass.PUBLISHER or _is_online(
+                        envelope.payload
+                    )
                 except WireError:
                     continue
                 fleets[topic.fleet] = fleets.get(topic.fleet, False) or is_live

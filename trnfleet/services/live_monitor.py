@@ -147,7 +147,9 @@ async def observe_fleets(
     return seen
 
 
-async def _observe(found: FoundFleet, *, wait_s: float, pue: float | None, needs_chips: bool) -> Observation:
+async def _observe(
+    found: FoundFleet, *, wait_s: float, pue: float | None, needs_chips: bool
+) -> Observation:
     session, clock = found.session, found.session.clock
     source, monitor = monitor_fleet(session, found.name, pue=pue)
     brokers: tuple[BrokerState, ...] = ()
@@ -164,7 +166,9 @@ async def _observe(found: FoundFleet, *, wait_s: float, pue: float | None, needs
             finally:
                 links = source.status.parts or (source.status,)
                 brokers = tuple(
-                    BrokerState(each.broker, each.connected, "" if each.connected else each.last_error)
+                    BrokerState(
+                        each.broker, each.connected, "" if each.connected else each.last_error
+                    )
                     for each in links
                 )
     except BrokerError as error:

@@ -34,7 +34,11 @@ class OperatorConnection(NamedTuple):
 
 
 def connect_operator(
-    session: FleetSession, fleet: str, *, owner: str | None, reads_back_from: BrokerSession | None = None
+    session: FleetSession,
+    fleet: str,
+    *,
+    owner: str | None,
+    reads_back_from: BrokerSession | None = None,
 ) -> OperatorConnection:
     """Return the writer of acknowledgements and silences of a fleet; the caller runs its connection.
 
@@ -47,7 +51,9 @@ def connect_operator(
     """
     publisher = session.publisher(f"trnfleet-desk-{os.urandom(6).hex()}")
     writer = ReadBackPublisher(reads_back_from, publisher) if reads_back_from else publisher
-    operator = OperatorActions(fleet, publisher=writer, owner=operator_name(owner), root=session.root)
+    operator = OperatorActions(
+        fleet, publisher=writer, owner=operator_name(owner), root=session.root
+    )
     return OperatorConnection(operator, publisher)
 
 
@@ -75,7 +81,9 @@ async def hold_leases(session: FleetSession, monitor: Monitor, leases: Leases) -
                 while True:
                     await _send(publisher, monitor, leases)
                     with contextlib.suppress(TimeoutError):
-                        await preserve_cancellation(asyncio.wait_for(leases.wanted.wait(), LOOK_EVERY_S))
+                        await preserve_cancellation(
+                            asyncio.wait_for(leases.wanted.wait(), LOOK_EVERY_S)
+                        )
             finally:
                 goodbye = leases.leave_all(monitor.clock.wall_ns())
                 if goodbye:

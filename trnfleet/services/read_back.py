@@ -85,7 +85,11 @@ class StateCheck:
     """
 
     def __init__(
-        self, session: BrokerSession, publisher: MqttPublisher, report: Callable[[str], None], root: str = ""
+        self,
+        session: BrokerSession,
+        publisher: MqttPublisher,
+        report: Callable[[str], None],
+        root: str = "",
     ) -> None:
         """Prepare the check.
 

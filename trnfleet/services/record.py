@@ -108,7 +108,9 @@ class RecordingFailedError(TrnfleetError):
         """Whether the recording can be read."""
 
 
-async def record(session: BrokerSession, request: RecordRequest, reporter: RecordReporter) -> RecordProgress:
+async def record(
+    session: BrokerSession, request: RecordRequest, reporter: RecordReporter
+) -> RecordProgress:
     """Record until a signal or the duration ends it, and return the totals.
 
     Raises:
@@ -119,7 +121,9 @@ async def record(session: BrokerSession, request: RecordRequest, reporter: Recor
     """
     is_split = bool(request.split_bytes or request.split_s)
     former = (
-        [] if request.stdout else find_former(request.file, is_split=is_split, overwrite=request.overwrite)
+        []
+        if request.stdout
+        else find_former(request.file, is_split=is_split, overwrite=request.overwrite)
     )
     clock, ending = session.clock, Ending()
     manager = ServiceManager(clock)
@@ -175,7 +179,9 @@ async def record(session: BrokerSession, request: RecordRequest, reporter: Recor
                 sink.close()
     progress = _progress(source, sink, gaps)
     if sink.status.failed:
-        raise RecordingFailedError(sink.status.failed, progress, is_readable=sink.status.failed != DELETED)
+        raise RecordingFailedError(
+            sink.status.failed, progress, is_readable=sink.status.failed != DELETED
+        )
     return progress
 
 
@@ -204,7 +210,9 @@ async def _write_until_end(
         else:
             await asyncio.Event().wait()
 
-    async with background(take=take(), progress=_report_progress(source, sink, gaps, clock, reporter)):
+    async with background(
+        take=take(), progress=_report_progress(source, sink, gaps, clock, reporter)
+    ):
         ends = {asyncio.ensure_future(at_duration()), asyncio.ensure_future(sink.failed())}
         try:
             done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

@@ -53,7 +53,10 @@ class ReplayRequest:
 
 
 async def publish_recording(
-    session: BrokerSession, recording: Recording, request: ReplayRequest, report: Callable[[str], None]
+    session: BrokerSession,
+    recording: Recording,
+    request: ReplayRequest,
+    report: Callable[[str], None],
 ) -> None:
     """Replay a recording to a broker until its end or a signal.
 
@@ -75,7 +78,11 @@ async def publish_recording(
     sys.setswitchinterval(SWITCH_S)
     clock, ending = session.clock, Ending()
     # Topics of other programs have no fleet; they are left out where one is chosen.
-    fleet = fleet_of(recording, request.fleet, request.file) if request.fleet or request.new_name else None
+    fleet = (
+        fleet_of(recording, request.fleet, request.file)
+        if request.fleet or request.new_name
+        else None
+    )
     fleets = fleets_of(recording) if fleet is None else (fleet,)
     from_ns, to_ns = part_of(recording, request.begin, request.end)
     with ending.on_signals():
@@ -129,7 +136,9 @@ class _ReplayedTopics:
     A recording names the fleets that published at its begin; a live fleet that began later is refused here.
     """
 
-    def __init__(self, broker: str, request: ReplayRequest, root: str, live: Collection[str]) -> None:
+    def __init__(
+        self, broker: str, request: ReplayRequest, root: str, live: Collection[str]
+    ) -> None:
         self._broker = broker
         self._request = request
         self._root = root

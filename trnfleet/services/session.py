@@ -98,7 +98,9 @@ class BrokerSession:
 class BatchReader:
     """Batches of a source until a time limit, or until none has arrived for a while."""
 
-    def __init__(self, source: Source, clock: Clock, *, limit_s: float, quiet_s: float = math.inf) -> None:
+    def __init__(
+        self, source: Source, clock: Clock, *, limit_s: float, quiet_s: float = math.inf
+    ) -> None:
         """Start the time limit.
 
         Args:
@@ -138,4 +140,6 @@ def user_name(default: str) -> str:
         name = getpass.getuser()
     except (OSError, KeyError):
         return default
-    return "".join(char for char in name if char.isalnum() or char in "_.@-")[:LONGEST_USER] or default
+    return (
+        "".join(char for char in name if char.isalnum() or char in "_.@-")[:LONGEST_USER] or default
+    )

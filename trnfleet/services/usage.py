@@ -149,7 +149,11 @@ class UsageReport:
     def missing(self, known: Collection[str]) -> str:
         """Return what is wrong with the reservations to include, by those that are there; empty for nothing."""
         unknown = sorted(set(self._ids) - set(known))
-        return f"--id {unknown[0]}: no such reservation: {nearest(unknown[0], known)}" if unknown else ""
+        return (
+            f"--id {unknown[0]}: no such reservation: {nearest(unknown[0], known)}"
+            if unknown
+            else ""
+        )
 
     def add(self, moment: Moment, table: list[Reservation]) -> list[UsageRow]:
         """Add the present use of reservations, and return the rows of intervals that have ended.
@@ -189,21 +193,30 @@ class UsageReport:
         live_s = self._used_s + self._idle_s
         share = f"{self._used_s / live_s:.1%}" if live_s else "n/a"
         idle = (
-            ", ".join(f"{amount:,.2f} {currency}" for currency, amount in sorted(self._idle.items())) or "n/a"
+            ", ".join(
+                f"{amount:,.2f} {currency}" for currency, amount in sorted(self._idle.items())
+            )
+            or "n/a"
         )
         return (
             f"{self._reserved_s / 3_600:,.2f} instance-hours reserved, {self._used_s / 3_600:,.2f} used ({share}); "
             f"paid for idleness: {idle}"
         )
 
-    def _add_span(self, table: list[Reservation], from_ns: int, to_ns: int, *, is_watched: bool) -> None:
+    def _add_span(
+        self, table: list[Reservation], from_ns: int, to_ns: int, *, is_watched: bool
+    ) -> None:
         for each in table:
             message = each.message
             if self._ids and message.id not in self._ids:
                 continue
             begin_ns = max(from_ns, each.starts_ns)
             end_ns = to_ns if each.ends_ns is None else min(to_ns, each.ends_ns)
-            if end_ns <= begin_ns or message.state.value not in {"active", "unavailable", "expired"}:
+            if end_ns <= begin_ns or message.state.value not in {
+                "active",
+                "unavailable",
+                "expired",
+            }:
                 continue
             seconds = (end_ns - begin_ns) / NS_PER_S
             found = self._sums.setdefault(message.id, _Sum(each))

@@ -72,7 +72,9 @@ def _check_fleet(path: Path) -> str:
     from trnfleet.services.simulator.engine import make_engine  # noqa: PLC0415
     from trnfleet.services.simulator.run import load_run  # noqa: PLC0415
 
-    run = load_run({"fleet"}, fleet=str(path), scenario=None, seed=7, period_s=1.0, speed=1.0, start=None)
+    run = load_run(
+        {"fleet"}, fleet=str(path), scenario=None, seed=7, period_s=1.0, speed=1.0, start=None
+    )
     engine = make_engine(run, run.fleet, NO_PART)
     return f"fleet {run.fleet.name}, {counted(engine.layout.chips, 'chip')}"
 
@@ -81,7 +83,9 @@ def _check_scenario(path: Path) -> str:
     from trnfleet.services.simulator.engine import make_engine, transport_faults  # noqa: PLC0415
     from trnfleet.services.simulator.run import load_run  # noqa: PLC0415
 
-    run = load_run(set(), fleet="demo", scenario=str(path), seed=7, period_s=1.0, speed=1.0, start=None)
+    run = load_run(
+        set(), fleet="demo", scenario=str(path), seed=7, period_s=1.0, speed=1.0, start=None
+    )
     make_engine(run, run.fleet, NO_PART)
     transport_faults(run)
     return f"scenario for the fleet {run.fleet.name}"
@@ -102,5 +106,7 @@ def _check_tests(path: Path) -> str:
 
     count, found = run_tests(path)
     if found:
-        raise ConfigError(f"{path}: {len(found):,} results differ; trnfleet rules test {path} lists them")
+        raise ConfigError(
+            f"{path}: {len(found):,} results differ; trnfleet rules test {path} lists them"
+        )
     return f"tests of alert rules, {count:,} of them, all as expected"

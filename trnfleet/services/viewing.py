@@ -113,12 +113,16 @@ def view_fleet(
         if isinstance(publisher, FanOutPublisher):
             publisher.chosen = lambda: live.monitor.store.links_heard
     else:
-        operator = OperatorActions(fleet, publisher=None, owner=operator_name(owner), root=session.root)
+        operator = OperatorActions(
+            fleet, publisher=None, owner=operator_name(owner), root=session.root
+        )
     leases = Leases(
         fleet,
         root=session.root,
         by=operator_name(owner),
-        why_not="" if may_write else "this app only reads; with --allow-commands it asks relays for chips",
+        why_not=""
+        if may_write
+        else "this app only reads; with --allow-commands it asks relays for chips",
     )
     if may_write:
         running["leases"] = hold_leases(session, live.monitor, leases)
@@ -129,7 +133,9 @@ def view_fleet(
         return
     buffer.start()
     try:
-        playback = play_back_buffer(live, buffer, clock=session.clock, root=session.root, rules=rules)
+        playback = play_back_buffer(
+            live, buffer, clock=session.clock, root=session.root, rules=rules
+        )
         running["playback"] = playback.run()
         if backfill_from is not None:
             backfill = Backfill(live.monitor, session.clock, buffer=buffer, playback=playback)
@@ -183,7 +189,9 @@ class FleetViewings:
             if each.buffer is not None:
                 each.buffer.share(share_bytes)
         for session, name in ((each.session, each.name) for each in fleets):
-            self.shown[name] = self._stack.enter_context(self._view(session, name, past_bytes=share_bytes))
+            self.shown[name] = self._stack.enter_context(
+                self._view(session, name, past_bytes=share_bytes)
+            )
 
     @property
     def running(self) -> dict[str, Coroutine[Any, Any, None]]:
@@ -217,7 +225,9 @@ class FleetViewings:
 
     def _gone(self) -> int:
         """Return how many of the shown fleets have gone: they had publishers, and none of those is online."""
-        monitors = ((each.playback and each.playback.live) or each.state for each in self.shown.values())
+        monitors = (
+            (each.playback and each.playback.live) or each.state for each in self.shown.values()
+        )
         pipelines = (monitor.pipeline() for monitor in monitors)
         return sum(bool(len(each.publishers)) and not each.publishers_online for each in pipelines)
 

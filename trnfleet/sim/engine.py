@@ -246,7 +246,12 @@ class Engine:
         self._next = number + 1
         events.sort(key=lambda event: event.time_s)
         return Tick(
-            number, self.time_ns(number), jobs.figures, jobs.states, tuple(events), tuple(allocations)
+            number,
+            self.time_ns(number),
+            jobs.figures,
+            jobs.states,
+            tuple(events),
+            tuple(allocations),
         )
 
     def leap(self, ticks: int) -> Iterator[Tick]:
@@ -292,7 +297,9 @@ class Engine:
         Raises:
             ConfigError: fault or target is unknown, or they do not go together; the message names the nearest.
         """
-        return self.incidents.inject(fault, target, self.now_s, lasts_s=lasts_s, magnitude=magnitude, by=by)
+        return self.incidents.inject(
+            fault, target, self.now_s, lasts_s=lasts_s, magnitude=magnitude, by=by
+        )
 
     def _move_to(self, now_s: float) -> None:
         """Carry out everything that begins and ends up to an instant."""
@@ -325,7 +332,9 @@ class Engine:
             settled_w,
         )
         if not self._is_settled:
-            self._chips.settle(throttling.chip_temperature_c(np.arange(self.own.start, self.own.stop)))
+            self._chips.settle(
+                throttling.chip_temperature_c(np.arange(self.own.start, self.own.stop))
+            )
             self._is_settled = True
         return jobs
 

@@ -81,7 +81,10 @@ class Placement:
         sizes = np.diff(layout.chip_start)
         domain = layout.domain_of_instance
         spans = np.zeros(len(fleet.jobs), np.bool_)
-        chips, instance_chips = np.zeros(len(fleet.jobs), np.int64), np.ones(len(fleet.jobs), np.int64)
+        chips, instance_chips = (
+            np.zeros(len(fleet.jobs), np.int64),
+            np.ones(len(fleet.jobs), np.int64),
+        )
         replica_chips = np.zeros(len(fleet.jobs), np.int64)
         kinds: list[ChipType] = []
         for number in range(len(fleet.jobs)):
@@ -92,7 +95,8 @@ class Placement:
                 replica_chips[number] = job.replica_chips(int(instance_chips[number]))
             spans[number] = _spans(domain[members], sizes[members], int(replica_chips[number]))
             present = (
-                layout.types[index].chip for index in np.unique(layout.instance_type[members]).tolist()
+                layout.types[index].chip
+                for index in np.unique(layout.instance_type[members]).tolist()
             )
             kinds.append(min(present, key=lambda chip: chip.hbm_bytes_per_s.value))
         # What does not fill a whole replica is refused by `inference`.
@@ -149,14 +153,18 @@ class Cohorts:
         """Group chips and instances."""
         owner = placement.job_of_instance
         row = _rows(layout, placement)
-        used = np.repeat(_used_lanes(layout, _talks_to(layout, placement, row)), np.diff(layout.chip_start))
+        used = np.repeat(
+            _used_lanes(layout, _talks_to(layout, placement, row)), np.diff(layout.chip_start)
+        )
         _keep_inside_replicas(used, layout, placement)
         is_first = np.append(True, (np.diff(row) != 0) | (np.diff(used) != 0))
         is_first[layout.chip_start[:-1]] = True
         begin = np.flatnonzero(is_first)
         instance = layout.instance_of_chip[begin].astype(np.int64)
         types = max(len(layout.types), 1)
-        key = (row[begin].astype(np.int64) * types + layout.instance_type[instance]) * 256 + used[begin]
+        key = (row[begin].astype(np.int64) * types + layout.instance_type[instance]) * 256 + used[
+            begin
+        ]
         _, first, cohort = np.unique(key, return_index=True, return_inverse=True)
         lengths = np.diff(np.append(begin, layout.chips))
         of_chip = np.repeat(cohort.astype(np.int32), lengths)
@@ -191,7 +199,9 @@ def _rows(layout: Layout, placement: Placement) -> NDArray[np.int32]:
     """Return the row of each chip in a `JobTick`."""
     jobs = len(placement.chips)
     owner = placement.job_of_instance
-    row = np.repeat(np.where(owner == IDLE, jobs, owner).astype(np.int32), np.diff(layout.chip_start))
+    row = np.repeat(
+        np.where(owner == IDLE, jobs, owner).astype(np.int32), np.diff(layout.chip_start)
+    )
     for job in np.flatnonzero(placement.replica_chips).tolist():
         chips = layout.chip_rows(np.flatnonzero(owner == job))
         first = jobs + 1 + placement.replica_start[job]
@@ -200,7 +210,10 @@ def _rows(layout: Layout, placement: Placement) -> NDArray[np.int32]:
 
 
 def _hosts(
-    layout: Layout, instance: NDArray[np.int64], cohort: NDArray[np.intp], lengths: NDArray[np.int64]
+    layout: Layout,
+    instance: NDArray[np.int64],
+    cohort: NDArray[np.intp],
+    lengths: NDArray[np.int64],
 ) -> Hosts:
     """Group the instances by their pieces: runs of chips of one cohort, of which each has at least one."""
     count = len(layout.instances)
@@ -277,7 +290,11 @@ def _used_lanes(layout: Layout, owner: NDArray[np.int64]) -> NDArray[np.uint8]:
     used = inside[layout.instance_type] if len(layout.types) else np.zeros(0, np.uint8)
     starts = layout.ultraserver_start
     sizes = np.diff(starts)
-    kinds = np.zeros(len(sizes), np.int64) if not len(layout.types) else layout.instance_type[starts[:-1]]
+    kinds = (
+        np.zeros(len(sizes), np.int64)
+        if not len(layout.types)
+        else layout.instance_type[starts[:-1]]
+    )
     pairs = np.stack([kinds, sizes], axis=1)[~layout.is_standalone]
     for index, size in np.unique(pairs, axis=0).tolist():
         kind = layout.types[index]

@@ -100,7 +100,9 @@ class Rng:
             stream: Of the words.
             keys: Integers, of one shape.
         """
-        word = np.full(np.shape(keys[0]), (self._seed ^ _DOMAIN) + int(stream) * _GOLDEN & _WORD, np.uint64)
+        word = np.full(
+            np.shape(keys[0]), (self._seed ^ _DOMAIN) + int(stream) * _GOLDEN & _WORD, np.uint64
+        )
         for key in (np.zeros_like(keys[0]), *keys):
             word = next_word(word, key)
         return word
@@ -173,7 +175,9 @@ def bell(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     field = np.uint64(0xFFFF)
     total = (words & field) + (words >> np.uint64(48))
     total += (words >> np.uint64(16) & field) + (words >> np.uint64(32) & field)
-    values: NDArray[np.float64] = (total.astype(np.float64) - 2.0 * 65_535.0) * (3.0**0.5 / 65_536.0)
+    values: NDArray[np.float64] = (total.astype(np.float64) - 2.0 * 65_535.0) * (
+        3.0**0.5 / 65_536.0
+    )
     return values
 
 

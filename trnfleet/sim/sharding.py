@@ -39,7 +39,9 @@ def own_instances(layout: Layout, shard: Shard) -> range:
         starts.extend(covered if layout.is_standalone[number] else (covered.start,))
     starts.append(len(layout.instances))
     units = len(starts) - 1
-    return range(starts[units * (shard.number - 1) // shard.of], starts[units * shard.number // shard.of])
+    return range(
+        starts[units * (shard.number - 1) // shard.of], starts[units * shard.number // shard.of]
+    )
 
 
 def owns(layout: Layout, own: range, path: str) -> bool:

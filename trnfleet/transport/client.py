@@ -215,9 +215,13 @@ class Client(aiomqtt.Client):
         """
         if size > READ_BYTES:
             packet = self._paho._in_packet
-            if packet["remaining_length"] > MAX_PACKET_BYTES and not isinstance(packet["packet"], _Beginning):
+            if packet["remaining_length"] > MAX_PACKET_BYTES and not isinstance(
+                packet["packet"], _Beginning
+            ):
                 if packet["command"] & 0xF0 != PUBLISH:
-                    raise ForbiddenPacketError("the broker sent a packet over the limit that is no message")
+                    raise ForbiddenPacketError(
+                        "the broker sent a packet over the limit that is no message"
+                    )
                 packet["packet"] = _Beginning()
             size = READ_BYTES
         if not self._ahead:
@@ -274,7 +278,12 @@ class Client(aiomqtt.Client):
                 # paho handles the first one, by which it knows that the connection stands.
                 self._client.loop_read()
                 left -= QUICK_PACKETS
-                if backlog and self.is_open and not self._ahead and not self._paho._in_packet["command"]:
+                if (
+                    backlog
+                    and self.is_open
+                    and not self._ahead
+                    and not self._paho._in_packet["command"]
+                ):
                     left -= backlog.hand_over(left)
                 if not self._ahead and not backlog and not self._has_pending:
                     return
@@ -440,7 +449,12 @@ def delivering_queue(
                 note_oversize()
                 return
             delivery.put(
-                item.topic.value, item.payload, item.qos, content_type, retain=item.retain, kept=kept
+                item.topic.value,
+                item.payload,
+                item.qos,
+                content_type,
+                retain=item.retain,
+                kept=kept,
             )
 
     return DeliveringQueue

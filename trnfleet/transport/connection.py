@@ -102,7 +102,9 @@ class Connection:
     ended: asyncio.Task[str]
     """Done when the connection has ended; its result says why."""
 
-    def __init__(self, login: Login, protocol: ProtocolName, clock: Clock, reception: Reception) -> None:
+    def __init__(
+        self, login: Login, protocol: ProtocolName, clock: Clock, reception: Reception
+    ) -> None:
         """Describe a connection; nothing is connected yet.
 
         Raises:
@@ -184,7 +186,9 @@ class Connection:
             if len(granted) != len(chunk):
                 raise LinkDown(f"the broker answers {len(granted)} of {len(chunk)} subscriptions")
             refused += [
-                topic for (topic, _), code in zip(chunk, granted, strict=True) if code >= FIRST_FAILURE
+                topic
+                for (topic, _), code in zip(chunk, granted, strict=True)
+                if code >= FIRST_FAILURE
             ]
         return refused
 
@@ -246,7 +250,9 @@ class Connection:
             self._client.drop()
 
     async def _look(self, *, has_tls: bool) -> str:
-        return await what_it_speaks(self._login.url, self._login.tls, self._client.heard, has_tls=has_tls)
+        return await what_it_speaks(
+            self._login.url, self._login.tls, self._client.heard, has_tls=has_tls
+        )
 
     async def _look_if_silent(self) -> str:
         """Return what the port speaks where TCP connected and nothing has come; nothing where a broker was there before."""
@@ -265,11 +271,15 @@ class Connection:
         found = await self._look(has_tls=has_tls) if has_tls or not self._login.is_known else ""
         if found:
             return LinkDown(found, foreign=True)
-        return LinkDown("the broker ends the connection instead of an answer to CONNECT", ended_early=True)
+        return LinkDown(
+            "the broker ends the connection instead of an answer to CONNECT", ended_early=True
+        )
 
     async def _send_batch(self, chunk: Sequence[Envelope], unsent: list[Unsent]) -> list[Envelope]:
         """Publish messages in one piece, and return those that are no part of it, because they cannot be sent as they are."""
-        batch = make_batch(chunk, self._client.limits.packet_bytes, has_properties=self.protocol == "5")
+        batch = make_batch(
+            chunk, self._client.limits.packet_bytes, has_properties=self.protocol == "5"
+        )
         left = batch.envelopes
         if left and self._client.is_open:
             writing = self._client.write(batch.data)
@@ -294,7 +304,9 @@ class Connection:
             envelope = envelope._replace(qos=limits.qos)
         try:
             # QoS 0 waits for the socket alone, for as long as the connection stands.
-            code = await self._client.send(envelope, properties, ACKNOWLEDGE_S if envelope.qos else None)
+            code = await self._client.send(
+                envelope, properties, ACKNOWLEDGE_S if envelope.qos else None
+            )
         except NoAnswerError:
             why = "the broker did not acknowledge it"
             unsent.append(Unsent(envelope, why, is_refused=False, is_unacknowledged=True))
@@ -346,13 +358,19 @@ class Connection:
         error = self._client.read_error
         if error is None:
             return None
-        return str(error) if isinstance(error, WebSocketLimitError) else tls_words(error, self._login.tls)
+        return (
+            str(error)
+            if isinstance(error, WebSocketLimitError)
+            else tls_words(error, self._login.tls)
+        )
 
     def _refusal(self, error: aiomqtt.MqttError) -> LinkDown:
         if isinstance(error, aiomqtt.MqttCodeError) and isinstance(error.rc, ReasonCode):
             code = error.rc.value
             if code in NOT_AUTHORISED:
-                return LinkDown(f"not authorised: {self._login.why_not_authorised()}", answered=True)
+                return LinkDown(
+                    f"not authorised: {self._login.why_not_authorised()}", answered=True
+                )
             return LinkDown(
                 _words(error) or "connection refused",
                 answered=True,

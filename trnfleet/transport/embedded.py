@@ -84,7 +84,9 @@ class EmbeddedBroker:
 
 def mosquitto_program() -> str | None:
     """Return the path of the `mosquitto` program, or None where it is not installed."""
-    return shutil.which("mosquitto") or shutil.which("mosquitto", path=os.pathsep.join(_MOSQUITTO_FOLDERS))
+    return shutil.which("mosquitto") or shutil.which(
+        "mosquitto", path=os.pathsep.join(_MOSQUITTO_FOLDERS)
+    )
 
 
 def nats_program() -> str | None:
@@ -193,10 +195,14 @@ async def _program(prefer: BrokerKind | None, access: OwnAccess | None) -> _Prog
             "install Mosquitto, or name a broker with --broker"
         )
     words = await _output(nats, "--version")
-    return _Program(nats, f"nats {words[-1].removeprefix('v')}" if words else "nats", "3.1.1", _nats_command)
+    return _Program(
+        nats, f"nats {words[-1].removeprefix('v')}" if words else "nats", "3.1.1", _nats_command
+    )
 
 
-async def _start(clock: Clock, host: str, port: int, program: _Program, folder: Path) -> EmbeddedBroker:
+async def _start(
+    clock: Clock, host: str, port: int, program: _Program, folder: Path
+) -> EmbeddedBroker:
     kind = program.version
     why = ""
     for _ in range(1 if port else ATTEMPTS):
@@ -205,7 +211,13 @@ async def _start(clock: Clock, host: str, port: int, program: _Program, folder: 
         log_file = folder / "broker.log"
         with log_file.open("wb") as output:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", str(_FOLDER / "die_with_parent.py"), str(os.getpid())),
+                *(
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    str(_FOLDER / "die_with_parent.py"),
+                    str(os.getpid()),
+                ),
                 *command,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
@@ -257,7 +269,9 @@ def _mosquitto_command(
 def _nats_command(program: str, host: str, port: int, folder: Path) -> list[str]:
     file = folder / "nats.conf"
     address = f"[{host}]" if ":" in host else host
-    file.write_text(_NATS_LINES.format(host=address, port=port, folder=folder / "store"), encoding="utf-8")
+    file.write_text(
+        _NATS_LINES.format(host=address, port=port, folder=folder / "store"), encoding="utf-8"
+    )
     return [program, "-c", str(file)]
 
 
@@ -309,7 +323,9 @@ def _listening_socket(host: str) -> socket.socket:
     return probe
 
 
-async def _accepts(process: asyncio.subprocess.Process, clock: Clock, address: tuple[str, int]) -> bool:
+async def _accepts(
+    process: asyncio.subprocess.Process, clock: Clock, address: tuple[str, int]
+) -> bool:
     """Wait until the child accepts connections; return False when it ended or took too long.
 
     It must do so twice: had another process taken the port, the child would have ended between the two.

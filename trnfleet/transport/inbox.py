@@ -285,7 +285,9 @@ class Inbox:
     def _put_behind(self, batch: Sequence[Envelope]) -> Sequence[Envelope]:
         """Take in envelopes while the reader is behind, in no more time than those of one that keeps up; return what goes one by one."""
         newest, limits, first = self._newest, self._limits, self._limits.newest_of
-        lasting = [each for each in batch if each.qos or each.retain or not each.topic.startswith(first)]
+        lasting = [
+            each for each in batch if each.qos or each.retain or not each.topic.startswith(first)
+        ]
         telemetry = [each for each in batch if self._is_replaceable(each)] if lasting else batch
         fresh = {envelope.topic: envelope for envelope in telemetry}
         sizes = [*map(len, map(_PAYLOAD, batch))]
@@ -371,7 +373,9 @@ class Inbox:
             self._keep(envelope)
             return
         former = self._newest.get(envelope.topic)
-        self._newest[envelope.topic] = envelope if former is None else self._in_place_of(former, envelope)
+        self._newest[envelope.topic] = (
+            envelope if former is None else self._in_place_of(former, envelope)
+        )
 
     def _in_place_of(self, former: Envelope, envelope: Envelope) -> Envelope:
         """Return a message that takes the place of a former one of its topic: a topic keeps its turn, so that all have one."""
@@ -386,7 +390,11 @@ class Inbox:
         self._kept_bytes += _size_bytes(envelope)
 
     def _is_replaceable(self, envelope: Envelope) -> bool:
-        return envelope.qos == 0 and not envelope.retain and envelope.topic.startswith(self._limits.newest_of)
+        return (
+            envelope.qos == 0
+            and not envelope.retain
+            and envelope.topic.startswith(self._limits.newest_of)
+        )
 
     def _owe(self, topic: str, messages: int) -> bool:
         """Note how many messages of a topic the next one that is taken stands for; return whether there is room for it."""
@@ -402,7 +410,11 @@ class Inbox:
             return batch
         return [
             Envelope._make(
-                (*envelope[:_SHED], envelope.shed + self._owed.pop(envelope.topic), *envelope[_SHED + 1 :])
+                (
+                    *envelope[:_SHED],
+                    envelope.shed + self._owed.pop(envelope.topic),
+                    *envelope[_SHED + 1 :],
+                )
             )
             if envelope.topic in self._owed and self._is_replaceable(envelope)
             else envelope

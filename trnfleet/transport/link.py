@@ -158,7 +158,9 @@ class Link:
             async with asyncio.timeout(timeout_s):
                 await self._tried.wait()
         except TimeoutError:
-            raise BrokerError(f"broker {self._login.url}: no answer within {timeout_s:g} s") from None
+            raise BrokerError(
+                f"broker {self._login.url}: no answer within {timeout_s:g} s"
+            ) from None
         if not self.status.connected:
             raise BrokerError(f"broker {self._login.url}: {self.status.last_error}")
 
@@ -234,7 +236,9 @@ class Link:
             return why
         why += f" {self._short} times in a row: is there another client with the id {client}?"
         if self._short == SHORT_CONNECTIONS:
-            self._warn("connection_does_not_hold", broker=self.status.broker, client_id=client, reason=why)
+            self._warn(
+                "connection_does_not_hold", broker=self.status.broker, client_id=client, reason=why
+            )
         return why
 
     def _taken_over(self) -> str:
@@ -256,7 +260,10 @@ class Link:
                 self._protocol = "3.1.1"
             self._is_guess = not down.wrong_version
             log.info(
-                "broker_protocol_fallback", broker=self.status.broker, protocol="3.1.1", reason=str(down)
+                "broker_protocol_fallback",
+                broker=self.status.broker,
+                protocol="3.1.1",
+                reason=str(down),
             )
         else:
             self._spoke_5, self._is_guess = True, False
@@ -310,14 +317,21 @@ class Link:
         if not self._login.is_known:
             self._login = dataclasses.replace(self._login, is_known=True)
         self._tried.set()
-        log.info("broker_connected", broker=status.broker, protocol=protocol, connects=status.connects)
+        log.info(
+            "broker_connected", broker=status.broker, protocol=protocol, connects=status.connects
+        )
 
     def _went_down(self, why: str) -> None:
         status = self.status
         if status.connected:
             status.connected = False
             status.changed_s = self._clock.monotonic_s()
-            log.info("broker_disconnected", broker=status.broker, reason=why, unsolicited=status.unsolicited)
+            log.info(
+                "broker_disconnected",
+                broker=status.broker,
+                reason=why,
+                unsolicited=status.unsolicited,
+            )
         elif why not in (status.last_error, STOPPED):
             self._warn("broker_unreachable", broker=status.broker, reason=why)
         status.last_error = why

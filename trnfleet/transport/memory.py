@@ -41,13 +41,17 @@ class MemoryBus:
         """Retained messages by topic."""
         return dict(self._retained)
 
-    def publisher(self, client_id: str = "memory", *, will: Envelope | None = None) -> MemoryPublisher:
+    def publisher(
+        self, client_id: str = "memory", *, will: Envelope | None = None
+    ) -> MemoryPublisher:
         """Return a publisher; it connects by `connect` or by `run`."""
         publisher = MemoryPublisher(self, client_id, will)
         self._publishers.append(publisher)
         return publisher
 
-    def source(self, topics: Sequence[tuple[str, int]], *, limits: InboxLimits | None = None) -> MemorySource:
+    def source(
+        self, topics: Sequence[tuple[str, int]], *, limits: InboxLimits | None = None
+    ) -> MemorySource:
         """Return a source of what matches (filter, QoS) pairs; it connects by `connect` or by `run`."""
         source = MemorySource(self, topics, limits or InboxLimits())
         self._sources.append(source)
@@ -114,7 +118,9 @@ class _MemoryClient:
             async with asyncio.timeout(timeout_s):
                 await self._up.wait()
         except TimeoutError:
-            raise BrokerError(f"broker {self.status.broker}: no answer within {timeout_s:g} s") from None
+            raise BrokerError(
+                f"broker {self.status.broker}: no answer within {timeout_s:g} s"
+            ) from None
 
     def connect(self) -> None:
         """Connect; nothing happens while a connection stands."""
@@ -222,7 +228,9 @@ class MemoryPublisher(_MemoryClient):
 class MemorySource(_MemoryClient):
     """The port `Source` on a bus in memory."""
 
-    def __init__(self, bus: MemoryBus, topics: Sequence[tuple[str, int]], limits: InboxLimits) -> None:
+    def __init__(
+        self, bus: MemoryBus, topics: Sequence[tuple[str, int]], limits: InboxLimits
+    ) -> None:
         super().__init__(bus)
         self._filters = [(topic_pattern(topic_filter), qos) for topic_filter, qos in topics]
         self._exact = {topic_filter for topic_filter, _ in topics}

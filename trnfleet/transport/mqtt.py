@@ -170,7 +170,9 @@ class MqttPublisher:
         limit = self._max_payload_bytes
         unsent = [
             Unsent(
-                envelope, f"{len(envelope.payload):,} bytes, over the limit of {limit:,}", is_refused=False
+                envelope,
+                f"{len(envelope.payload):,} bytes, over the limit of {limit:,}",
+                is_refused=False,
             )
             for envelope in chunk
             if len(envelope.payload) > limit
@@ -178,7 +180,9 @@ class MqttPublisher:
         if unsent:
             status.oversize += len(unsent)
             log.warning(
-                "publish_oversize", limit_bytes=limit, topics=[each.envelope.topic for each in unsent]
+                "publish_oversize",
+                limit_bytes=limit,
+                topics=[each.envelope.topic for each in unsent],
             )
             chunk = [envelope for envelope in chunk if len(envelope.payload) <= limit]
         if connection is None or connection.ended.done():
@@ -210,7 +214,9 @@ class MqttPublisher:
         kind = re.sub(r"[\d,]+", "", refusal.reason)
         if kind not in self._logged:
             self._logged.add(kind)
-            log.warning("publish_refused", broker=status.broker, topic=refusal.topic, reason=refusal.reason)
+            log.warning(
+                "publish_refused", broker=status.broker, topic=refusal.topic, reason=refusal.reason
+            )
 
     def _error_of(self, unsent: Unsent) -> str:
         topic, reason = unsent.envelope.topic, unsent.reason

@@ -138,7 +138,8 @@ class RetainedRequests:
         self._answered.clear()
         # What telemetry's QoS is suffices: an answer that is lost is asked for again.
         refused, _ = await asyncio.gather(
-            connection.subscribe([(topic, 0) for topic in batch], self._at_once), self._leave(connection)
+            connection.subscribe([(topic, 0) for topic in batch], self._at_once),
+            self._leave(connection),
         )
         self._subscribed = batch
         self._at_once = min(2 * self._at_once, self._most)
@@ -147,7 +148,10 @@ class RetainedRequests:
         if refused:
             known.update(refused[: max(0, MOST_REFUSED_TOPICS - len(known))])
             log.info(
-                "retained_request_refused", broker=self._status.broker, topics=refused[:3], count=len(refused)
+                "retained_request_refused",
+                broker=self._status.broker,
+                topics=refused[:3],
+                count=len(refused),
             )
         self._asked.difference_update(refused)
         self._batch = len(batch) - len(refused)
@@ -167,11 +171,17 @@ class RetainedRequests:
                 before = len(self._asked)
                 gap = asyncio.create_task(self._clock.sleep(GAP_S), name="retained-gap")
                 try:
-                    await asyncio.wait((answered, gap, connection.ended), return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait(
+                        (answered, gap, connection.ended), return_when=asyncio.FIRST_COMPLETED
+                    )
                 finally:
                     gap.cancel()
                 has_some = len(self._asked) < self._batch
-                if answered.done() or connection.ended.done() or (has_some and len(self._asked) == before):
+                if (
+                    answered.done()
+                    or connection.ended.done()
+                    or (has_some and len(self._asked) == before)
+                ):
                     return
         finally:
             answered.cancel()
@@ -195,4 +205,9 @@ class RetainedRequests:
             self._asked.clear()
         self._most = max(self._at_once // 2, SUBSCRIBED_AT_ONCE)
         self._at_once = SUBSCRIBED_AT_ONCE
-        log.info("retained_request_failed", broker=self._status.broker, reason=why, next_at_once=self._most)
+        log.info(
+            "retained_request_failed",
+            broker=self._status.broker,
+            reason=why,
+            next_at_once=self._most,
+        )

@@ -117,7 +117,9 @@ def parse_url(text: str) -> BrokerUrl:
         port = parts.port
     except ValueError:
         # The error's own text can quote the whole authority, password and all: it is not passed on.
-        raise ConfigError(f"broker {_shown(text)!r}: not a host and a port between 1 and 65535") from None
+        raise ConfigError(
+            f"broker {_shown(text)!r}: not a host and a port between 1 and 65535"
+        ) from None
     if parts.password is not None:
         raise ConfigError(
             f"broker {_shown(text)!r}: a password in the URL shows in process lists and histories; "
@@ -154,7 +156,9 @@ def with_user(url: BrokerUrl, user: str) -> BrokerUrl:
 
 def _unknown_scheme(given: str) -> str:
     if given in WEB_SCHEMES:
-        return f"{given!r} is not MQTT; a websocket is written {WEB_SCHEMES[given]}://host:port/path"
+        return (
+            f"{given!r} is not MQTT; a websocket is written {WEB_SCHEMES[given]}://host:port/path"
+        )
     return f"unknown scheme {given!r}; {nearest(given, DEFAULT_PORTS)}"
 
 
@@ -182,7 +186,9 @@ def _checked_host(host: str, text: str) -> str:
         except ValueError:
             raise ConfigError(f"broker {_shown(text)!r}: {host!r} is not an IPv6 address") from None
     if not _HOST.fullmatch(host):
-        raise ConfigError(f"broker {_shown(text)!r}: {host!r} is not a host; write it as mqtt://host:1883")
+        raise ConfigError(
+            f"broker {_shown(text)!r}: {host!r} is not a host; write it as mqtt://host:1883"
+        )
     return host
 
 
@@ -191,7 +197,9 @@ def _checked_user(quoted: str | None, text: str) -> str | None:
         return None
     user = unquote(quoted)
     if not user or not user.isprintable():
-        raise ConfigError(f"broker {_shown(text)!r}: the user before the @ is empty or not printable")
+        raise ConfigError(
+            f"broker {_shown(text)!r}: the user before the @ is empty or not printable"
+        )
     return user
 
 

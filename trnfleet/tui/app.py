@@ -124,7 +124,9 @@ class FleetApp(CommandKeys, TerminalApp):
         Binding("ctrl+t", "theme", "next theme"),
         Binding("v", "chart_window(1)", "charts: longer window"),
         Binding("V", "chart_window(-1)", "charts: shorter window"),
-        Binding("ctrl+z", "suspend_process", "suspend; the shell's fg brings it back", priority=True),
+        Binding(
+            "ctrl+z", "suspend_process", "suspend; the shell's fg brings it back", priority=True
+        ),
     ]
     ENABLE_COMMAND_PALETTE = False
     ALLOW_SELECT = False
@@ -250,10 +252,14 @@ class FleetApp(CommandKeys, TerminalApp):
         # The keys in the status line are others while something is typed.
         self.watch(self.screen, "focused", self._write_bars, init=False)
         if self._arrivals is not None:
-            self.run_worker(self._follow_arrivals(self._arrivals), name="arrivals", exit_on_error=True)
+            self.run_worker(
+                self._follow_arrivals(self._arrivals), name="arrivals", exit_on_error=True
+            )
         if not self.is_headless:
             self.call_after_refresh(spare_collector, _GC_THRESHOLDS)
-            self.run_worker(collect_garbage(self.clock, empty_caches), name="garbage", exit_on_error=True)
+            self.run_worker(
+                collect_garbage(self.clock, empty_caches), name="garbage", exit_on_error=True
+            )
 
     async def _follow_arrivals(self, arrivals: AsyncIterator[WatchedFleet | str]) -> None:
         async for each in arrivals:
@@ -265,7 +271,9 @@ class FleetApp(CommandKeys, TerminalApp):
         fleets, arrival = self.context.fleets, message.arrival
         if isinstance(arrival, str):
             fleets.not_shown += 1
-            self.tell(f"fleet {plain(arrival, 64)} is not shown, --name shows it: {len(fleets.contexts)} are")
+            self.tell(
+                f"fleet {plain(arrival, 64)} is not shown, --name shows it: {len(fleets.contexts)} are"
+            )
         else:
             context = arrival.context(self.clock, beside=self.context)
             pages = self._make_pages(context)
@@ -368,7 +376,9 @@ class FleetApp(CommandKeys, TerminalApp):
     def show_fleet(self, name: str, view: str | None = None) -> None:
         """Go to a fleet, where one was in it last, in the view on the screen or in another."""
         self.go(
-            next(each.place for each in self._fleets if each.name == name), view or self._entry.title, name
+            next(each.place for each in self._fleets if each.name == name),
+            view or self._entry.title,
+            name,
         )
 
     async def action_back(self) -> None:
@@ -377,7 +387,9 @@ class FleetApp(CommandKeys, TerminalApp):
 
     def action_last_view(self) -> None:
         """Go back to the view that was on the screen before this one; once more, to this one."""
-        before = next((stop for stop in reversed(self._been) if stop.view != self._entry.title), None)
+        before = next(
+            (stop for stop in reversed(self._been) if stop.view != self._entry.title), None
+        )
         if before is None:
             self.tell("there is no view before this one")
             self._write_bars()
@@ -415,10 +427,13 @@ class FleetApp(CommandKeys, TerminalApp):
             view = self._shown.views[entry.title]
             widgets = view.query("*")
             parts.append((entry.title, type(view)))
-            parts.extend((help_title(type(widget), entry.title), type(widget)) for widget in widgets)
+            parts.extend(
+                (help_title(type(widget), entry.title), type(widget)) for widget in widgets
+            )
         fleets = (FleetKeys,) if len(self._fleets) > 1 else ()
         parts.extend(
-            ("Everywhere", kind) for kind in (type(self), CommandKeys, SnapshotKeys, CursorKeys, *fleets)
+            ("Everywhere", kind)
+            for kind in (type(self), CommandKeys, SnapshotKeys, CursorKeys, *fleets)
         )
         if self.playback is not None:
             parts.append((TimeKeys.HELP_TITLE, TimeKeys))
@@ -437,7 +452,8 @@ class FleetApp(CommandKeys, TerminalApp):
         here = sum(section.title.startswith(self._entry.title) for section in found)
         ordered = sorted(found, key=lambda section: not section.title.startswith(self._entry.title))
         rest = sorted(
-            ordered[here:], key=lambda section: section.title not in {"Everywhere", TimeKeys.HELP_TITLE}
+            ordered[here:],
+            key=lambda section: section.title not in {"Everywhere", TimeKeys.HELP_TITLE},
         )
         self.push_screen(HelpScreen([*ordered[:here], *rest[:1], views, *rest[1:], *signs]))
 
@@ -572,7 +588,9 @@ class FleetApp(CommandKeys, TerminalApp):
         while True:
             is_lively = self._is_due or self.clock.monotonic_s() - self._news_s < TICK_S
             shows_past = self.playback is not None and self.playback.shows_past
-            await self.clock.sleep(TICK_S if is_lively else PAST_TICK_S if shows_past else QUIET_TICK_S)
+            await self.clock.sleep(
+                TICK_S if is_lively else PAST_TICK_S if shows_past else QUIET_TICK_S
+            )
             self.tick()
 
     async def _follow_passes(self) -> None:
@@ -617,7 +635,9 @@ class FleetApp(CommandKeys, TerminalApp):
             self._write_crumbs()
         news = (
             None if playback is None else (playback.revision, playback.mode),
-            playback.position_ns // _PLAYED_NS if playback is not None and playback.shows_past else 0,
+            playback.position_ns // _PLAYED_NS
+            if playback is not None and playback.shows_past
+            else 0,
             # Values come with the next pass, together with all that is made of them.
             revision._replace(store=0),
             None if self.context.leases is None else self.context.leases.revision,

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 class FleetPages:
     """The views of one fleet, and what goes with them."""
 
-    def __init__(self, app: App[Any], context: UiContext, *, rings: bool, notifies: bool, tour: Tour) -> None:
+    def __init__(
+        self, app: App[Any], context: UiContext, *, rings: bool, notifies: bool, tour: Tour
+    ) -> None:
         """Make what goes with the views of a fleet, and no view yet.
 
         Args:

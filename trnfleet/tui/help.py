@@ -177,7 +177,10 @@ class HelpText(LineView, can_focus=False):
             for column in columns:
                 own = column[number] if number < len(column) else nothing
                 *first, (text, style) = own
-                parts += [*first, (fit(text, room - sum(len(each) for each, _ in first) - 1) + " ", style)]
+                parts += [
+                    *first,
+                    (fit(text, room - sum(len(each) for each, _ in first) - 1) + " ", style),
+                ]
             made.append(text_line(parts, width))
         return made
 
@@ -192,7 +195,9 @@ class HelpText(LineView, can_focus=False):
             column = min(columns, key=len)
             column.append([(f" {section.title}", theme.LINK)])
             for key in section.keys:
-                first, *more = [text for text in wrapped(key.what, room, _MOST_LINES) if text.strip()] or [""]
+                first, *more = [
+                    text for text in wrapped(key.what, room, _MOST_LINES) if text.strip()
+                ] or [""]
                 column.append([(f"   {key.keys:14}", theme.STRONG), (first, theme.BASE)])
                 column.extend([(" " * _KEY_CELLS, theme.BASE), (text, theme.BASE)] for text in more)
             column.append([("", theme.BASE)])
@@ -224,7 +229,9 @@ class HelpScreen(ModalScreen[None]):
         super().__init__()
         self._text = HelpText(shown)
         self._frame = Vertical()
-        self._field = Input(placeholder="type to search keys and words", max_length=60, compact=True)
+        self._field = Input(
+            placeholder="type to search keys and words", max_length=60, compact=True
+        )
 
     def compose(self) -> ComposeResult:
         self._frame.border_title = " Keys and words "

@@ -52,7 +52,9 @@ class LatestEvents(LineView, can_focus=False):
     def rows_wanted(self, width: int) -> int:
         """Return the rows that all events would fill, in steps."""
         ingest = self._monitor.ingest
-        number = (len(ingest.events) + len(ingest.alert_events)) * (1 if width >= ONE_LINE_FROM else 2)
+        number = (len(ingest.events) + len(ingest.alert_events)) * (
+            1 if width >= ONE_LINE_FROM else 2
+        )
         return -(-max(1, number) // LEAST_LATEST) * LEAST_LATEST
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
@@ -70,7 +72,9 @@ class LatestEvents(LineView, can_focus=False):
         return made or [text_line([(" no events yet", theme.QUIET)], width)]
 
 
-def event_lines(event: Event, width: int, address: str = "", most: int = _MOST_LINES + 1) -> list[Parts]:
+def event_lines(
+    event: Event, width: int, address: str = "", most: int = _MOST_LINES + 1
+) -> list[Parts]:
     """Return an event's line, or more where it is narrow: time, sign, place and what happened.
 
     Args:
@@ -92,7 +96,9 @@ def event_lines(event: Event, width: int, address: str = "", most: int = _MOST_L
     else:
         room = max(1, width - _BEFORE)
         indent = " " * min(_BEFORE, max(0, width - 1))
-        texts = [text for text in wrapped(happened, room, min(_MOST_LINES, most - 1)) if text.strip()]
+        texts = [
+            text for text in wrapped(happened, room, min(_MOST_LINES, most - 1)) if text.strip()
+        ]
         lines = [
             [*head, (fit(place, room), theme.BASE)],
             *([(indent, theme.QUIET), (text, theme.QUIET)] for text in texts),

@@ -144,7 +144,8 @@ def _fields(rank: Callable[[MetricDisplay], int | None]) -> tuple[Field, ...]:
     return tuple(
         field
         for _, field in sorted(
-            ((place, field) for place, field in ranked if place is not None), key=lambda pair: pair[0]
+            ((place, field) for place, field in ranked if place is not None),
+            key=lambda pair: pair[0],
         )
     )
 

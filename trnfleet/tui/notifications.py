@@ -95,7 +95,9 @@ class AlertNews:
     def know(self, alerts: Iterable[AlertWithStatus]) -> None:
         """Take alerts as known: another moment is shown."""
         pairs = ((each.alert.fingerprint, each.alert.fired_ns) for each in alerts)
-        self._fired = {fingerprint: fired_ns for fingerprint, fired_ns in pairs if fired_ns is not None}
+        self._fired = {
+            fingerprint: fired_ns for fingerprint, fired_ns in pairs if fired_ns is not None
+        }
         self._newest, self._waiting = None, []
 
     def notice(self, now_s: float, within_s: float) -> Notice | None:
@@ -142,7 +144,11 @@ def _news_among(
     told: list[tuple[AlertWithStatus, str, str]] = []
     for each in worst.values():
         problem = of_alert.get(each.alert.fingerprint)
-        old = [one.severity for one in problem.alerts if one.alert.fingerprint in known] if problem else []
+        old = (
+            [one.severity for one in problem.alerts if one.alert.fingerprint in known]
+            if problem
+            else []
+        )
         if problem is not None and not old:
             told.append((each, texts.place_text(problem.place), texts.text_of(problem)))
         elif not old or each.severity < min(old):

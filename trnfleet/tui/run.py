@@ -110,7 +110,9 @@ async def run_app(
     except Exception as error:
         # What runs behind the app has failed; Textual has given the terminal back.
         log.exception("app_failed")
-        raise TrnfleetError(f"the app failed: {type(error).__name__}; the log is {log_file}") from error
+        raise TrnfleetError(
+            f"the app failed: {type(error).__name__}; the log is {log_file}"
+        ) from error
     if app.return_code == 1:
         raise TrnfleetError(f"the app failed; the log is {log_file}")
     return app.return_code or 0

@@ -35,7 +35,13 @@ if TYPE_CHECKING:
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.views import ViewEntry
 
-_HINTS: Hints = (("?", "help"), ("q", "quit"), ("Enter", "deeper"), ("Esc", "back"), ("A", "alerts"))
+_HINTS: Hints = (
+    ("?", "help"),
+    ("q", "quit"),
+    ("Enter", "deeper"),
+    ("Esc", "back"),
+    ("A", "alerts"),
+)
 """Of every view; its own come after these."""
 _LIVE_HINTS: Hints = (*_HINTS[:4], ("[ ]", "in time"), *_HINTS[4:])
 
@@ -54,7 +60,9 @@ class Note(NamedTuple):
 class ScreenBars:
     """The bars, and what is written into them."""
 
-    def __init__(self, context: UiContext, *, broker_kind: str, processes: Sequence[OwnProcess]) -> None:
+    def __init__(
+        self, context: UiContext, *, broker_kind: str, processes: Sequence[OwnProcess]
+    ) -> None:
         """Make the bars.
 
         Args:
@@ -98,7 +106,13 @@ class ScreenBars:
         now_s = monitor.clock.monotonic_s()
         self.header.show(
             lambda width: header(
-                summary, link, width, problems, is_replay=is_replay, of_fleets=of_fleets, now_s=now_s
+                summary,
+                link,
+                width,
+                problems,
+                is_replay=is_replay,
+                of_fleets=of_fleets,
+                now_s=now_s,
             )
         )
         counts = self._counts(summary)
@@ -115,7 +129,9 @@ class ScreenBars:
             kept = kept_text(playback, context.history, context.kept_s)
             kind, own = self._broker_kind, self._processes
             brokers = brokers_text(context.fleets.links, context.clock.monotonic_s())
-            self.status.show(lambda width: [status(summary, link, kind, hints, width, kept, own, brokers)])
+            self.status.show(
+                lambda width: [status(summary, link, kind, hints, width, kept, own, brokers)]
+            )
         self._write_banner(summary)
 
     def write_crumbs(self, address: str, event: Event | Notice | Tour | None) -> None:
@@ -124,7 +140,9 @@ class ScreenBars:
         root = self._context.monitor.fleet_name if fleets.are_several else "fleet"
         self.crumbs.show(lambda width: [breadcrumbs(address, width, event, picked, root)])
 
-    def write_past(self, playback: Playback, before: ProblemCounts | None, now: ProblemCounts | None) -> None:
+    def write_past(
+        self, playback: Playback, before: ProblemCounts | None, now: ProblemCounts | None
+    ) -> None:
         """Write the banner that marks the past of a live fleet.
 
         Args:
@@ -142,7 +160,9 @@ class ScreenBars:
             if self._context.fleets.are_several:
                 present = "; ".join(filter(None, (f"{plain(live.fleet_name, 32)} alone", present)))
             self.past.show(
-                lambda width: [past_banner(seek, before, now, present, width, is_connected=is_connected)]
+                lambda width: [
+                    past_banner(seek, before, now, present, width, is_connected=is_connected)
+                ]
             )
 
     def _write_banner(self, summary: Summary) -> None:
@@ -171,7 +191,8 @@ class ScreenBars:
             JOBS: Count(summary.jobs),
             RESERVATIONS: Count(summary.reservations),
             ALERTS: Count(
-                sum(each.firing for each in counts), None if worst is None else theme.SEVERITY_STYLE[worst]
+                sum(each.firing for each in counts),
+                None if worst is None else theme.SEVERITY_STYLE[worst],
             ),
         }
 

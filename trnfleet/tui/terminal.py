@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
     from textual.color import Color
 
-RESET = (
-    b"\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?2004l\x1b[?1004l\x1b[?7h\x1b[<u\x1b[?25h\x1b[?1049l"
-)
+RESET = b"\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?2004l\x1b[?1004l\x1b[?7h\x1b[<u\x1b[?25h\x1b[?1049l"
 """Mouse, paste, focus and key modes off, wrap and cursor on, main screen."""
 _READ_BYTES = 4_096
 _PARSED_WITHIN_S = 0.05
@@ -124,7 +122,9 @@ class TerminalDriver(LinuxDriver):
         parser, decoder = XTermParser(self._debug), getincrementaldecoder("utf-8")(errors="replace")
         files, waits = [self.fileno, self._input_end.fileno], 0
         while not self._input_end.is_set():
-            has_input = self.fileno in select.select(files, [], [], _PARSED_WITHIN_S if waits else None)[0]
+            has_input = (
+                self.fileno in select.select(files, [], [], _PARSED_WITHIN_S if waits else None)[0]
+            )
             waits = max(0, waits - 1)
             if has_input:
                 data = os.read(self.fileno, _READ_BYTES)

@@ -79,9 +79,14 @@ VIEWS = (
     ViewEntry("1", FLEET, fleet_view, (("m", "metric"), ("+ _", "zoom"), ("w", "problems"))),
     ViewEntry("2", HIERARCHY, hierarchy_view, (("/", "filter"), ("s", "sort"), ("x", "open all"))),
     ViewEntry("4", CHIP, chip_view, (("← →", "chips"), ("p", "provenance"))),
-    ViewEntry("7", RESERVATIONS, reservations_view, (("/", "filter"), ("s", "sort"), ("+ _", "zoom"))),
     ViewEntry(
-        "8", ALERTS, alerts_view, (("t", "tabs"), ("a", "acknowledge"), ("z", "silence"), ("/", "filter"))
+        "7", RESERVATIONS, reservations_view, (("/", "filter"), ("s", "sort"), ("+ _", "zoom"))
+    ),
+    ViewEntry(
+        "8",
+        ALERTS,
+        alerts_view,
+        (("t", "tabs"), ("a", "acknowledge"), ("z", "silence"), ("/", "filter")),
     ),
     ViewEntry("9", EVENTS, events_view, (("t", "pipeline"), ("/", "filter"), ("o", "moment"))),
 )

@@ -43,7 +43,11 @@ _ID_SPACE = uuid.UUID("8a0b3c42-6f0e-5a34-9d5c-6f5d0f1b2a77")
 _DETAIL = {
     ChangeKind.DELIVERED: ("capacity-reservation-id", "end-date"),
     ChangeKind.EXPIRATION_WARNING: ("capacity-reservation-id", "end-date"),
-    ChangeKind.INTERRUPTION_WARNING: ("instance-id", "instance-action", "instance-termination-time"),
+    ChangeKind.INTERRUPTION_WARNING: (
+        "instance-id",
+        "instance-action",
+        "instance-termination-time",
+    ),
 }
 """Keys that an event's detail must have."""
 _MORE_DETAIL = ("availability-zone-id", "azId", "instance-lifecycle")
@@ -96,7 +100,9 @@ def seconds_text(instant_ns: int) -> str:
 def block_notice(account: str, zone: str, reservation_id: str, end_ns: int) -> Notice:
     """Return what the events of a Capacity Block's delivery and coming end have."""
     arn = _arn(account, zone, f"capacity-reservation/{reservation_id}")
-    return Notice((arn,), {"capacity-reservation-id": reservation_id, "end-date": seconds_text(end_ns)})
+    return Notice(
+        (arn,), {"capacity-reservation-id": reservation_id, "end-date": seconds_text(end_ns)}
+    )
 
 
 def interruption_notice(account: str, zone: str, instance_id: str, terminates_ns: int) -> Notice:
@@ -186,13 +192,19 @@ def _detail(kind: ChangeKind, detail: Any) -> dict[str, str]:
 def _text(data: Mapping[str, Any], key: str, where: str = "") -> str:
     value = data.get(key)
     if not isinstance(value, str) or not 1 <= len(value) <= 128:
-        raise WireError(f"{where}{key} = {str(value)[:60]!r}: a text of 1 to 128 characters is needed")
+        raise WireError(
+            f"{where}{key} = {str(value)[:60]!r}: a text of 1 to 128 characters is needed"
+        )
     return value
 
 
 def _arn(account: str, zone: str, resource: str) -> str:
     region = region_of(zone)
     partition = (
-        "aws-cn" if region.startswith("cn-") else "aws-us-gov" if region.startswith("us-gov-") else "aws"
+        "aws-cn"
+        if region.startswith("cn-")
+        else "aws-us-gov"
+        if region.startswith("us-gov-")
+        else "aws"
     )
     return f"arn:{partition}:ec2:{region}:{account}:{resource}"

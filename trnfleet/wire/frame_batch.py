@@ -111,7 +111,9 @@ class FrameForm:
         """Return the values of each frame by their columns' names, as plain bytes."""
         return frames.reshape(-1).view(self._record)
 
-    def silent(self, frames: NDArray[np.uint64], columns: dict[str, int], rows: int) -> NDArray[np.bool_]:
+    def silent(
+        self, frames: NDArray[np.uint64], columns: dict[str, int], rows: int
+    ) -> NDArray[np.bool_]:
         """Return the frames in which a row has no value at all: each code is the one that means not available, all bits set.
 
         Args:

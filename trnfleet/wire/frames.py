@@ -88,7 +88,10 @@ class FrameEncoder:
         )  # fmt: skip  # key and value side by side
         self._ts_key = cbor2.dumps("ts")
         self._parts: list[bytes | memoryview] = [self._head, b"", b""]
-        for key, metrics, rows in (("chip", CHIP_METRICS, chips), ("instance", INSTANCE_METRICS, instances)):
+        for key, metrics, rows in (
+            ("chip", CHIP_METRICS, chips),
+            ("instance", INSTANCE_METRICS, instances),
+        ):
             self._parts.append(cbor2.dumps(key) + _map_head(len(metrics)))
             for metric in metrics:
                 column = columns[metric.name]
@@ -155,16 +158,22 @@ class FrameDecoder:
 
     def _parse(self, payload: bytes, limits: Limits) -> Frame:
         if len(payload) > limits.payload_bytes:
-            raise WireError(f"frame of {len(payload)} bytes is over the limit of {limits.payload_bytes}")
+            raise WireError(
+                f"frame of {len(payload)} bytes is over the limit of {limits.payload_bytes}"
+            )
         data = decode_cbor(payload, _MAX_DEPTH)
         if not isinstance(data, dict) or data.get("v") != SCHEMA:
             raise WireError(f"not a frame of schema version {SCHEMA}")
-        path, boot, seq, ts_ns, revision = (data.get(key) for key in ("path", "boot", "seq", "ts", "rev"))
+        path, boot, seq, ts_ns, revision = (
+            data.get(key) for key in ("path", "boot", "seq", "ts", "rev")
+        )
         if type(path) is not str or type(boot) is not str or not 0 < len(boot) <= 64:
             raise WireError("frame lacks its path or boot")
         if type(seq) is not int or type(ts_ns) is not int or type(revision) is not int:
             raise WireError("frame lacks its seq, ts or rev")
-        if not (0 <= seq <= MAX_SEQ and EARLIEST_NS <= ts_ns <= LATEST_NS and 0 <= revision <= MAX_SEQ):
+        if not (
+            0 <= seq <= MAX_SEQ and EARLIEST_NS <= ts_ns <= LATEST_NS and 0 <= revision <= MAX_SEQ
+        ):
             raise WireError(
                 f"frame's seq, ts or rev is out of range: {_short(seq)}, {_short(ts_ns)}, {_short(revision)}"
             )
@@ -191,7 +200,9 @@ class FrameDecoder:
             ):
                 raise WireError(f"{column.name} is not a typed array")
             if value.tag != _TAGS[column.type]:
-                raise WireError(f"{column.name} is not of the type {column.type} that its descriptor names")
+                raise WireError(
+                    f"{column.name} is not of the type {column.type} that its descriptor names"
+                )
             dtype = _DTYPES[value.tag]
             rows = self._rows[scope]
             if len(value.value) != rows * column.width * dtype.itemsize:
@@ -291,7 +302,12 @@ class FrameTemplate:
         path_at += 5 + len(path) - len(frame.path)
         boot_at = _find_text(payload[:head_end], b"\x64boot", frame.head.boot)
         size = sum(array.nbytes for _, array, _, _ in cuts)
-        if boot_at is None or seq_at is None or ts_at is None or len(payload) - size > _LARGEST_FIXED:
+        if (
+            boot_at is None
+            or seq_at is None
+            or ts_at is None
+            or len(payload) - size > _LARGEST_FIXED
+        ):
             return None
         return FrameTemplate(
             frame, payload, path_at=path_at, boot_at=boot_at, seq_at=seq_at, ts_at=ts_at, cuts=cuts

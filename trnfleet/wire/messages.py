@@ -46,8 +46,12 @@ _VALUE_CHARS = 60
 
 Text = Annotated[str, StringConstraints(max_length=DEFAULT_LIMITS.text_chars)]
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
-Path = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){0,4}$")]
-InstancePath = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){2}$")]
+Path = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){0,4}$")
+]
+InstancePath = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){2}$")
+]
 
 
 Arn = Annotated[str, StringConstraints(pattern=r"^arn:[!-~]{1,250}$")]
@@ -97,7 +101,11 @@ class ColumnSpec(BaseModel):
     def of(metric: Metric) -> ColumnSpec:
         """Return the column of a row of the metric table."""
         return ColumnSpec.model_construct(
-            name=metric.name, type=metric.wire, scale=metric.scale, width=metric.width, per=metric.scope
+            name=metric.name,
+            type=metric.wire,
+            scale=metric.scale,
+            width=metric.width,
+            per=metric.scope,
         )
 
 
@@ -151,14 +159,18 @@ class Descriptor(Message):
     replay: bool = False
     origin: Literal["simulated", "neuron"] = "simulated"
     """Origin of the values, which decides the provenance that is shown."""
-    instances: Annotated[tuple[InstanceSpec, ...], Field(min_length=1, max_length=DEFAULT_LIMITS.instances)]
+    instances: Annotated[
+        tuple[InstanceSpec, ...], Field(min_length=1, max_length=DEFAULT_LIMITS.instances)
+    ]
     columns: Annotated[tuple[ColumnSpec, ...], Field(max_length=DEFAULT_LIMITS.columns)] = ()
     """Those of the set where the message names one; it has either of the two."""
-    column_set: Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,64}/[0-9]{1,4}$")] | None = None
+    column_set: (
+        Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,64}/[0-9]{1,4}$")] | None
+    ) = None
     """Name and version of a set of `COLUMN_SETS`, in a message; None once `columns` are those of the set. Columns that are a set's are
     written as its name."""
-    lanes: Annotated[dict[TypeName, LaneNames], Field(max_length=DEFAULT_LIMITS.lane_types)] = Field(
-        default_factory=dict
+    lanes: Annotated[dict[TypeName, LaneNames], Field(max_length=DEFAULT_LIMITS.lane_types)] = (
+        Field(default_factory=dict)
     )
     """Names of a chip's link lanes by instance type, in the order of the per-link columns. Types whose lanes are those of
     schema version 1 (north, south, west, east, z_prev, z_next) are not listed. Left out of the message where it is empty."""
@@ -168,8 +180,12 @@ class Descriptor(Message):
     @model_serializer(mode="wrap")
     def _in_short(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Return the fields without lanes where they are the usual ones, and with a set's name in place of its columns."""
-        named = next((name for name, columns in COLUMN_SETS.items() if columns == self.columns), None)
-        data: dict[str, Any] = serialise(self if named is None else self.model_copy(update={"columns": ()}))
+        named = next(
+            (name for name, columns in COLUMN_SETS.items() if columns == self.columns), None
+        )
+        data: dict[str, Any] = serialise(
+            self if named is None else self.model_copy(update={"columns": ()})
+        )
         if not self.lanes:
             del data["lanes"]
         if self.forwarded is None:
@@ -204,7 +220,10 @@ class Descriptor(Message):
             raise PydanticCustomError(
                 "tick",
                 "period_s x clock.speed is {tick_s} s of source time a tick, over the limit of {most_s} s",
-                {"tick_s": f"{self.period_s * self.clock.speed:g}", "most_s": f"{LONGEST_TICK_S:g}"},
+                {
+                    "tick_s": f"{self.period_s * self.clock.speed:g}",
+                    "most_s": f"{LONGEST_TICK_S:g}",
+                },
             )
         return self
 
@@ -216,7 +235,9 @@ class JobMessage(Message):
     kind: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]{1,32}$")]
     state: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]{1,32}$")]
     ts: Instant
-    on: Annotated[tuple[Annotated[str, StringConstraints(max_length=400)], ...], Field(max_length=4_096)]
+    on: Annotated[
+        tuple[Annotated[str, StringConstraints(max_length=400)], ...], Field(max_length=4_096)
+    ]
     """Subtree paths, and ranges of siblings such as `uc1/us-0001..us-0008` (both ends included)."""
     steps_per_s: Amount | None = None
     tokens_per_s: Amount | None = None
@@ -289,7 +310,9 @@ class EventMessage(Message):
     """Unique in the fleet: the publisher's boot and a number."""
     ts: Instant
     """RFC 3339, source time."""
-    path: Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){0,4})?$")]
+    path: Annotated[
+        str, StringConstraints(pattern=r"^([A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){0,4})?$")
+    ]
     """Address of its subject; empty for the fleet, whose events are published on the path `fleet`."""
     source: Name
     name: Name
@@ -360,10 +383,14 @@ def encode_message(message: Message) -> bytes:
 
 def message_envelope(topic: str, message: Message, *, retain: bool) -> Envelope:
     """Return a message as it is published: JSON at QoS 1, retained where it is state."""
-    return Envelope(topic, encode_message(message), qos=1, retain=retain, content_type=CONTENT_TYPE_JSON)
+    return Envelope(
+        topic, encode_message(message), qos=1, retain=retain, content_type=CONTENT_TYPE_JSON
+    )
 
 
-def decode_message(payload: bytes, model: type[MessageT], limits: Limits = DEFAULT_LIMITS) -> MessageT:
+def decode_message(
+    payload: bytes, model: type[MessageT], limits: Limits = DEFAULT_LIMITS
+) -> MessageT:
     """Parse and validate a message.
 
     Raises:
@@ -379,7 +406,9 @@ def decode_message(payload: bytes, model: type[MessageT], limits: Limits = DEFAU
         problem = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in problem["loc"])
         value = _shown(problem["input"])
-        raise WireError(f"{model.__name__} {place or 'as a whole'}: {problem['msg']}{value}") from None
+        raise WireError(
+            f"{model.__name__} {place or 'as a whole'}: {problem['msg']}{value}"
+        ) from None
 
 
 def _shown(value: object) -> str:

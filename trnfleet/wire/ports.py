@@ -162,7 +162,11 @@ class LinkStatus:
     def cannot_write(self) -> str:
         """Why nothing can be written beside it, in one line; empty where it can, or is not wanted."""
         writer = self.writer
-        return "" if writer is None or writer.connected or writer.last_error == STOPPED else writer.last_error
+        return (
+            ""
+            if writer is None or writer.connected or writer.last_error == STOPPED
+            else writer.last_error
+        )
 
     def pair(self, writer: LinkStatus) -> None:
         """Note the connection beside it that writes, or of several those beside its parts, in the same order."""
@@ -175,7 +179,9 @@ class LinkStatus:
     @property
     def changes(self) -> tuple[bool, int]:
         """Whether it stands, and a number that goes up whenever it, or a part of it, is made or lost."""
-        return self.connected, self.connects + sum(2 * part.connects - part.connected for part in self.parts)
+        return self.connected, self.connects + sum(
+            2 * part.connects - part.connected for part in self.parts
+        )
 
     @property
     def withholds_retained(self) -> bool:

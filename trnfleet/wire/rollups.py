@@ -58,7 +58,9 @@ _ALL_WORST = re.compile(rf"{_WORST}(?:\n{_WORST})*+")
 _ROUNDING = 1.001
 """Margin for sums in float32."""
 
-RowPath = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){1,2}$")]
+RowPath = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){1,2}$")
+]
 Columns = Annotated[tuple[Name, ...], Field(max_length=DEFAULT_LIMITS.columns)]
 
 
@@ -109,7 +111,9 @@ class RollupDescriptor(Message):
         if len(paths) < len(self.rows):
             raise PydanticCustomError("rows", "two rows of the same path")
         if any(path.count("/") == 2 and path.rpartition("/")[0] in paths for path in paths):
-            raise PydanticCustomError("rows", "a row of an UltraServer and one of an instance in it")
+            raise PydanticCustomError(
+                "rows", "a row of an UltraServer and one of an instance in it"
+            )
         return self
 
 
@@ -161,7 +165,9 @@ class RollupForm(NamedTuple):
             if row.path.partition("/")[0] != cluster:
                 raise WireError("describes a row that is not of its cluster")
         instances = np.array([row.instances for row in descriptor.rows], np.int64)
-        chips = instances * np.array([INSTANCE_TYPES[row.type].chips for row in descriptor.rows], np.int64)
+        chips = instances * np.array(
+            [INSTANCE_TYPES[row.type].chips for row in descriptor.rows], np.int64
+        )
         known = [BY_NAME.get(name) for name in (*descriptor.totals, *descriptor.counters)]
         return RollupForm(
             descriptor.path, descriptor.boot, descriptor.revision, descriptor.totals, descriptor.counters, chips, instances,
@@ -201,14 +207,18 @@ def encode_rollup(path: str, revision: int, frame: RollupFrame) -> bytes:
     )
 
 
-def decode_rollup_head(payload: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[dict[str, Any], Head, int]:
+def decode_rollup_head(
+    payload: bytes, limits: Limits = DEFAULT_LIMITS
+) -> tuple[dict[str, Any], Head, int]:
     """Return a frame's fields, its head and its revision.
 
     Raises:
         WireError: it is too large, or no frame.
     """
     if len(payload) > limits.payload_bytes:
-        raise WireError(f"a roll-up of {len(payload)} bytes is over the limit of {limits.payload_bytes}")
+        raise WireError(
+            f"a roll-up of {len(payload)} bytes is over the limit of {limits.payload_bytes}"
+        )
     fields = decode_cbor(payload, _MAX_DEPTH)
     if not isinstance(fields, dict) or fields.get("v") != SCHEMA:
         raise WireError(f"not a roll-up of version {SCHEMA}")
@@ -244,9 +254,9 @@ def decode_rollup(fields: dict[str, Any], head: Head, form: RollupForm) -> Rollu
         raise WireError("a roll-up with a value that is no finite number")
     if not np.array_equal(frame.states.sum(axis=1, dtype=np.int64), form.chips):
         raise WireError("a roll-up whose states are not of as many chips as its rows have")
-    too_many = (frame.covered > np.where(form.is_of_instances[:, None], form.instances, form.chips)).any(
-        axis=1
-    )
+    too_many = (
+        frame.covered > np.where(form.is_of_instances[:, None], form.instances, form.chips)
+    ).any(axis=1)
     if too_many.any():
         name = (*form.totals, *form.counters)[int(too_many.argmax())]
         raise WireError(f"a roll-up whose {name} covers more than its rows have")
@@ -279,7 +289,9 @@ def _tagged(array: NDArray[Any], dtype: np.dtype[Any]) -> cbor2.CBORTag:
     return cbor2.CBORTag(_TAGS[dtype], np.ascontiguousarray(array, dtype).tobytes())
 
 
-def _array(fields: dict[str, Any], key: str, dtype: np.dtype[Any], shape: tuple[int, int]) -> NDArray[Any]:
+def _array(
+    fields: dict[str, Any], key: str, dtype: np.dtype[Any], shape: tuple[int, int]
+) -> NDArray[Any]:
     value = fields.get(key)
     size = shape[0] * shape[1] * dtype.itemsize
     if (

@@ -53,9 +53,13 @@ class Sample(NamedTuple):
     """Wire codes of all lanes of all metrics of its scope, in table order; the top code where absent or null."""
 
 
-def encode_instance(head: Head, path: str, job: str | None, columns: Columns, row: int) -> dict[str, Any]:
+def encode_instance(
+    head: Head, path: str, job: str | None, columns: Columns, row: int
+) -> dict[str, Any]:
     """Return the object that describes one instance's own metrics."""
-    return _identity(head, path, None, job) | _row(_values(INSTANCE_METRICS, columns, slice(row, row + 1)), 0)
+    return _identity(head, path, None, job) | _row(
+        _values(INSTANCE_METRICS, columns, slice(row, row + 1)), 0
+    )
 
 
 def encode_chips(
@@ -64,7 +68,10 @@ def encode_chips(
     """Yield (address, object) for each chip of one instance, whose chips are `rows` of the columns."""
     values = _values(CHIP_METRICS, columns, rows)
     for number in range(rows.stop - rows.start):
-        yield f"{path}/{format_chip(number)}", _identity(head, path, number, job) | _row(values, number)
+        yield (
+            f"{path}/{format_chip(number)}",
+            _identity(head, path, number, job) | _row(values, number),
+        )
 
 
 def dump(value: dict[str, Any]) -> bytes:
@@ -72,7 +79,9 @@ def dump(value: dict[str, Any]) -> bytes:
     return to_json_bytes(value)
 
 
-def _values(metrics: Sequence[Metric], columns: Columns, rows: slice) -> list[tuple[str, list[Any]]]:
+def _values(
+    metrics: Sequence[Metric], columns: Columns, rows: slice
+) -> list[tuple[str, list[Any]]]:
     return [(metric.name, metric.json_values(columns[metric.name][rows])) for metric in metrics]
 
 
@@ -139,7 +148,9 @@ def decode_sample(payload: bytes, limits: Limits = DEFAULT_LIMITS) -> Sample:
     return Sample(*place, codes=_codes(data, _CHIP_FIELDS if place.is_chip else _INSTANCE_FIELDS))
 
 
-def decode_samples(payloads: Sequence[bytes], limits: Limits = DEFAULT_LIMITS) -> list[Sample | WireError]:
+def decode_samples(
+    payloads: Sequence[bytes], limits: Limits = DEFAULT_LIMITS
+) -> list[Sample | WireError]:
     """Parse and validate many objects, most of which are alike, in less time than one by one; of a wrong one return the error."""
     if len(payloads) < _BATCH:
         return [_decoded(payload, limits) for payload in payloads]
@@ -202,7 +213,9 @@ class _Values:
 
     def __init__(self, fields: Sequence[_Field]) -> None:
         ends = itertools.accumulate(field.width for field in fields)
-        lanes = {field: range(end - field.width, end) for field, end in zip(fields, ends, strict=True)}
+        lanes = {
+            field: range(end - field.width, end) for field, end in zip(fields, ends, strict=True)
+        }
         vectors = [field for field in fields if field.is_vector]
         single = [field for field in fields if not field.is_vector and field.scale != 1]
         # Whole numbers may be larger than a float64 holds exactly.
@@ -230,11 +243,15 @@ class _Values:
         vectors: Sequence[Any] = values[: self._vectors]
         if None in vectors:
             vectors = [
-                blank if each is None else each for each, blank in zip(vectors, self._blanks, strict=True)
+                blank if each is None else each
+                for each, blank in zip(vectors, self._blanks, strict=True)
             ]
         if not _ARRAYS.issuperset(map(type, vectors)) or list(map(len, vectors)) != self._widths:
             return None
-        measured = [*itertools.chain.from_iterable(vectors), *values[self._vectors : self._measured]]
+        measured = [
+            *itertools.chain.from_iterable(vectors),
+            *values[self._vectors : self._measured],
+        ]
         whole = values[self._measured :]
         if _NUMBERS.issuperset(map(type, measured)) and _INTEGERS.issuperset(map(type, whole)):
             return measured, whole
@@ -261,7 +278,11 @@ class _Values:
         return [row if fine else None for row, fine in zip(table, is_fine.tolist(), strict=True)]
 
 
-_NUMBERS, _INTEGERS, _ARRAYS = frozenset({int, float, type(None)}), frozenset({int}), frozenset({list})
+_NUMBERS, _INTEGERS, _ARRAYS = (
+    frozenset({int, float, type(None)}),
+    frozenset({int}),
+    frozenset({list}),
+)
 _VALUES = _Values(_INSTANCE_FIELDS), _Values(_CHIP_FIELDS)
 """By whether they are a chip's."""
 

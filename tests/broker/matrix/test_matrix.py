@@ -23,7 +23,9 @@ pytestmark = pytest.mark.broker
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(broker, marks=() if broker in IN_THE_SUITE else pytest.mark.brokers, id=broker.name)
+        pytest.param(
+            broker, marks=() if broker in IN_THE_SUITE else pytest.mark.brokers, id=broker.name
+        )
         for broker in BROKERS
     ],
 )
@@ -43,7 +45,9 @@ def results(
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_each_broker_does_what_the_table_says(
-    results: tuple[str, str, dict[str, Result]], case: Case, record_property: Callable[[str, object], None]
+    results: tuple[str, str, dict[str, Result]],
+    case: Case,
+    record_property: Callable[[str, object], None],
 ) -> None:
     """A case passes, or fails where a note below the table says why, and then no longer passes unnoticed."""
     broker, version, played = results

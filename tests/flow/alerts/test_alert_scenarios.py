@@ -71,7 +71,9 @@ def read(name: str) -> dict[str, Any]:
 def finer() -> list[str]:
     """Return the scenarios whose ticks may be finer than in the other test."""
     return [
-        name for name in shipped_names("scenarios") if read(name)["tick_s"] != read(name)["coarse_tick_s"]
+        name
+        for name in shipped_names("scenarios")
+        if read(name)["tick_s"] != read(name)["coarse_tick_s"]
     ]
 
 
@@ -89,7 +91,11 @@ async def test_scenario(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in BY_SECONDS else pytest.param(name, marks=pytest.mark.long) for name in finer()]
+    "name",
+    [
+        name if name in BY_SECONDS else pytest.param(name, marks=pytest.mark.long)
+        for name in finer()
+    ],
 )
 async def test_scenario_by_seconds(name: str) -> None:
     """In ticks of a second the alerts of a scenario fire and resolve to the second."""
@@ -136,7 +142,9 @@ async def test_a_job_that_stops_names_its_chip() -> None:
 
 async def test_a_dead_ultraserver_is_one_alert() -> None:
     """All four agents of an UltraServer fall silent: one alert is told, with 64 chips, and the rest is inhibited by it."""
-    entry = FaultEntry.model_validate({"fault": "agent_silent", "target": "uc1/us-0002/*", "at": 30.0})
+    entry = FaultEntry.model_validate(
+        {"fault": "agent_silent", "target": "uc1/us-0002/*", "at": 30.0}
+    )
     run = AlertRun(faults=[entry])
     told = await run.play(60)
     assert [(each.rule, each.target) for each in told if not each.is_quieted] == [

@@ -66,11 +66,17 @@ def pair(
     return Pair(ours, theirs)
 
 
-def play(pairs: Sequence[Pair], series: Sequence[dict[str, str]], stale_after_s: float) -> list[Frame]:
+def play(
+    pairs: Sequence[Pair], series: Sequence[dict[str, str]], stale_after_s: float
+) -> list[Frame]:
     """Return the alerts of every minute."""
-    rules: tuple[Rule, ...] = validate({"rules": [each.ours for each in pairs]}, RuleFile, "rules").rules
+    rules: tuple[Rule, ...] = validate(
+        {"rules": [each.ours for each in pairs]}, RuleFile, "rules"
+    ).rules
     case = validate(
-        {"name": "same", "series": list(series), "expect": [{"at": 0, "rule": rules[0].name}]}, Case, "case"
+        {"name": "same", "series": list(series), "expect": [{"at": 0, "rule": rules[0].name}]},
+        Case,
+        "case",
     )
     played = frames(case, rules, interval_s=INTERVAL_S, stale_after_s=stale_after_s, flapping=False)
     return [next(played) for _ in range(STEPS)]
@@ -92,10 +98,14 @@ def ask(
         held = []
         for name in names:
             alerts = frame.get(name, ())
-            fires = [{"exp_labels": labels_of(each.target)} for each in alerts if each.state == "firing"]
+            fires = [
+                {"exp_labels": labels_of(each.target)} for each in alerts if each.state == "firing"
+            ]
             firing.append({"eval_time": f"{minute}m", "alertname": name, "exp_alerts": fires})
             held += [
-                {**labels_of(each.target), "alertname": name} for each in alerts if each.state == "pending"
+                {**labels_of(each.target), "alertname": name}
+                for each in alerts
+                if each.state == "pending"
             ]
         samples = [
             {
@@ -107,7 +117,11 @@ def ask(
             for each in held
         ]
         pending.append(
-            {"expr": 'ALERTS{alertstate="pending"}', "eval_time": f"{minute}m", "exp_samples": samples}
+            {
+                "expr": 'ALERTS{alertstate="pending"}',
+                "eval_time": f"{minute}m",
+                "exp_samples": samples,
+            }
         )
     tests = {
         "rule_files": ["rules.yml"],
@@ -119,7 +133,9 @@ def ask(
                     {
                         "series": each["figure"]
                         + "{"
-                        + ",".join(f'{key}="{value}"' for key, value in labels_of(each["target"]).items())
+                        + ",".join(
+                            f'{key}="{value}"' for key, value in labels_of(each["target"]).items()
+                        )
                         + "}",
                         "values": each["values"],
                     }
@@ -158,7 +174,15 @@ def values(draw: st.DrawFn, step: float, top: float, *, gaps: bool = True) -> st
 
     while length < STEPS:
         kind = dice.choice(
-            ["noise", "noise", "level", "level", "up", "down", *(["gap", "stale"] if gaps and tokens else [])]
+            [
+                "noise",
+                "noise",
+                "level",
+                "level",
+                "up",
+                "down",
+                *(["gap", "stale"] if gaps and tokens else []),
+            ]
         )
         count = dice.randint(1, 9)
         if kind == "noise":
@@ -202,10 +226,13 @@ def of_the_moment(draw: st.DrawFn) -> tuple[list[Pair], list[dict[str, str]]]:
     # Chips with one figure alone, so that its gaps are their silence.
     alone = ["chip03", "chip04"]
     series += [
-        {"figure": "power_w", "target": f"{HOST}/{chip}", "values": draw(values(0.5, 5.0))} for chip in alone
+        {"figure": "power_w", "target": f"{HOST}/{chip}", "values": draw(values(0.5, 5.0))}
+        for chip in alone
     ]
     any_of = "|".join(FIGURES)
-    silent = " or ".join(f'absent({{__name__=~"{any_of}",chip="{chip}"}})' for chip in [*chips, *alone])
+    silent = " or ".join(
+        f'absent({{__name__=~"{any_of}",chip="{chip}"}})' for chip in [*chips, *alone]
+    )
     pairs.append(pair("silent", "chip", silent, draw(minutes), draw(minutes), absent=True))
     both = pair(
         "both", "chip", "power_w > 2 and temperature_c < 3", draw(minutes), draw(minutes),
@@ -218,7 +245,12 @@ def of_the_moment(draw: st.DrawFn) -> tuple[list[Pair], list[dict[str, str]]]:
 def over_windows(draw: st.DrawFn) -> tuple[list[Pair], list[dict[str, str]]]:
     """Return rules on what figures of jobs did over five minutes, and series for three jobs."""
     series = [
-        {"figure": figure, "target": f"job-{number}", "values": draw(values(1.0, 4.0)), "scope": "job"}
+        {
+            "figure": figure,
+            "target": f"job-{number}",
+            "values": draw(values(1.0, 4.0)),
+            "scope": "job",
+        }
         for figure in ("step_time_s", "batch")
         for number in range(3)
     ]
@@ -248,7 +280,9 @@ BOUNDED = settings(
 
 @BOUNDED
 @given(drawn=of_the_moment())
-def test_values_of_the_moment_agree(tmp_path: Path, drawn: tuple[list[Pair], list[dict[str, str]]]) -> None:
+def test_values_of_the_moment_agree(
+    tmp_path: Path, drawn: tuple[list[Pair], list[dict[str, str]]]
+) -> None:
     """Pending, firing and resolved at every minute as Prometheus has them: limits, equality, silence, two conditions."""
     pairs, series = drawn
     played = play(pairs, series, LOOKBACK_S)
@@ -268,7 +302,11 @@ def test_windows_agree(tmp_path: Path, drawn: tuple[list[Pair], list[dict[str, s
 
 
 KNOWN = pair("hot", "chip", "temperature_c > 90", 2, 3, figure="temperature_c", above=90)
-SERIES = {"figure": "temperature_c", "target": f"{HOST}/chip00", "values": "80 91x5 80x9 91 _x9 80x30"}
+SERIES = {
+    "figure": "temperature_c",
+    "target": f"{HOST}/chip00",
+    "values": "80 91x5 80x9 91 _x9 80x30",
+}
 
 
 def test_a_known_course_is_the_same_in_both(tmp_path: Path) -> None:
@@ -276,12 +314,18 @@ def test_a_known_course_is_the_same_in_both(tmp_path: Path) -> None:
     firing = [*range(3, 10), *range(19, 26)]
     pending = [1, 2, 17, 18]
     expect = [
-        {"at": f"{minute}m", "rule": "hot", "alerts": [{"target": SERIES["target"], "state": state}]}
+        {
+            "at": f"{minute}m",
+            "rule": "hot",
+            "alerts": [{"target": SERIES["target"], "state": state}],
+        }
         for state, minutes_ in (("firing", firing), ("pending", pending))
         for minute in minutes_
     ]
     expect += [
-        {"at": f"{minute}m", "rule": "hot"} for minute in range(STEPS) if minute not in {*firing, *pending}
+        {"at": f"{minute}m", "rule": "hot"}
+        for minute in range(STEPS)
+        if minute not in {*firing, *pending}
     ]
     write(tmp_path / "hot.toml", {"rules": [KNOWN.ours]})
     content = {
@@ -317,7 +361,9 @@ def test_the_comparison_can_fail(tmp_path: Path, broken: Pair) -> None:
 
 def write(path: Path, content: dict[str, Any]) -> None:
     """Write plain data as TOML: arrays and tables in line."""
-    path.write_text("".join(f"{key} = {toml(value)}\n" for key, value in content.items()), encoding="utf-8")
+    path.write_text(
+        "".join(f"{key} = {toml(value)}\n" for key, value in content.items()), encoding="utf-8"
+    )
 
 
 def toml(value: Any) -> str:

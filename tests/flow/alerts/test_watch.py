@@ -56,7 +56,16 @@ class Scene:
         self._url = mosquitto.url
         self._programs: list[Program] = []
         self.set_rules("critical")
-        fleet = ("--broker", str(mosquitto.url), "--fleet", "demo", "--seed", "7", "--client-id", "sim-1")
+        fleet = (
+            "--broker",
+            str(mosquitto.url),
+            "--fleet",
+            "demo",
+            "--seed",
+            "7",
+            "--client-id",
+            "sim-1",
+        )
         # A message an instance: reading one a chip takes several times as long, and the rules find the same in both.
         coarse = ("--format", "cbor", "--granularity", "instance")
         self.simulator = self._start("simulate", *fleet, *coarse, "--allow-commands")
@@ -72,7 +81,9 @@ class Scene:
 
     def watch(self, *more: str) -> Program:
         """Start a watch; it has read who else is there when it says so."""
-        return self._start("watch", *self.broker, "--rules", str(self._folder / "rules.toml"), *more)
+        return self._start(
+            "watch", *self.broker, "--rules", str(self._folder / "rules.toml"), *more
+        )
 
     def inject(self, chip: str, lasts: str = "1h") -> None:
         answer = run("inject", "straggler", chip, "--magnitude", "40", "--for", lasts, *self.broker)
@@ -161,7 +172,11 @@ class Hook:
 
     def told(self) -> list[tuple[str, str]]:
         """Return every state and target that was posted, in order."""
-        return [(each["status"], each["labels"]["target"]) for body in self.bodies for each in body["alerts"]]
+        return [
+            (each["status"], each["labels"]["target"])
+            for body in self.bodies
+            for each in body["alerts"]
+        ]
 
     def close(self) -> None:
         self._go_on.set()
@@ -192,7 +207,10 @@ def exchange_silences(scene: Scene, alertmanager: AlertmanagerProcess, theirs: s
     """Let silences of both sides be seen and ended on the other one."""
     taken = f"alertmanager-{theirs}"
     scene.until(lambda: taken in scene.silences())
-    assert (scene.silences()[taken]["who"], scene.silences()[taken]["source"]) == ("bob", "alertmanager")
+    assert (scene.silences()[taken]["who"], scene.silences()[taken]["source"]) == (
+        "bob",
+        "alertmanager",
+    )
     added = run(
         "silence",
         "add",
@@ -219,7 +237,9 @@ def exchange_silences(scene: Scene, alertmanager: AlertmanagerProcess, theirs: s
     scene.until(lambda: all("withdrawn_until" in each for each in scene.silences().values()))
 
 
-def test_alertmanager_receives_groups_and_resolves(scene: Scene, alertmanager: AlertmanagerProcess) -> None:
+def test_alertmanager_receives_groups_and_resolves(
+    scene: Scene, alertmanager: AlertmanagerProcess
+) -> None:
     """What fires is there with its labels and texts, grouped by instance; what is over is gone from there.
 
     Meanwhile silences go both ways: made on either side, seen on the other with their owner, and ended from the other.
@@ -246,7 +266,9 @@ def test_alertmanager_receives_groups_and_resolves(scene: Scene, alertmanager: A
     scene.until(lambda: targets() == {CHIPS[1]})
 
 
-def test_alertmanager_that_was_away_has_everything(scene: Scene, alertmanager: AlertmanagerProcess) -> None:
+def test_alertmanager_that_was_away_has_everything(
+    scene: Scene, alertmanager: AlertmanagerProcess
+) -> None:
     """What fires while Alertmanager is dead is there after it is back, and so is what fired before, once that is repeated."""
     scene.watch("--alertmanager", alertmanager.url)
     scene.inject(CHIPS[0])
@@ -379,7 +401,12 @@ def test_a_reader_may_leave(scene: Scene, tmp_path: Path) -> None:
     arguments = ("watch", *scene.broker, "--rules", str(tmp_path / "rules.toml"), "--stdout")
     command = f"set -o pipefail; {shlex.join([*COMMAND, *arguments])} | head -n 1"
     piped = subprocess.run(
-        ["bash", "-c", command], capture_output=True, text=True, timeout=30, env=environment(), check=False
+        ["bash", "-c", command],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        env=environment(),
+        check=False,
     )
     assert piped.returncode == 0
     assert piped.stdout.count("\n") == 1
@@ -397,7 +424,9 @@ def test_a_broker_that_comes_back_has_all_again(scene: Scene, mosquitto: Mosquit
     scene.until(lambda: watch.output.count("leader for demo") == 2, 18)
     scene.until(lambda: scene.retained().get(CHIPS[0], {}).get("state") == "firing")
     assert lines(watch) == ["firing"]
-    scene.until(lambda: "restored 1 acknowledgements and silences that the broker had lost" in watch.output)
+    scene.until(
+        lambda: "restored 1 acknowledgements and silences that the broker had lost" in watch.output
+    )
     (silence,) = json.loads(run("silence", "list", "--json", *scene.broker).stdout)
     assert silence["why"] == "swap"
 

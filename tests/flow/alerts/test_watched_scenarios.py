@@ -69,7 +69,9 @@ def plays() -> dict[str, Play]:
             made[name] = Play(name, 86_400, 0.2, 300 / 0.2, "2026-07-14T00:00:00Z")
         else:
             # A straggler that comes for 20 s and goes must be seen.
-            speed, seconds = (SPEED / 2, 460) if name == "straggler-hunt" else (SPEED, expected["seconds"])
+            speed, seconds = (
+                (SPEED / 2, 460) if name == "straggler-hunt" else (SPEED, expected["seconds"])
+            )
             made[name] = Play(name, seconds, expected["coarse_tick_s"] / speed, speed)
     return made
 
@@ -86,14 +88,19 @@ class Heard(NamedTuple):
 def scenarios() -> list[object]:
     """Return the shipped scenarios, those that the suite leaves out marked as long."""
     names = shipped_names("scenarios")
-    return [name if name in IN_THE_SUITE else pytest.param(name, marks=pytest.mark.long) for name in names]
+    return [
+        name if name in IN_THE_SUITE else pytest.param(name, marks=pytest.mark.long)
+        for name in names
+    ]
 
 
 def selected(request: pytest.FixtureRequest) -> set[str]:
     """Return what the selected tests of this module look at."""
     here = [item for item in request.session.items if item.path == Path(__file__)]
     calls = [
-        item.callspec for item in here if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+        item.callspec
+        for item in here
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
     ]
     named = {str(call.params["name"]) for call in calls}
     return named | {DAY for item in here if not hasattr(item, "callspec")}
@@ -115,7 +122,9 @@ def heard(
         broker.kill()
 
 
-async def _play_all(broker: MosquittoProcess, folder: Path, names: set[str]) -> dict[str, list[Heard]]:
+async def _play_all(
+    broker: MosquittoProcess, folder: Path, names: set[str]
+) -> dict[str, list[Heard]]:
     turns = asyncio.Semaphore(AT_ONCE)
     collected: dict[str, dict[tuple[str, str], AlertMessage]] = {}
 
@@ -151,7 +160,9 @@ async def _play_all(broker: MosquittoProcess, folder: Path, names: set[str]) -> 
         # The longest first, so that none is left over at the end.
         wanted = {name: play for name, play in plays().items() if name in names}
         order = sorted(wanted.items(), key=lambda pair: -pair[1].seconds / pair[1].speed)
-        results = await asyncio.gather(*(play(number, each) for number, (_, each) in enumerate(order)))
+        results = await asyncio.gather(
+            *(play(number, each) for number, (_, each) in enumerate(order))
+        )
     return {name: result for (name, _), result in zip(order, results, strict=True)}
 
 

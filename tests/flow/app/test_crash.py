@@ -26,7 +26,10 @@ module.{owner} = broken
 
 @pytest.mark.parametrize(
     ("module", "owner"),
-    [("tui.fleet.view", "FleetView.tick"), ("monitor.replay.playback", "RecordingPlayback._play_on")],
+    [
+        ("tui.fleet.view", "FleetView.tick"),
+        ("monitor.replay.playback", "RecordingPlayback._play_on"),
+    ],
     ids=["drawing", "behind the app"],
 )
 def test_a_crash_is_in_the_log(tmp_path: Path, module: str, owner: str) -> None:

@@ -55,7 +55,9 @@ def test_it_keeps_no_openssl_in_memory() -> None:
         terminal.wait_for("192", "all live")
         mapped = [Path(each.path).name for each in terminal.process.memory_maps()]
         assert any(name.startswith("_multiarray_umath") for name in mapped)
-        assert [name for name in mapped if name.startswith(("libcrypto", "libssl", "_ssl", "_hashlib"))] == []
+        assert [
+            name for name in mapped if name.startswith(("libcrypto", "libssl", "_ssl", "_hashlib"))
+        ] == []
         assert terminal.end(keys="q") == 0
 
 
@@ -63,7 +65,9 @@ def test_it_begins_with_five_minutes_of_history() -> None:
     """Charts have samples of before the start, one can go back there, and the same publisher goes on live."""
     with Terminal(columns=120, rows=40) as terminal:
         # Simulator and app take at most half of a core each for it.
-        terminal.wait_for("192", "all live", "history 5 min", "lost 0", "publishers 1/1", within_s=60)
+        terminal.wait_for(
+            "192", "all live", "history 5 min", "lost 0", "publishers 1/1", within_s=60
+        )
         terminal.wait_for_no("before start")
         # A minute at a time, to before the simulator began.
         terminal.send("{")
@@ -116,7 +120,9 @@ def test_a_signal_at_the_first_byte(number: signal.Signals, statuses: set[int]) 
 
 
 @pytest.mark.parametrize("after_s", [0.3, 0.6, 0.9])
-def test_a_signal_while_starting(after_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_while_starting(
+    after_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A demo that is ended while it starts leaves neither processes nor folders."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with Terminal() as terminal:
@@ -146,8 +152,12 @@ def test_children_that_die_are_started_again() -> None:
         terminal.wait_for("192", "all live")
         for child in terminal.children():
             child.kill()
-        terminal.wait_for("broker was killed by SIGKILL", "simulator was killed by SIGKILL", within_s=5)
-        terminal.wait_for("broker restarted 1", "simulator restarted 1", "all live", "publishers 1/1")
+        terminal.wait_for(
+            "broker was killed by SIGKILL", "simulator was killed by SIGKILL", within_s=5
+        )
+        terminal.wait_for(
+            "broker restarted 1", "simulator restarted 1", "all live", "publishers 1/1"
+        )
         assert len(terminal.children()) == 2
         children = terminal.children()
         assert terminal.end(keys="q") == 0
@@ -177,7 +187,9 @@ def test_the_apps_figures_are_the_statuss(mosquitto: MosquittoProcess, tmp_path:
         assert terminal.end(keys="q") == 0
 
 
-def test_a_lost_broker_is_told_and_values_are_stale(mosquitto: MosquittoProcess, tmp_path: Path) -> None:
+def test_a_lost_broker_is_told_and_values_are_stale(
+    mosquitto: MosquittoProcess, tmp_path: Path
+) -> None:
     """When the broker goes, the app says so in words and draws what it has as stale; it recovers by itself."""
     url = str(mosquitto.url)
     coarse = ("--format", "cbor", "--granularity", "instance")

@@ -41,7 +41,10 @@ def hostile() -> list[Envelope]:
     data: dict[str, Any] = json.loads(descriptor.payload)
     data["clock"]["speed"] = 1e300
     reservation = feed.reservation("cb-x", NODE, type="capacity-block", pay_by="soon")
-    event = json.loads(feed.event().payload) | {"ts": "0001-01-01T00:00:00+23:59", "severity": "critical"}
+    event = json.loads(feed.event().payload) | {
+        "ts": "0001-01-01T00:00:00+23:59",
+        "severity": "critical",
+    }
     return [
         online,
         descriptor._replace(payload=json.dumps(data).encode()),
@@ -59,7 +62,9 @@ async def _publish(mosquitto: MosquittoProcess) -> None:
 
 
 @pytest.mark.broker
-def test_the_app_a_watch_and_a_status_outlive_them(mosquitto: MosquittoProcess, tmp_path: Path) -> None:
+def test_the_app_a_watch_and_a_status_outlive_them(
+    mosquitto: MosquittoProcess, tmp_path: Path
+) -> None:
     """Published before and while they run, the messages are refused, named and counted, and the fleet is shown."""
     broker = ("--broker", str(mosquitto.url), "--name", "demo")
     log_file = tmp_path / "app.log"
@@ -85,7 +90,10 @@ def test_the_app_a_watch_and_a_status_outlive_them(mosquitto: MosquittoProcess, 
     logged = log_file.read_text()
     assert "cb-x" in logged
     assert "ReservationMessage pay_by: not a time with its zone" in logged
-    assert "Descriptor clock.speed: Input should be less than or equal to 1000000, not 1e+300" in logged
+    assert (
+        "Descriptor clock.speed: Input should be less than or equal to 1000000, not 1e+300"
+        in logged
+    )
     assert "EventMessage ts: " in logged
 
 

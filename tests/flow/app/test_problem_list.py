@@ -40,7 +40,15 @@ SILENT_S = 20
 def silence(mosquitto: MosquittoProcess, target: str) -> None:
     """Let agents fall silent for a while; asked again until the simulator has subscribed."""
     until = time.monotonic() + 30
-    asking = ("inject", "agent_silent", target, "--for", f"{SILENT_S}s", "--broker", str(mosquitto.url))
+    asking = (
+        "inject",
+        "agent_silent",
+        target,
+        "--for",
+        f"{SILENT_S}s",
+        "--broker",
+        str(mosquitto.url),
+    )
     while (answer := run(*asking, "--timeout", "2s")).returncode != 0:
         assert time.monotonic() < until, answer.stderr
 
@@ -55,7 +63,15 @@ def test_a_fleet_that_recovers_while_its_problems_are_scrolled_to_the_end(
     scenario = tmp_path / "silent.toml"
     scenario.write_text(SCENARIO)
     broker = ("--broker", str(mosquitto.url))
-    options = ("--fleet", str(fleet), "--scenario", str(scenario), "--allow-commands", "--period", "250ms")
+    options = (
+        "--fleet",
+        str(fleet),
+        "--scenario",
+        str(scenario),
+        "--allow-commands",
+        "--period",
+        "250ms",
+    )
     coarse = ("--format", "cbor", "--granularity", "instance")
     with (
         Program(tmp_path, "simulate", *broker, *options, *coarse),

@@ -48,7 +48,9 @@ class Picture:
 def header(terminal: Terminal, at_s: float) -> Picture:
     """Read the header's figures, without the address of the hottest chip."""
     line = re.sub(r" +", " ", re.sub(r"\S+/chip\d+", "", terminal.lines[1]))
-    return Picture(at_s, re.sub(NUMBER, "#", line), tuple(float(each) for each in re.findall(NUMBER, line)))
+    return Picture(
+        at_s, re.sub(NUMBER, "#", line), tuple(float(each) for each in re.findall(NUMBER, line))
+    )
 
 
 def looked_at_s(terminal: Terminal) -> float:
@@ -83,8 +85,13 @@ def offset_s(pictures: list[Picture], seen: list[Picture]) -> int:
     A busy app looks at the present late, and now and then not at all between two ticks, so that no picture need be the same.
     """
     words = pictures[0].words
-    alike = [each for each in seen if each.words == words and each.figures[0] == pictures[0].figures[0]]
-    spans = [max(every) - min(every) or 1.0 for every in zip(*(each.figures for each in alike), strict=True)]
+    alike = [
+        each for each in seen if each.words == words and each.figures[0] == pictures[0].figures[0]
+    ]
+    spans = [
+        max(every) - min(every) or 1.0
+        for every in zip(*(each.figures for each in alike), strict=True)
+    ]
 
     def distance(shift_s: int) -> float:
         """Return the mean difference of a figure, as a share of its range, to the pictures that many seconds later."""

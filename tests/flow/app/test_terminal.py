@@ -33,7 +33,12 @@ main()
 
 def test_a_job_of_a_shell(tmp_path: Path) -> None:
     """Drawn with stderr in a file and without a home; ctrl+z, bg, fg; SIGSTOP and fg; SIGQUIT."""
-    variables = {"PS1": "READY$ ", "PY": sys.executable, "HOME": "/dev/null/nobody", "TMPDIR": str(tmp_path)}
+    variables = {
+        "PS1": "READY$ ",
+        "PY": sys.executable,
+        "HOME": "/dev/null/nobody",
+        "TMPDIR": str(tmp_path),
+    }
     for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
         variables[name] = ""
     with Terminal(program=SHELL, columns=120, rows=40, **variables) as terminal:
@@ -64,7 +69,8 @@ def test_a_job_of_a_shell(tmp_path: Path) -> None:
     folder = tmp_path / f"trnfleet-{os.getuid()}"
     said = (tmp_path / "stderr").read_text()
     assert (
-        said == f"trnfleet: /dev/null/nobody/.local/state/trnfleet: Not a directory; the log is in {folder}\n"
+        said
+        == f"trnfleet: /dev/null/nobody/.local/state/trnfleet: Not a directory; the log is in {folder}\n"
     )
     logged = (folder / "app.log").read_text()
     assert re.search(r"Current thread .* \(most recent call first\):", logged)
@@ -113,7 +119,10 @@ def test_a_terminal_without_colours_and_utf8() -> None:
         sent = bytes(terminal.raw)
         assert terminal.end(signal.SIGTERM) == 143
     codes = {
-        int(code) for codes in re.findall(rb"\x1b\[([\d;]*)m", sent) for code in codes.split(b";") if code
+        int(code)
+        for codes in re.findall(rb"\x1b\[([\d;]*)m", sent)
+        for code in codes.split(b";")
+        if code
     }
     assert codes <= {0, 1, 2, 7}
     assert 7 in codes

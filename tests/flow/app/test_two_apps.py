@@ -53,7 +53,15 @@ def test_an_ack_is_on_both_screens(
     scenario.write_text(SCENARIO)
     # A day before the first block ends, so that no alert of it stands above the one that is looked at.
     start = ("--start", "2026-01-05T12:00:00Z")
-    options = ("--broker", str(mosquitto.url), "--scenario", str(scenario), "--period", "250ms", *start)
+    options = (
+        "--broker",
+        str(mosquitto.url),
+        "--scenario",
+        str(scenario),
+        "--period",
+        "250ms",
+        *start,
+    )
     coarse = ("--format", "cbor", "--granularity", "instance")
     with Program(tmp_path, "simulate", *options, *coarse):
         with app(mosquitto, "ann") as ann, app(mosquitto, "ben") as ben:

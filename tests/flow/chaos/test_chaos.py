@@ -83,12 +83,16 @@ def test_a_part_that_cannot_be_played_is_said_loudly(
     monkeypatch.setattr("trnfleet.logs.configure", lambda **_: None)
     monkeypatch.setattr(sys, "argv", ["chaos", "--part", "processes", "--seed", "1"])
     assert chaos.main() == 1
-    assert capsys.readouterr().out == (f"{chaos.UNPLAYED}\n0 cases held, none failed\n{chaos.UNPLAYED}\n")
+    assert capsys.readouterr().out == (
+        f"{chaos.UNPLAYED}\n0 cases held, none failed\n{chaos.UNPLAYED}\n"
+    )
 
 
 @pytest.mark.broker
 @pytest.mark.skipif(alertmanager_program() is None, reason=MISSING)
-def test_alertmanager_gets_the_alerts_of_the_fleet_whatever_happens_to_processes(tmp_path: Path) -> None:
+def test_alertmanager_gets_the_alerts_of_the_fleet_whatever_happens_to_processes(
+    tmp_path: Path,
+) -> None:
     """A network card that is down, and one too shortly for an alert, while simulator, broker and watches are killed, cut off and misdated."""
     faults = [
         FaultEntry.model_validate({"fault": "nic_down", "target": f"uc1/us-000{server}/trn2u-000{server}-1", "at": "2s", "for": lasts})

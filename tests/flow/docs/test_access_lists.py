@@ -89,7 +89,9 @@ CASES = [
     Case("operator", "record {}/operator.mcap --duration 2s", 0, "lost 0"),
     Case("operator", "usage --for 1s --every 1s", 0, "instance-hours reserved"),
     Case("operator", "simulate --fleet lab --ticks 2 --client-id third", 1, f"{REFUSED}node/"),
-    Case("operator", REPLAY.replace("again", "fourth"), 1, "nothing is published: the broker refuses"),
+    Case(
+        "operator", REPLAY.replace("again", "fourth"), 1, "nothing is published: the broker refuses"
+    ),
     Case("operator", "watch --exit-after 20s", 1, f"{REFUSED}publisher/trnfleet-watch-"),
     Case("operator", f"{OFFERINGS} --timeout 20s", 1, "1 x trn2.3xlarge is not free"),
     Case("operator", "reserve extend cb-1 --days 1 --timeout 20s", 1, "no block 'cb-1'"),
@@ -121,7 +123,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MosquittoProces
 
 
 @pytest.fixture(scope="module")
-def said(broker: MosquittoProcess, tmp_path_factory: pytest.TempPathFactory) -> dict[Case, tuple[int, str]]:
+def said(
+    broker: MosquittoProcess, tmp_path_factory: pytest.TempPathFactory
+) -> dict[Case, tuple[int, str]]:
     """Run all cases at once beside a simulator, and return status and output of each."""
     folder = tmp_path_factory.mktemp("cases")
     simulate = ("simulate", "--fleet", "lab", "--period", "200ms", "--allow-commands")
@@ -139,7 +143,10 @@ def said(broker: MosquittoProcess, tmp_path_factory: pytest.TempPathFactory) -> 
             arguments = case.command.format(folder).split()
             running.start(str(number), *arguments, "--broker", url(broker, case.user), *named)
         ended = running.wait()
-    return {case: (ended[str(number)].status, ended[str(number)].output) for number, case in enumerate(CASES)}
+    return {
+        case: (ended[str(number)].status, ended[str(number)].output)
+        for number, case in enumerate(CASES)
+    }
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.user}: {case.command.split()[0]}")
@@ -162,7 +169,9 @@ def test_each_user_may_do_what_the_lists_say(case: Case, said: dict[Case, tuple[
 async def test_a_bridge_as_each_user(broker: MosquittoProcess, user: str, says: str) -> None:
     """A publisher's is taken; all others end with what was refused."""
     session = BrokerSession(parse_url(url(broker, user)))
-    publishing = Ec2Bridge(BridgeRequest("lab", session.root, once=True), Account()).publish(session, print)
+    publishing = Ec2Bridge(BridgeRequest("lab", session.root, once=True), Account()).publish(
+        session, print
+    )
     if not says:
         await publishing
         return

@@ -91,7 +91,9 @@ class ListedMosquitto(Mosquitto):
         """Write the lists in the place of the usual ones."""
         command = super().command()
         rights = self.folder / "acl"
-        rights.write_text((LISTS / "mosquitto.acl").read_text() + "\nuser everybody\ntopic readwrite #\n")
+        rights.write_text(
+            (LISTS / "mosquitto.acl").read_text() + "\nuser everybody\ntopic readwrite #\n"
+        )
         return command
 
 
@@ -122,7 +124,9 @@ class ListedNats(Nats):
         return {f"TRNFLEET_{role}_PASSWORD": PASSWORD for role in roles}
 
 
-@pytest.fixture(scope="module", params=[ListedMosquitto, ListedNats], ids=lambda broker: broker.name)
+@pytest.fixture(
+    scope="module", params=[ListedMosquitto, ListedNats], ids=lambda broker: broker.name
+)
 def listed(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerProcess]:
@@ -138,14 +142,18 @@ def url(broker: BrokerProcess, user: str) -> BrokerUrl:
 
 
 @pytest.mark.parametrize("role", [*WRITES, AGENT])
-async def test_each_role_writes_and_reads_its_topics_alone(listed: BrokerProcess, role: str) -> None:
+async def test_each_role_writes_and_reads_its_topics_alone(
+    listed: BrokerProcess, role: str
+) -> None:
     """Of all kinds of topics what a role writes comes out where it may write it, and what it gets is what it may read."""
     password, root = Password(PASSWORD), f"trnfleet/v1/{role}"
     reader = MqttSource(url(listed, "everybody"), [(f"{root}/#", 1)], password=password)
     writer = MqttPublisher(url(listed, "everybody"), client_id=f"all-{role}", password=password)
     as_role = MqttPublisher(url(listed, role), client_id=role, password=password)
     classes = sorted({topic.partition("/")[0] for topic in TOPICS})
-    filters = [(f"{root}/{each}/#", 1) for each in classes] + [(f"{root}/{topic}", 1) for topic in TOPICS]
+    filters = [(f"{root}/{each}/#", 1) for each in classes] + [
+        (f"{root}/{topic}", 1) for topic in TOPICS
+    ]
     listener = MqttSource(url(listed, role), filters, password=password)
     async with running(reader.run(), writer.run(), as_role.run(), listener.run()):
         for each in (reader, writer, as_role):
@@ -168,7 +176,11 @@ async def test_each_role_writes_and_reads_its_topics_alone(listed: BrokerProcess
             if each.payload == b"all"
         }
         # With MQTT 3.1.1 an agent reads back what it writes.
-        heard -= {f"{root}/node/{OWN}"} if role == AGENT and listener.status.protocol == "3.1.1" else set()
+        heard -= (
+            {f"{root}/node/{OWN}"}
+            if role == AGENT and listener.status.protocol == "3.1.1"
+            else set()
+        )
         assert heard == {f"{root}/{topic}" for topic in TOPICS if may_read(role, topic)}
 
 
@@ -178,7 +190,9 @@ async def test_those_who_look_at_figures_may_read_what_the_broker_says(
 ) -> None:
     """Mosquitto gives its version to them alone; NATS Server has none, and refuses the others the topic."""
     may, is_nats = role in LOOKS_AT_FIGURES, isinstance(listed, ListedNats)
-    source = MqttSource(url(listed, role), [(f"{SYS_PREFIX}version", 0)], password=Password(PASSWORD))
+    source = MqttSource(
+        url(listed, role), [(f"{SYS_PREFIX}version", 0)], password=Password(PASSWORD)
+    )
     async with running(source.run()):
         if is_nats and not may:
             with pytest.raises(BrokerError, match="not authorised"):

@@ -23,7 +23,9 @@ def status(mosquitto: MosquittoProcess, until: str, amount: int) -> dict[str, An
     """Return the fleet's summary once a figure of it has come to an amount, or after 20 s."""
     deadline = time.monotonic() + 20
     while True:
-        found = run("status", "--broker", str(mosquitto.url), "--name", "lab", "--wait", "2s", "--json")
+        found = run(
+            "status", "--broker", str(mosquitto.url), "--name", "lab", "--wait", "2s", "--json"
+        )
         summary: dict[str, Any] = json.loads(found.stdout) if found.stdout else {}
         if summary.get(until) == amount or time.monotonic() > deadline:
             return summary
@@ -52,7 +54,15 @@ def test_the_publisher_of_the_page_is_seen(mosquitto: MosquittoProcess, tmp_path
             assert (summary["chips"], summary["live_chips"], summary["healthy"]) == (16, 16, True)
             assert summary["nc_util_pct"] == 87.5
             assert summary["publishers_online"] == 1
-            refused = ("undecodable", "misplaced", "rejected", "undescribed", "lost", "late", "duplicates")
+            refused = (
+                "undecodable",
+                "misplaced",
+                "rejected",
+                "undescribed",
+                "lost",
+                "late",
+                "duplicates",
+            )
             assert [name for name in refused if summary[name]] == []
         finally:
             publisher.send_signal(signal.SIGKILL)

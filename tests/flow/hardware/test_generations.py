@@ -85,7 +85,9 @@ def test_totals_and_addresses(name: str) -> None:
         assert totals.z_links == 0
     else:
         assert totals.z_links == 2 * kind.instances * kind.instance.chips
-        assert layout.instances[-1] == f"uc1/us-0002/{kind.instance.family}-0002-{kind.instances - 1}"
+        assert (
+            layout.instances[-1] == f"uc1/us-0002/{kind.instance.family}-0002-{kind.instances - 1}"
+        )
         assert find_ultraserver_type(kind.name) is kind
     last = f"{layout.instances[0]}/chip{generation.alone.chips - 1:02d}"
     assert layout.path(layout.find(last)) == last  # type: ignore[arg-type]
@@ -142,7 +144,9 @@ def test_link_faults_by_their_names(name: str) -> None:
     with pytest.raises(ValueError, match="has no sideways link"):
         find_lane(layout, node.number, "sideways")
     down = {"fault": "link_down", "target": f"{generation.chip()}:{generation.lane}", "at": 3}
-    engine = engine_of(generation, down, links=[{"chip": generation.chip(2), "direction": generation.lane}])
+    engine = engine_of(
+        generation, down, links=[{"chip": generation.chip(2), "direction": generation.lane}]
+    )
     healthy = engine.columns["links_up"].copy()
     for _ in range(6):
         tick = engine.step()
@@ -195,11 +199,16 @@ def test_racks_and_their_limit(name: str) -> None:
     labels = [racks.label(number) for number in range(len(racks))]
     assert labels[3 : 3 + len(kind.racks)] == [f"uc1/us-0001/{rack}" for rack in kind.racks]
     assert np.bincount(racks.of_instance)[3 : 3 + len(kind.racks)].sum() == kind.instances
-    free, limited = engine_of(GENERATIONS[name]), engine_of(GENERATIONS[name], rack_power_cap_w=5_500.0)
+    free, limited = (
+        engine_of(GENERATIONS[name]),
+        engine_of(GENERATIONS[name], rack_power_cap_w=5_500.0),
+    )
     for _ in range(20):
         free.step()
         limited.step()
-    assert limited.columns["power_w"].astype(float).sum() < free.columns["power_w"].astype(float).sum()
+    assert (
+        limited.columns["power_w"].astype(float).sum() < free.columns["power_w"].astype(float).sum()
+    )
 
 
 @pytest.mark.parametrize("publishing", ENCODINGS, ids=lambda each: each.format)
@@ -212,9 +221,12 @@ async def test_over_the_wire_to_a_monitor(name: str, publishing: Publishing) -> 
     store, engine = monitor.store, run.engine
     assert store.layout.chips == engine.layout.chips
     assert monitor.counts.undecodable == monitor.counts.rejected == monitor.counts.lost == 0
-    assert all(np.array_equal(store.columns[each], column) for each, column in engine.columns.items())
+    assert all(
+        np.array_equal(store.columns[each], column) for each, column in engine.columns.items()
+    )
     descriptors = [
-        decode_message(envelope.payload, Descriptor) for _, envelope in run.publisher.of(TopicClass.NODE)
+        decode_message(envelope.payload, Descriptor)
+        for _, envelope in run.publisher.of(TopicClass.NODE)
     ]
     named = {kind: lanes for each in descriptors for kind, lanes in each.lanes.items()}
     usual = generation.member.lane_names == DIRECTIONS
@@ -257,7 +269,9 @@ async def _watched(
     monitor = Monitor(SilentSource(), "made-up", clock=run.clock)
     await run.run(4.5)
     # Without the goodbye at its end.
-    monitor.apply([envelope for _, envelope in run.publisher.sent if b'"offline"' not in envelope.payload])
+    monitor.apply(
+        [envelope for _, envelope in run.publisher.sent if b'"offline"' not in envelope.payload]
+    )
     monitor.compute()
     return run, monitor
 
@@ -296,7 +310,9 @@ async def test_a_recording_replays_exactly(name: str, tmp_path: Path) -> None:
         writer.write(WALL_NS + round((at_s - 100.0) * 1e9), envelope)
     writer.close()
     recording = Recording.open([path])
-    clock = RecordingClock(SystemClock(), run.clock.wall_ns(), run.clock.monotonic_s(), recording.start_ns)
+    clock = RecordingClock(
+        SystemClock(), run.clock.wall_ns(), run.clock.monotonic_s(), recording.start_ns
+    )
     past = PastMonitor(recording, Monitor(PastSource("test"), "made-up", clock=clock), clock)
     for _ in past.begin():
         pass
@@ -304,7 +320,9 @@ async def test_a_recording_replays_exactly(name: str, tmp_path: Path) -> None:
         pass
     for column, values in live.store.columns.items():
         assert np.array_equal(past.monitor.store.columns[column], values), column
-    lines = [json.loads(line) for line in NdjsonLines("trnfleet", "made-up").lines(recording, 0, 2**62)]
+    lines = [
+        json.loads(line) for line in NdjsonLines("trnfleet", "made-up").lines(recording, 0, 2**62)
+    ]
     assert any(line.get("chip") == GENERATIONS[name].alone.chips - 1 for line in lines)
     recording.close()
 
@@ -316,7 +334,9 @@ def test_capacity_blocks(name: str) -> None:
     kind = generation.ultraserver
     assert kind is not None
     block = {"on": [generation.groups[0]], "days": 7, "ends_after_days": 3}
-    with pytest.raises(ConfigError, match=f"sold-as-capacity-block: {kind.instance.name} is not sold"):
+    with pytest.raises(
+        ConfigError, match=f"sold-as-capacity-block: {kind.instance.name} is not sold"
+    ):
         engine_of(generation, blocks=[block])
     sells = [kind.instance.name, generation.alone.name]
     engine = engine_of(generation, blocks=[block], market={"sells": sells})
@@ -332,7 +352,9 @@ def test_capacity_blocks(name: str) -> None:
     )
     with pytest.raises(ConfigError, match="sold as an UltraServer only"):
         ledger.offerings(SearchRequest(days=1, instance_type=kind.instance.name))
-    alone = ledger.offerings(SearchRequest(days=1, instance_type=generation.alone.name, instances=2))
+    alone = ledger.offerings(
+        SearchRequest(days=1, instance_type=generation.alone.name, instances=2)
+    )
     assert alone[0].ultraserver_type is None
 
 
@@ -340,7 +362,10 @@ def test_a_host_is_known_by_its_chips() -> None:
     """A host without an instance's metadata has the type of its chips' name and number."""
     document = json.loads((DOCUMENTS / "trn2.48xlarge-lnc2.ndjson").read_text().splitlines()[1])
     document.pop("instance_info", None)
-    document["neuron_hardware_info"] |= {"neuron_device_type": "trainium8", "neuron_device_count": 4}
+    document["neuron_hardware_info"] |= {
+        "neuron_device_type": "trainium8",
+        "neuron_device_count": 4,
+    }
     reader = HostReader()
     reader.read(json.dumps(document).encode())
     assert reader.kind is GENERATIONS["switched"].alone
@@ -363,6 +388,8 @@ def test_a_block_of_an_account_has_the_ultraservers_instances(name: str) -> None
         "CreateDate": now - timedelta(days=9),
         "State": "active",
     }
-    reading = Reading(blocks=[block], statuses=None, reservations=None, extensions=[], instances=None)
+    reading = Reading(
+        blocks=[block], statuses=None, reservations=None, extensions=[], instances=None
+    )
     (message,), _ = messages_of(reading, int(now.timestamp()) * 10**9)
     assert (message.instance_type, message.instances) == (kind.instance.name, kind.instances)

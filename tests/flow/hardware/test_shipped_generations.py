@@ -37,7 +37,14 @@ if TYPE_CHECKING:
 ALL = pytest.mark.parametrize("name", FLEETS)
 FRAMES = Publishing(format="cbor", granularity="ultraserver")
 FIRST_TYPES = frozenset(
-    {"trn1.2xlarge", "trn1.32xlarge", "trn1n.32xlarge", "trn2.3xlarge", "trn2.48xlarge", "trn2u.48xlarge"}
+    {
+        "trn1.2xlarge",
+        "trn1.32xlarge",
+        "trn1n.32xlarge",
+        "trn2.3xlarge",
+        "trn2.48xlarge",
+        "trn2u.48xlarge",
+    }
 )
 """Instance types of the catalogue of version 1.0."""
 
@@ -71,7 +78,10 @@ async def test_a_monitor_has_what_the_engine_has(name: str, publishing: Publishi
     counts = monitor.counts
     assert counts.undecodable == counts.rejected == counts.lost == counts.undescribed == 0
     assert monitor.store.layout.chips == engine.layout.chips
-    assert all(np.array_equal(monitor.store.columns[each], column) for each, column in engine.columns.items())
+    assert all(
+        np.array_equal(monitor.store.columns[each], column)
+        for each, column in engine.columns.items()
+    )
     busy = engine.job_of_instance[engine.layout.instance_of_chip] >= 0
     assert (engine.columns["tflops"][busy] > 0).all()
     assert set(engine.job_of_instance.tolist()) >= set(range(len(engine.fleet.jobs)))
@@ -94,7 +104,12 @@ async def test_descriptors_name_lanes_and_lnc(name: str) -> None:
     if name == "trn3":
         assert lnc == {"trn3p.48xlarge": 2, "trn3s.16xlarge": 1}
     else:
-        assert (lnc["trn2.3xlarge"], lnc["trn2u.48xlarge"], lnc["trn1.32xlarge"], lnc["inf2.48xlarge"]) == (
+        assert (
+            lnc["trn2.3xlarge"],
+            lnc["trn2u.48xlarge"],
+            lnc["trn1.32xlarge"],
+            lnc["inf2.48xlarge"],
+        ) == (
             1,
             2,
             1,
@@ -124,7 +139,9 @@ async def test_a_recording_replays_exactly(name: str, tmp_path: Path) -> None:
     """A recording gives the monitor back, and JSON lines of its frames have all chips."""
     run = await shipped_run(name, FRAMES)
     live, recording = reader_of(run), recorded(run, tmp_path)
-    clock = RecordingClock(SystemClock(), run.clock.wall_ns(), run.clock.monotonic_s(), recording.start_ns)
+    clock = RecordingClock(
+        SystemClock(), run.clock.wall_ns(), run.clock.monotonic_s(), recording.start_ns
+    )
     past = PastMonitor(recording, Monitor(PastSource("test"), name, clock=clock), clock)
     for _ in past.begin():
         pass
@@ -174,7 +191,9 @@ async def test_an_older_monitor_names_what_it_does_not_know_and_draws_the_rest()
 async def test_the_first_types_keep_their_bytes() -> None:
     """Columns and lanes of the kept recording of version 1.0 are those of today, also beside newer types."""
     recording = Recording.open([FIXTURES / "schemas" / "wire-1.0.mcap"])
-    kept = descriptors([each.envelope for each in recording.read(recording.start_ns - 1, recording.end_ns)])
+    kept = descriptors(
+        [each.envelope for each in recording.read(recording.start_ns - 1, recording.end_ns)]
+    )
     recording.close()
     assert kept
     run = await shipped_run("mixed", FRAMES, 0.5)

@@ -51,13 +51,18 @@ def pythons() -> list[str]:
         name
         for name in ("python3.11", "python3.12", "python3.13")
         if shutil.which(name)
-        and subprocess.run([name, "-c", "import venv"], check=False, capture_output=True).returncode == 0
+        and subprocess.run([name, "-c", "import venv"], check=False, capture_output=True).returncode
+        == 0
     ]
 
 
 def test_the_wheel_has_everything_inside(built: Built) -> None:
     """Modules and shipped files are those of the tree; nothing of the tests is there."""
-    tree = {path.relative_to(ROOT).as_posix() for path in (ROOT / "trnfleet").rglob("*") if path.is_file()}
+    tree = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "trnfleet").rglob("*")
+        if path.is_file()
+    }
     tree = {name for name in tree if "__pycache__" not in name}
     config = {
         path.relative_to(ROOT / "config").as_posix()
@@ -68,10 +73,13 @@ def test_the_wheel_has_everything_inside(built: Built) -> None:
         names = set(wheel.namelist())
         metadata = wheel.read(f"{INFO}/METADATA").decode()
     beside = {
-        f"{INFO}/{name}" for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")
+        f"{INFO}/{name}"
+        for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")
     }
     beside.add(f"{DATA}/share/man/man1/trnfleet.1")
-    beside |= {f"{DATA}/lib/systemd/system/{path.name}" for path in (ROOT / "config" / "systemd").iterdir()}
+    beside |= {
+        f"{DATA}/lib/systemd/system/{path.name}" for path in (ROOT / "config" / "systemd").iterdir()
+    }
     assert names == tree | {f"trnfleet/_config/{name}" for name in config} | beside
     assert "trnfleet/py.typed" in names
     description = metadata.partition("\n\n")[2]
@@ -117,7 +125,9 @@ def check_program(program: Installed, folder: Path) -> None:
         str(path)
         for kind in ("alerts", "fleets", "scenarios")
         for path in sorted(
-            next(program.folder.glob("lib/python3*/site-packages/trnfleet/_config")).glob(f"{kind}/*.toml")
+            next(program.folder.glob("lib/python3*/site-packages/trnfleet/_config")).glob(
+                f"{kind}/*.toml"
+            )
         )
         if path.stem != "rainier-1m"
     ]

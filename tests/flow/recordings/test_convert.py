@@ -73,7 +73,11 @@ def test_lines_of_mosquitto_sub_become_a_recording_and_lines_again(
     assert plain(read(tmp_path / "a.mcap")) == theirs == ours
     assert "payload-text.ndjson: 10 messages, 1 left out (first line 10: not JSON" in told
     about = Recording.open([tmp_path / "a.mcap"]).abouts[0]
-    assert (about.fleets, about.root, about.started) == (("demo",), "trnfleet", "2026-11-21T14:50:50.732Z")
+    assert (about.fleets, about.root, about.started) == (
+        ("demo",),
+        "trnfleet",
+        "2026-11-21T14:50:50.732Z",
+    )
 
 
 @pytest.mark.parametrize("as_json", [True, False])
@@ -87,7 +91,9 @@ def test_a_recording_survives_lines(tmp_path: Path, *, as_json: bool) -> None:
 
     assert plain(read(tmp_path / "b.mcap")) == taken
     assert (
-        stored_difference(shown(read(tmp_path / "b.mcap"), feed.fleet).store, shown(taken, feed.fleet).store)
+        stored_difference(
+            shown(read(tmp_path / "b.mcap"), feed.fleet).store, shown(taken, feed.fleet).store
+        )
         == []
     )
 
@@ -129,7 +135,9 @@ def test_a_neuron_monitor_file_is_shown_as_a_real_host(
     path = "uc2/standalone/host-7"
     assert monitor.store.layout.instances == (path,)
     for metric in METRICS:
-        assert np.array_equal(monitor.store.columns[metric.name], reader.columns[metric.name]), metric.name
+        assert np.array_equal(monitor.store.columns[metric.name], reader.columns[metric.name]), (
+            metric.name
+        )
     described = monitor.ingest.descriptors.whole(path)
     assert described is not None
     assert (described[0].origin, described[1].ec2_id) == ("neuron", "i-0f1e2d3c4b5a69788")
@@ -160,7 +168,10 @@ def test_without_start_a_host_ends_when_its_file_was_written(tmp_path: Path) -> 
     )
     assert lines[-1]["tst"] == "2026-01-05T00:00:00.000000Z+0000"
     assert json.loads(lines[-1]["payload"])["nc_util_pct"][:2] == [63.5, 63.5]
-    assert lines[-1]["topic"] == "trnfleet/v1/neuron/telemetry/uc1/standalone/i-0a1b2c3d4e5f60718/chip00"
+    assert (
+        lines[-1]["topic"]
+        == "trnfleet/v1/neuron/telemetry/uc1/standalone/i-0a1b2c3d4e5f60718/chip00"
+    )
 
 
 @pytest.mark.parametrize(("as_json", "grouped"), [(True, False), (False, False), (False, True)])
@@ -172,7 +183,9 @@ def test_an_instance_becomes_neuron_monitor_documents(
     record(tmp_path / "a.mcap", taken)
     path = feed.layout.instances[2]
 
-    convert(tmp_path / "a.mcap", tmp_path / "out.ndjson", "--to", "neuron-monitor", "--instance", path)
+    convert(
+        tmp_path / "a.mcap", tmp_path / "out.ndjson", "--to", "neuron-monitor", "--instance", path
+    )
 
     reader = HostReader()
     for line in (tmp_path / "out.ndjson").read_bytes().splitlines():
@@ -186,7 +199,9 @@ def test_an_instance_becomes_neuron_monitor_documents(
     for metric in METRICS:
         if metric.real_host is Origin.MEASURED and "neuron-monitor" in metric.real_source:
             rows = (
-                feed.columns[metric.name][32:48] if metric.scope == "chip" else feed.columns[metric.name][2:3]
+                feed.columns[metric.name][32:48]
+                if metric.scope == "chip"
+                else feed.columns[metric.name][2:3]
             )
             # A recording begins in the middle of things: what was done before is not known.
             expected = rows - 0 if metric.name != "exec_completed" else np.full(16, 3_000)
@@ -263,14 +278,18 @@ def test_any_file_opens_as_a_recording(tmp_path: Path, monkeypatch: pytest.Monke
     gc.collect()
     assert not list(temporary.iterdir())
 
-    with pytest.raises(ConfigError, match=r"payload-text\.ndjson: it is no recording as the others are"):
+    with pytest.raises(
+        ConfigError, match=r"payload-text\.ndjson: it is no recording as the others are"
+    ):
         open_recordings([tmp_path / "a.mcap", LINES], reported.append)
 
 
 def test_what_was_known_at_the_begin_goes_along(tmp_path: Path) -> None:
     """A part that is not the first begins with what holds: its state becomes lines, its repeated telemetry does not."""
     feed, taken = fed(standalone(1))
-    writer = RecordingWriter(tmp_path / "night.mcap", About(id="r", fleets=("demo",)), split_ns=NS_PER_S + 1)
+    writer = RecordingWriter(
+        tmp_path / "night.mcap", About(id="r", fleets=("demo",)), split_ns=NS_PER_S + 1
+    )
     for time_ns, envelope in taken:
         writer.write(time_ns, envelope)
     writer.close()
@@ -292,7 +311,10 @@ def test_what_was_known_at_the_begin_goes_along(tmp_path: Path) -> None:
 def mosquitto_sub(mosquitto: MosquittoProcess, output: Path) -> Iterator[None]:
     """Let the real program write all that it hears as lines."""
     arguments = ("-p", str(mosquitto.port), "-V", "5", "-q", "1", "-t", "trnfleet/#", "-F", "%j")
-    with output.open("wb") as file, subprocess.Popen(["mosquitto_sub", *arguments], stdout=file) as process:
+    with (
+        output.open("wb") as file,
+        subprocess.Popen(["mosquitto_sub", *arguments], stdout=file) as process,
+    ):
         try:
             time.sleep(0.3)  # it does not say when it has subscribed
             yield
@@ -317,14 +339,20 @@ async def test_mosquitto_subs_lines_give_the_store_of_a_recording(
                 "--format", "json", "--period", "200ms", "--ticks", "5",
             )  # fmt: skip  # one call
         taken = await take_until(source, _has_ended, within_s=30)
-    record(tmp_path / "ours.mcap", [Stored(round(each.received_s * 1e9), each) for each in taken], "lab")
+    record(
+        tmp_path / "ours.mcap",
+        [Stored(round(each.received_s * 1e9), each) for each in taken],
+        "lab",
+    )
 
     convert(output, tmp_path / "theirs.mcap")
 
     ours, others = read(tmp_path / "ours.mcap"), read(tmp_path / "theirs.mcap")
     assert [each.envelope.topic for each in ours] == [each.envelope.topic for each in others]
     assert [each.envelope.payload for each in ours] == [each.envelope.payload for each in others]
-    assert [each.envelope.content_type for each in ours] == [each.envelope.content_type for each in others]
+    assert [each.envelope.content_type for each in ours] == [
+        each.envelope.content_type for each in others
+    ]
     one, other = shown(ours, "lab"), shown(others, "lab")
     assert one.store.layout.chips == 1
     assert not np.isnan(BY_NAME["power_w"].decode(one.store.columns["power_w"])).any()
@@ -340,7 +368,9 @@ def _has_ended(batch: list[Envelope]) -> bool:
 def test_our_lines_are_those_of_mosquitto_sub(mosquitto: MosquittoProcess) -> None:
     """A reader of mosquitto_sub's lines reads ours: here the keys and types, by the real program's own line."""
     envelope = fed(standalone(1), as_json=True)[1][-1].envelope
-    ours: dict[str, Any] = json.loads(encode_line(Stored(START_NS, envelope._replace(qos=1, retain=True))))
+    ours: dict[str, Any] = json.loads(
+        encode_line(Stored(START_NS, envelope._replace(qos=1, retain=True)))
+    )
     subprocess.run(
         ["mosquitto_pub", "-p", str(mosquitto.port), "-V", "5", "-q", "1", "-r", "-t", envelope.topic, "-s",
          "-D", "publish", "content-type", "application/json"],

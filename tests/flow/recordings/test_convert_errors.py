@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_binary_lines_are_told_for_what_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_binary_lines_are_told_for_what_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A fleet that publishes frames cannot be had from mosquitto_sub's %j: the reason is said."""
     lines = tmp_path / "frames.ndjson"
     lines.write_bytes(
@@ -37,7 +39,8 @@ def test_binary_lines_are_told_for_what_they_are(tmp_path: Path, capsys: pytest.
     convert(lines, tmp_path / "a.mcap", status=2)
 
     assert (
-        "first line 1: not JSON: not UTF-8 text; mosquitto_sub's %j does not keep" in capsys.readouterr().err
+        "first line 1: not JSON: not UTF-8 text; mosquitto_sub's %j does not keep"
+        in capsys.readouterr().err
     )
     assert not (tmp_path / "a.mcap").exists()
 
@@ -127,7 +130,9 @@ def test_what_cannot_be_written_is_told_by_the_name_that_was_given(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("source", [LINES, SMALL_HOST, FIXTURES / "neuron-monitor" / "damaged.ndjson", None])
+@pytest.mark.parametrize(
+    "source", [LINES, SMALL_HOST, FIXTURES / "neuron-monitor" / "damaged.ndjson", None]
+)
 def test_damaged_files_end_in_a_result_or_in_one_line(
     tmp_path: Path, source: Path | None, capsys: pytest.CaptureFixture[str]
 ) -> None:

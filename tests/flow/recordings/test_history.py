@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     from support.processes.mosquitto import MosquittoProcess
 
-SUMS = "SELECT count(*) AS chips, count(DISTINCT time) AS minutes, sum(power_w) AS power_w FROM chips"
+SUMS = (
+    "SELECT count(*) AS chips, count(DISTINCT time) AS minutes, sum(power_w) AS power_w FROM chips"
+)
 NEWS = "SELECT (SELECT count(*) FROM alerts) AS alerts, (SELECT count(*) FROM events) AS events"
 
 
@@ -33,7 +35,9 @@ def files(folder: Path, pattern: str) -> list[Path]:
     return sorted(folder.glob(f"fleet=*/day=*/cell=*/{pattern}"))
 
 
-def wait_for(folder: Path, pattern: str, program: Program, count: int = 1, seconds: float = 20.0) -> None:
+def wait_for(
+    folder: Path, pattern: str, program: Program, count: int = 1, seconds: float = 20.0
+) -> None:
     """Wait for files; look often, for some are there for a moment."""
     end_s = time.monotonic() + seconds
     while len(files(folder, pattern)) < count:
@@ -61,7 +65,14 @@ def test_minutes_come_from_a_broker_each_once_over_a_kill_and_a_restart(
     )
     write = ("history", "write", str(folder), "--broker", url, "--writer", "host-a")
     with Program(
-        tmp_path, *simulator, "--speed", "120", "--period", "100ms", "--start", "2026-01-05T09:00:00Z"
+        tmp_path,
+        *simulator,
+        "--speed",
+        "120",
+        "--period",
+        "100ms",
+        "--start",
+        "2026-01-05T09:00:00Z",
     ):
         with Program(tmp_path, *write) as writer:
             wait_for(folder, "chips-*.parquet", writer, 2)
@@ -77,10 +88,13 @@ def test_minutes_come_from_a_broker_each_once_over_a_kill_and_a_restart(
     assert refused.returncode == 1
     assert "the cell 'main' of 'demo' is in use by " in refused.stderr
     twice = asked(
-        folder, "SELECT count(*) AS n FROM (SELECT 1 FROM chips GROUP BY time, address HAVING count(*) > 1)"
+        folder,
+        "SELECT count(*) AS n FROM (SELECT 1 FROM chips GROUP BY time, address HAVING count(*) > 1)",
     )
     assert twice == [{"n": 0}]
-    [total] = asked(folder, "SELECT count(DISTINCT address) AS chips, max(covered_s) AS covered_s FROM chips")
+    [total] = asked(
+        folder, "SELECT count(DISTINCT address) AS chips, max(covered_s) AS covered_s FROM chips"
+    )
     assert total["chips"] == 192
     assert total["covered_s"] == 60.0
     assert asked(folder, "SELECT max(chips) AS chips FROM fleets") == [{"chips": 192}]
@@ -99,10 +113,20 @@ def test_a_recording_becomes_history_and_a_compaction_changes_no_answer(tmp_path
     assert asked(folder, sums) == [before]
     assert before["alerts"] > 0
     assert before["events"] > 0
-    table = run("history", "query", str(folder), "--figure", "mem_ecc_corrected_increase", "--top", "2")
-    assert table.stdout.splitlines()[0].split() == ["address", "mem_ecc_corrected_increase", "minutes"]
+    table = run(
+        "history", "query", str(folder), "--figure", "mem_ecc_corrected_increase", "--top", "2"
+    )
+    assert table.stdout.splitlines()[0].split() == [
+        "address",
+        "mem_ecc_corrected_increase",
+        "minutes",
+    ]
     listed = run(
-        "history", "query", str(folder), "SELECT '=x' AS a, NULL AS b, time FROM fleets LIMIT 1", "--csv"
+        "history",
+        "query",
+        str(folder),
+        "SELECT '=x' AS a, NULL AS b, time FROM fleets LIMIT 1",
+        "--csv",
     )
     assert listed.stdout.startswith("a,b,time\n'=x,,2026-")
     wrong = run("history", "query", str(folder), "SELECT 1 FROM read_csv('/etc/passwd')")

@@ -111,7 +111,9 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recording of an UltraServer that trains, and of an idle instance."""
     folder = tmp_path_factory.mktemp("simulated")
     (folder / "small.toml").write_text(FLEET)
-    trnfleet("simulate", "--fleet", folder / "small.toml", "--record", folder / "a.mcap", "--ticks", "12")
+    trnfleet(
+        "simulate", "--fleet", folder / "small.toml", "--record", folder / "a.mcap", "--ticks", "12"
+    )
     return folder / "a.mcap"
 
 
@@ -125,7 +127,10 @@ def test_a_simulated_host_comes_back_from_its_documents(
     lines = host.read_text().splitlines()
     trnfleet("convert", host, tmp_path / "b.mcap", "--start", START, "--as", instance)
 
-    before, after = ticks(simulated, "small", instance), ticks(tmp_path / "b.mcap", "neuron", instance)
+    before, after = (
+        ticks(simulated, "small", instance),
+        ticks(tmp_path / "b.mcap", "neuron", instance),
+    )
 
     processes = [len(json.loads(line)["neuron_runtime_data"]) for line in lines]
     is_idle = "standalone" in instance
@@ -142,7 +147,9 @@ def test_a_simulated_host_comes_back_from_its_documents(
                 # What the driver keeps is no process's.
                 assert (expected < GIB).all()
                 expected = np.zeros(16)
-            assert np.allclose(new[name], expected, rtol=0, atol=metric.scale / 2, equal_nan=True), name
+            assert np.allclose(
+                new[name], expected, rtol=0, atol=metric.scale / 2, equal_nan=True
+            ), name
     for name in ("nc_util_pct", "tflops", "exec_completed", "exec_latency_p99_s", "hbm_used_bytes"):
         assert bool(np.nan_to_num(after[-1][name]).any()) is not is_idle, name
 
@@ -158,7 +165,9 @@ def test_a_simulated_host_comes_back_from_its_documents(
         ((), ""),
     ],
 )
-def test_the_zone_is_that_of_the_reservation(tmp_path: Path, on: tuple[str, ...], expected: str) -> None:
+def test_the_zone_is_that_of_the_reservation(
+    tmp_path: Path, on: tuple[str, ...], expected: str
+) -> None:
     """By the subtrees and ranges that it holds."""
     feed = Feed(ultraservers(1))
     taken = [*feed.announcements(), *feed.telemetry(ts_ns=parse_rfc3339(START))]
@@ -230,17 +239,22 @@ def test_a_scrape_is_shown_as_a_host(tmp_path: Path, capsys: pytest.CaptureFixtu
 
     trnfleet("convert", scrape, tmp_path / "a.mcap")
     assert (
-        "it has no timestamps: taken at 2026-01-05T09:00:00.000Z, the file's date" in capsys.readouterr().err
+        "it has no timestamps: taken at 2026-01-05T09:00:00.000Z, the file's date"
+        in capsys.readouterr().err
     )
     (seen,) = ticks(tmp_path / "a.mcap", "neuron", host)
     assert seen["nc_util_pct"][0, :2].tolist() == [50, 25]
     assert messages(tmp_path / "a.mcap")[-1].time_ns == parse_rfc3339(START)
 
-    trnfleet("convert", scrape, tmp_path / "b.mcap", "--start", "2026-01-06T00:00:00Z", "--name", "lab")
+    trnfleet(
+        "convert", scrape, tmp_path / "b.mcap", "--start", "2026-01-06T00:00:00Z", "--name", "lab"
+    )
     assert messages(tmp_path / "b.mcap")[-1].time_ns == parse_rfc3339("2026-01-06T00:00:00Z")
 
 
-def test_scrapes_of_several_hosts_are_a_fleet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_scrapes_of_several_hosts_are_a_fleet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Each at its own times, with what it grew."""
     several = FOLDER / "exporter-scrapes.prom"
     trnfleet("convert", several, tmp_path / "a.mcap")
@@ -261,7 +275,9 @@ def test_scrapes_of_several_hosts_are_a_fleet(tmp_path: Path, capsys: pytest.Cap
     assert "a second host, i-00000000000000099: an address is for a file of one" in told
 
 
-def test_files_that_cannot_be_used_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_that_cannot_be_used_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """In one line: neuron-ls's list as a recording, a list that is none, and a generation that is not known."""
     out = tmp_path / "a.mcap"
     host = FOLDER / "trn2.48xlarge-container.ndjson"
@@ -284,7 +300,9 @@ def test_a_json_array_is_a_sequence_of_documents(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], indent: int | None
 ) -> None:
     """As `jq -s` writes it; one that is too long for a line is named as such."""
-    documents = [json.loads(line) for line in (FOLDER / "generic-total.ndjson").read_text().splitlines()]
+    documents = [
+        json.loads(line) for line in (FOLDER / "generic-total.ndjson").read_text().splitlines()
+    ]
     array = tmp_path / "array.json"
     array.write_text(json.dumps(documents, indent=indent))
 
@@ -293,7 +311,9 @@ def test_a_json_array_is_a_sequence_of_documents(
     assert "array.json: 3 documents; " in capsys.readouterr().err
     assert len(ticks(tmp_path / "a.mcap", "neuron", "uc1/standalone/i-00000000000000011")) == 3
     if indent is None:
-        array.write_text(json.dumps(documents * (MOST_DOCUMENT_BYTES // len(json.dumps(documents)) + 1)))
+        array.write_text(
+            json.dumps(documents * (MOST_DOCUMENT_BYTES // len(json.dumps(documents)) + 1))
+        )
         trnfleet("check", array, status=2)
         assert "no neuron-monitor; line 1: longer than 16777216 bytes" in capsys.readouterr().out
 
@@ -308,7 +328,8 @@ def test_bad_documents_end_nothing(tmp_path: Path, capsys: pytest.CaptureFixture
     trnfleet("convert", mixed, tmp_path / "a.mcap", "--start", START)
 
     assert (
-        "3 documents, 2 left out (first line 1: instance type 'inf1.xlarge' is of" in capsys.readouterr().err
+        "3 documents, 2 left out (first line 1: instance type 'inf1.xlarge' is of"
+        in capsys.readouterr().err
     )
     assert len(ticks(tmp_path / "a.mcap", "neuron", "uc1/standalone/i-00000000000000011")) == 3
 
@@ -321,7 +342,9 @@ def test_bad_documents_end_nothing(tmp_path: Path, capsys: pytest.CaptureFixture
         ("neuron-ls.trn2.48xlarge.json", "devices of neuron-ls, 16 of them"),
     ],
 )
-def test_check_knows_the_tools_files(name: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_knows_the_tools_files(
+    name: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """By their content."""
     trnfleet("check", FOLDER / name)
     assert f"valid ({said})" in capsys.readouterr().out

@@ -34,7 +34,9 @@ pytestmark = pytest.mark.broker
 
 START_NS = 1_767_600_000_000_000_000
 LINES = "telemetry,events,jobs,reservations"
-_BOOT = re.compile(rb'(?<="boot":")[0-9a-f]{16}|(?<="id":")[0-9a-f]{16}(?=-)|(?<=\x64boot\x70)[0-9a-f]{16}')
+_BOOT = re.compile(
+    rb'(?<="boot":")[0-9a-f]{16}|(?<="id":")[0-9a-f]{16}(?=-)|(?<=\x64boot\x70)[0-9a-f]{16}'
+)
 
 
 def until(program: Program, text: str, seconds: float = 10.0) -> None:
@@ -48,7 +50,9 @@ def until(program: Program, text: str, seconds: float = 10.0) -> None:
 
 def simulated(path: Path, *options: str, **variables: Any) -> Path:
     """Make a recording without a broker."""
-    made = run("simulate", "--record", str(path), "--fleet", "demo", "--seed", "7", *options, **variables)
+    made = run(
+        "simulate", "--record", str(path), "--fleet", "demo", "--seed", "7", *options, **variables
+    )
     assert made.returncode == 0, made.stderr
     return path
 
@@ -97,22 +101,30 @@ def test_what_is_replayed_and_recorded_again_is_the_same(
     node = json.loads(read(again, "node")[0].envelope.payload)
     assert (node["replay"], node["period_s"], node["clock"]["speed"]) == (True, 0.25, 2.0)
     boots = {
-        json.loads(each.envelope.payload)["boot"] for path in (original, again) for each in read(path, "node")
+        json.loads(each.envelope.payload)["boot"]
+        for path in (original, again)
+        for each in read(path, "node")
     }
     assert len(boots) == 2
     last = json.loads(read(again, "publisher")[-1].envelope.payload)
     assert last["state"] == "offline"
 
 
-@pytest.mark.parametrize("shape", [("--format", "cbor", "--granularity", "instance"), ("--format", "json")])
-def test_replay_to_stdout_is_what_the_simulator_writes(shape: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "shape", [("--format", "cbor", "--granularity", "instance"), ("--format", "json")]
+)
+def test_replay_to_stdout_is_what_the_simulator_writes(
+    shape: tuple[str, ...], tmp_path: Path
+) -> None:
     """Frames decoded or JSON passed through: byte for byte the lines of `simulate --stdout` of the same seed.
 
     With an instance that is replaced meanwhile, which has another boot id then.
     """
     play = ("--scenario", "ecc-storm", "--period", "10s", "--ticks", "50")
     file = simulated(tmp_path / "a.mcap", *play, *shape)
-    expected = run("simulate", "--stdout", "--fleet", "demo", "--seed", "7", *play, "--include", LINES).stdout
+    expected = run(
+        "simulate", "--stdout", "--fleet", "demo", "--seed", "7", *play, "--include", LINES
+    ).stdout
     told = run("replay", "--stdout", str(file), "--include", LINES)
     assert (told.returncode, told.stderr) == (0, "")
     assert told.stdout == expected
@@ -134,7 +146,11 @@ def test_a_reader_of_lines_may_leave(tmp_path: Path) -> None:
     file = simulated(tmp_path / "a.mcap", "--ticks", "30", "--format", "cbor")
     line = f"{shlex.join(COMMAND)} replay --stdout {shlex.quote(str(file))} | head -n 1"
     ended = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", line], capture_output=True, text=True, env=environment(), check=False
+        ["bash", "-o", "pipefail", "-c", line],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=False,
     )
     assert (ended.returncode, ended.stderr) == (0, "")
 
@@ -176,7 +192,9 @@ def test_a_broker_that_goes_away_leaves_a_gap(mosquitto: MosquittoProcess, tmp_p
     file, url = tmp_path / "a.mcap", str(mosquitto.url)
     fast = ("--period", "200ms", "--format", "cbor")
     with (
-        Program(tmp_path, "simulate", "--broker", url, "--fleet", "demo", "--seed", "7", *fast) as fleet,
+        Program(
+            tmp_path, "simulate", "--broker", url, "--fleet", "demo", "--seed", "7", *fast
+        ) as fleet,
         Program(tmp_path, "record", str(file), "--broker", url) as recorder,
     ):
         until(fleet, "publishing")
@@ -210,7 +228,9 @@ def test_lines_instead_of_a_recording(mosquitto: MosquittoProcess, tmp_path: Pat
     assert all(json.loads(line["payload"])["job"] for line in lines)
 
 
-async def test_a_replay_that_is_killed_is_offline(mosquitto: MosquittoProcess, tmp_path: Path) -> None:
+async def test_a_replay_that_is_killed_is_offline(
+    mosquitto: MosquittoProcess, tmp_path: Path
+) -> None:
     """After kill -9 the broker says for the replay that its publisher is gone; before, the replay refuses a second one."""
     file = simulated(tmp_path / "a.mcap", "--ticks", "30", "--format", "cbor")
     url = str(mosquitto.url)
@@ -239,9 +259,17 @@ async def test_a_fleet_that_came_later_is_not_replayed_over(
     writer = RecordingWriter(file, About(id="a", fleets=("demo",)))
     for number, fleet in enumerate(("demo", "demo", "prod")):
         topic = f"trnfleet/v1/{fleet}/telemetry/uc1/a"
-        writer.write((1_767_600_000 + number) * NS_PER_S // 2, Envelope(topic, b'{"boot":"b","seq":1}'))
+        writer.write(
+            (1_767_600_000 + number) * NS_PER_S // 2, Envelope(topic, b'{"boot":"b","seq":1}')
+        )
     writer.close()
-    online = {"v": 1, "client": "a", "role": "telemetry", "state": "online", "boot": "00112233aabbccdd"}
+    online = {
+        "v": 1,
+        "client": "a",
+        "role": "telemetry",
+        "state": "online",
+        "boot": "00112233aabbccdd",
+    }
     publisher = MqttPublisher(mosquitto.url, client_id="a")
     async with running(publisher.run()):
         await publisher.wait_connected(5)
@@ -250,7 +278,9 @@ async def test_a_fleet_that_came_later_is_not_replayed_over(
         )
         await asyncio.sleep(0.2)
         refused_ = await asyncio.to_thread(run, "replay", str(file), "--broker", url)
-        allowed = await asyncio.to_thread(run, "replay", str(file), "--broker", url, "--name", "demo")
+        allowed = await asyncio.to_thread(
+            run, "replay", str(file), "--broker", url, "--name", "demo"
+        )
     assert refused_.returncode == 2
     assert "has a live fleet 'prod'" in refused_.stderr
     assert allowed.returncode == 0, allowed.stderr
@@ -274,7 +304,10 @@ def test_recording_goes_on_when_nobody_listens(mosquitto: MosquittoProcess, tmp_
     ) as fleet:
         until(fleet, "publishing")
         ended = subprocess.run(
-            ["bash", "-c", f"exec {shlex.join(record)} 2>&-"], env=environment(), check=False, timeout=30
+            ["bash", "-c", f"exec {shlex.join(record)} 2>&-"],
+            env=environment(),
+            check=False,
+            timeout=30,
         )
     assert ended.returncode == 0
     assert json.loads(run("info", str(file), "--json").stdout)["duration_s"] > 1.5
@@ -293,7 +326,8 @@ async def test_a_replay_keeps_its_schedule(
         payload = json.dumps({"v": 1, "boot": "0" * 16, "seq": number}).encode()
         topic = f"trnfleet/v1/demo/telemetry/uc1/us-0001/i/chip{number % 16:02d}"
         writer.write(
-            START_NS + number * NS_PER_S // rate, Envelope(topic, payload, content_type=CONTENT_TYPE_JSON)
+            START_NS + number * NS_PER_S // rate,
+            Envelope(topic, payload, content_type=CONTENT_TYPE_JSON),
         )
     writer.close()
     source = MqttSource(mosquitto.url, [("trnfleet/v1/demo/telemetry/#", 0)])
@@ -301,14 +335,19 @@ async def test_a_replay_keeps_its_schedule(
     async with running(source.run()):
         await source.wait_connected(5)
         url = str(mosquitto.url)
-        with Program(tmp_path, "replay", str(file), "--broker", url, "--speed", str(speed)) as replay:
+        with Program(
+            tmp_path, "replay", str(file), "--broker", url, "--speed", str(speed)
+        ) as replay:
             async with asyncio.timeout(30):
                 while len(got) < count + 1:
                     got += await source.take()
             assert await asyncio.to_thread(replay.process.wait, 10) == 0
     seqs = [json.loads(each.payload)["seq"] for each in got]
     assert seqs == list(range(count + 1))
-    late = [each.received_s - got[0].received_s - number / rate / speed for number, each in enumerate(got)]
+    late = [
+        each.received_s - got[0].received_s - number / rate / speed
+        for number, each in enumerate(got)
+    ]
     quarter = len(late) // 4
     # A busy machine holds messages up; those that it does not are on time, from the first quarter to the last.
     drift = (min(late[-quarter:]) - min(late[:quarter])) / (0.75 * seconds)
@@ -341,7 +380,10 @@ def test_refusals(tmp_path: Path) -> None:
         (("record", str(tmp_path / "none" / "a.mcap"), *broker), "there is no folder"),
         (("record", "-", *broker), "--format ndjson"),
         (("record", str(tmp_path / "b.mcap"), *broker, "--keep", "1h"), "--split"),
-        (("record", str(tmp_path / "b.mcap"), *broker, "--filter", "a/#/b"), "is not a topic filter"),
+        (
+            ("record", str(tmp_path / "b.mcap"), *broker, "--filter", "a/#/b"),
+            "is not a topic filter",
+        ),
         (("simulate", "--record", str(tmp_path / "b.mcap")), "--ticks or --duration"),
         (("simulate", "--record", file, "--ticks", "3"), file),
     ]
@@ -357,8 +399,18 @@ def test_info_of_an_unfinished_file(tmp_path: Path) -> None:
     file = simulated(tmp_path / "a.mcap", "--ticks", "30", "--format", "cbor")
     whole: dict[str, Any] = json.loads(run("info", str(file), "--json").stdout)
     [fleet] = whole["fleets"]
-    assert (whole["finished"], whole["lost"], whole["gaps"], whole["duration_s"]) == (True, 0, [], 29.0)
-    assert (fleet["name"], fleet["chips"], fleet["instances"], fleet["period_s"]) == ("demo", 192, 12, 1.0)
+    assert (whole["finished"], whole["lost"], whole["gaps"], whole["duration_s"]) == (
+        True,
+        0,
+        [],
+        29.0,
+    )
+    assert (fleet["name"], fleet["chips"], fleet["instances"], fleet["period_s"]) == (
+        "demo",
+        192,
+        12,
+        1.0,
+    )
     assert whole["parts"][0]["seed"] == 7
     with file.open("r+b") as torn:
         torn.truncate(file.stat().st_size * 2 // 3)

@@ -83,7 +83,10 @@ class Recorders:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._launcher = subprocess.Popen(
-            [sys.executable, "-c", LAUNCHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", LAUNCHER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
     def record_and_kill(self, path: Path, after_s: float) -> tuple[list[tuple[int, float]], str]:
@@ -98,7 +101,9 @@ class Recorders:
         os.kill(pid, signal.SIGKILL)
         self._ask([pid])
         said = output.read_text().splitlines(keepends=True)
-        told = [(int(n), float(t)) for n, t in (line.split() for line in said if line.endswith("\n"))]
+        told = [
+            (int(n), float(t)) for n, t in (line.split() for line in said if line.endswith("\n"))
+        ]
         return told, errors.read_text()
 
     def _ask(self, request: list[object]) -> str:
@@ -114,7 +119,9 @@ class Recorders:
         self._launcher.communicate(timeout=20)
 
 
-def test_a_recording_that_is_killed_at_any_moment_lacks_its_last_second_at_most(tmp_path: Path) -> None:
+def test_a_recording_that_is_killed_at_any_moment_lacks_its_last_second_at_most(
+    tmp_path: Path,
+) -> None:
     """50 kills: what was handed over a second before is there, in order, and the file says that it was not finished."""
     moments = random.Random(6)  # noqa: S311  no secret
     delays = [moments.uniform(0.02, 2.5) for _ in range(KILLS)]
@@ -172,7 +179,9 @@ def test_a_recording_cut_at_any_byte_lacks_no_more_than_the_torn_chunk(
     if is_finished:
         write(path, messages)
     else:
-        writer = RecordingWriter(path, PartReader(write(tmp_path / "x.mcap", messages).parts[0]).about)
+        writer = RecordingWriter(
+            path, PartReader(write(tmp_path / "x.mcap", messages).parts[0]).about
+        )
         for time_ns, envelope in messages:
             writer.write(time_ns, envelope)
         writer.flush()
@@ -181,7 +190,12 @@ def test_a_recording_cut_at_any_byte_lacks_no_more_than_the_torn_chunk(
     cuts = random.Random(8)  # noqa: S311  no secret
     torn = tmp_path / "torn.mcap"
 
-    for size in [*(cuts.randrange(len(data)) for _ in range(CUTS)), len(data) - 1, ends[0][0], ends[-1][0]]:
+    for size in [
+        *(cuts.randrange(len(data)) for _ in range(CUTS)),
+        len(data) - 1,
+        ends[0][0],
+        ends[-1][0],
+    ]:
         torn.write_bytes(data[:size])
         whole_ns = max((end_ns for end, end_ns in ends if end <= size), default=0)
         expected = [stored for stored in messages if stored.time_ns <= whole_ns]

@@ -88,9 +88,13 @@ def differences(one: Iterable[dict[str, Any]], other: Iterable[dict[str, Any]]) 
 
 @pytest.mark.parametrize("encoding", ["cbor", "json"])
 @pytest.mark.parametrize("scenario", SCENARIOS)
-async def test_a_replay_gives_what_the_live_monitor_had(scenario: str, encoding: str, tmp_path: Path) -> None:
+async def test_a_replay_gives_what_the_live_monitor_had(
+    scenario: str, encoding: str, tmp_path: Path
+) -> None:
     publishing = (
-        Publishing(format="cbor", granularity="instance") if encoding == "cbor" else Publishing(format="json")
+        Publishing(format="cbor", granularity="instance")
+        if encoding == "cbor"
+        else Publishing(format="json")
     )
     path = tmp_path / "live.mcap"
     live = Live(scenario, publishing, path)
@@ -104,7 +108,9 @@ async def test_a_replay_gives_what_the_live_monitor_had(scenario: str, encoding:
         )
         name = live.run.monitor.fleet_name
         return PastMonitor(
-            recording, Monitor(PastSource("test"), name, clock=recording_clock, rules=RULES), recording_clock
+            recording,
+            Monitor(PastSource("test"), name, clock=recording_clock, rules=RULES),
+            recording_clock,
         )
 
     assert len(live.known) >= 4

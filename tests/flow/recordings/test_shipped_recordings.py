@@ -40,7 +40,9 @@ def past(recording: Recording, fleet: str | None = None) -> PastMonitor:
     if fleet is None:
         (fleet,) = recording.fleets
     clock = RecordingClock(SystemClock(), recording.start_ns, 0.0, recording.start_ns)
-    return PastMonitor(recording, Monitor(PastSource("test"), fleet, clock=clock, rules=RULES), clock)
+    return PastMonitor(
+        recording, Monitor(PastSource("test"), fleet, clock=clock, rules=RULES), clock
+    )
 
 
 def exhaust(work: Iterator[None]) -> None:
@@ -75,19 +77,28 @@ def test_every_scenario_has_a_recording_with_expectations() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recording_tells_what_is_expected_at_named_instants(name: str) -> None:
     check(
-        RECORDINGS / f"{name}.mcap", None, json.loads((EXPECTED / f"{name}.json").read_text(encoding="utf-8"))
+        RECORDINGS / f"{name}.mcap",
+        None,
+        json.loads((EXPECTED / f"{name}.json").read_text(encoding="utf-8")),
     )
 
 
 @pytest.mark.parametrize("fleet", ["demo", "cbor"])
 def test_every_wire_class_of_version_1_0_is_read(fleet: str) -> None:
     """JSON and CBOR, alerts, acknowledgements, silences, reservations, jobs and events, as they were first published."""
-    expected = json.loads((EXPECTED / "schemas" / f"wire-1.0-{fleet}.json").read_text(encoding="utf-8"))
+    expected = json.loads(
+        (EXPECTED / "schemas" / f"wire-1.0-{fleet}.json").read_text(encoding="utf-8")
+    )
     played = check(KEPT, fleet, expected["instants"])
     counts = played.monitor.counts
     assert {name: getattr(counts, name) for name in expected["counts"]} == expected["counts"]
-    assert played.monitor.alerts.silences.count() == tuple(expected["silences_and_acknowledgements"])
-    assert dict(Counter(each.name for each in played.monitor.events.newest_first())) == expected["events"]
+    assert played.monitor.alerts.silences.count() == tuple(
+        expected["silences_and_acknowledgements"]
+    )
+    assert (
+        dict(Counter(each.name for each in played.monitor.events.newest_first()))
+        == expected["events"]
+    )
 
 
 def test_the_kept_recording_has_every_wire_class() -> None:

@@ -103,10 +103,16 @@ async def test_simulated_events_are_read_as_real_ones(tmp_path: Path) -> None:
         (("--name", "prod", "--stdout", "--events", "/"), 2, "--events /: Is a directory"),
         (("--name", "prod", "--stdout", "--once", "--aws-profile", "nobody"), 1, "nobody"),
         (("--name", "prod", "--stdout", "--once"), 1, "no region; give --region"),
-        (("--name", "prod", "--stdout", "--once", "--region", "us-east-2"), 1, "no credentials; log in"),
+        (
+            ("--name", "prod", "--stdout", "--once", "--region", "us-east-2"),
+            1,
+            "no credentials; log in",
+        ),
     ],
 )
-def test_what_is_missing_is_told_in_one_line(arguments: tuple[str, ...], status: int, said: str) -> None:
+def test_what_is_missing_is_told_in_one_line(
+    arguments: tuple[str, ...], status: int, said: str
+) -> None:
     """Wrong use or a file that cannot be read has exit status 2, an account that cannot be asked 1, each with one line that says what to do."""
     ended = run(
         "bridge",

@@ -63,7 +63,9 @@ async def extend(mosquitto: MosquittoProcess, block_id: str) -> str:
 
     async def asked(action: str, **args: str | float) -> Reply:
         request = Command(action, "", dict(args))
-        (answer,) = await send_command(BrokerSession(mosquitto.url), "blocks", request, timeout_s=20.0)
+        (answer,) = await send_command(
+            BrokerSession(mosquitto.url), "blocks", request, timeout_s=20.0
+        )
         assert answer.ok, answer.reason
         return answer
 
@@ -122,7 +124,11 @@ async def test_a_life_from_purchase_to_expiry(mosquitto: MosquittoProcess, tmp_p
     assert len({each["id"] for each in states}) == 1
     assert [each["change"] for each in states] == list(range(len(wanted["states"])))
     told = [
-        (each["state"], each["end"], each["extensions"][-1]["state"] if each["extensions"] else None)
+        (
+            each["state"],
+            each["end"],
+            each["extensions"][-1]["state"] if each["extensions"] else None,
+        )
         for each in states
     ]
     assert told == [(each["state"], each["end"], each["extension"]) for each in wanted["states"]]
@@ -138,7 +144,10 @@ def test_planning_on_the_demo(mosquitto: MosquittoProcess, demo: Program) -> Non
     """Blocks are listed, offered, bought only with --yes, and extended; each command has its JSON."""
     assert demo.process.poll() is None
     listed = as_json(reserve(mosquitto, "list", "--json"))
-    assert sorted(each["state"] for each in listed) == ["active"] * 5 + ["payment-pending", "scheduled"]
+    assert sorted(each["state"] for each in listed) == ["active"] * 5 + [
+        "payment-pending",
+        "scheduled",
+    ]
     everything = as_json(reserve(mosquitto, "list", "--all", "--json"))
     assert [each["state"] for each in everything].count("expired") == 1
     wanted = ("--ultraserver", "--days", "7")
@@ -169,7 +178,9 @@ def test_reports(mosquitto: MosquittoProcess, demo: Program) -> None:
     broker = ("--broker", str(mosquitto.url))
     told = run("status", *broker, "--reservations", "--json")
     assert told.returncode in {0, 3}, told.stderr
-    by_place = {tuple(each["on"]): each for each in json.loads(told.stdout) if each["state"] == "active"}
+    by_place = {
+        tuple(each["on"]): each for each in json.loads(told.stdout) if each["state"] == "active"
+    }
     assert len(by_place) == 5
     assert by_place["uc1/us-0001",]["used"] == 4
     idle = by_place["uc1/standalone/trn2-0004",]

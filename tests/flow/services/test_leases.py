@@ -60,7 +60,12 @@ class Viewer:
     def chips(self) -> tuple[int, int]:
         """Return how many chips are forwarded, and how many of all are live; none is ever silent, and no alert fires."""
         seen = self.live.monitor.summary()
-        assert (seen.stale_chips, seen.offline_chips, seen.undecodable, seen.internal_errors) == (0, 0, 0, 0)
+        assert (seen.stale_chips, seen.offline_chips, seen.undecodable, seen.internal_errors) == (
+            0,
+            0,
+            0,
+            0,
+        )
         assert self.live.monitor.alerts.active() == []
         return seen.forwarded_chips, seen.live_chips
 

@@ -102,7 +102,9 @@ def bench(tmp_path: Path, mosquitto: MosquittoProcess) -> Iterator[Bench]:
     top.start()
     with ExitStack() as programs:
         made = Bench(tmp_path, mosquitto, top, programs)
-        made.start("simulate", "--broker", str(mosquitto.url), "--fleet", "demo", "--format", "cbor")
+        made.start(
+            "simulate", "--broker", str(mosquitto.url), "--fleet", "demo", "--format", "cbor"
+        )
         yield made
     top.kill()
 
@@ -119,17 +121,27 @@ async def test_a_cell_is_shown_through_kills_of_relays_and_brokers(bench: Bench)
         await bench.until(lambda: "standby: " in second.output)
         name = bench.active()
         seen = json.loads((await bench.status("--json"))[1])
-        assert (seen["rolled_chips"], seen["cells"], seen["live_chips"]) == (CHIPS, ["cell-a"], CHIPS)
+        assert (seen["rolled_chips"], seen["cells"], seen["live_chips"]) == (
+            CHIPS,
+            ["cell-a"],
+            CHIPS,
+        )
         assert (seen["undecodable"], seen["internal_errors"], seen["lost"]) == (0, 0, 0)
         (relays,) = seen["relays"]
-        assert (relays["cell"], relays["active"]["client"], len(relays["standby"])) == ("cell-a", name, 1)
+        assert (relays["cell"], relays["active"]["client"], len(relays["standby"])) == (
+            "cell-a",
+            name,
+            1,
+        )
 
         first.end(signal.SIGKILL)
         await bench.until(lambda: bench.active() not in {"", name})
         await bench.until_live()
         assert f"takes over from {name}" in second.output
         assert [(each.cell, each.is_unobserved) for each in alerts.active()] == [("cell-a", False)]
-        shown = await asyncio.to_thread(run, "alerts", "--broker", str(bench.top.url), "--name", "demo")
+        shown = await asyncio.to_thread(
+            run, "alerts", "--broker", str(bench.top.url), "--name", "demo"
+        )
         assert shown.returncode == 3, shown.stderr
         assert "drawing-power: cell-a: 192 chips draw power" in shown.stdout
         assert "cell cell-a: trnfleet-watch-" in shown.stderr

@@ -52,7 +52,9 @@ def test_services_are_ready_when_connected_and_outlive_their_broker(
         simulator = stack.enter_context(Service(tmp_path, "simulate", *broker, is_abstract=True))
         simulator.channel.wait_for("READY=1")
         simulator.channel.wait_for("STATUS=192 chips, 1 tick")
-        recorder = stack.enter_context(Service(tmp_path, "record", str(tmp_path / "a.mcap"), *broker))
+        recorder = stack.enter_context(
+            Service(tmp_path, "record", str(tmp_path / "a.mcap"), *broker)
+        )
         watch = stack.enter_context(Service(tmp_path, "watch", *broker))
         services = (simulator, recorder, watch)
         for each in (recorder, watch):
@@ -89,7 +91,9 @@ def test_every_unit_runs_a_command_that_reports_to_its_manager() -> None:
     for unit, name in zip(units, SERVICES, strict=True):
         text = unit.read_text(encoding="utf-8")
         lines = text.splitlines()
-        assert {"Type=notify", "DynamicUser=yes", "ProtectSystem=strict", "WatchdogSec=60"} <= set(lines)
+        assert {"Type=notify", "DynamicUser=yes", "ProtectSystem=strict", "WatchdogSec=60"} <= set(
+            lines
+        )
         assert f"trnfleet {name}" in next(line for line in lines if line.startswith("ExecStart="))
         named = set(re.findall(r"TRNFLEET_[A-Z_]+(?==)", text))
         assert named <= {each.envvar for each in load_command(name).params}

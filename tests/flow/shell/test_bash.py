@@ -22,7 +22,9 @@ LINES = {
 """What is typed, and what a tab makes of it."""
 
 
-def test_a_tab_completes_commands_options_and_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tab_completes_commands_options_and_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The tab's answer stands on the line; files are the shell's own, profiles those of the settings."""
     bash = shutil.which("bash")
     assert bash is not None
@@ -36,8 +38,12 @@ def test_a_tab_completes_commands_options_and_values(tmp_path: Path, monkeypatch
         "PS1": "> ",
         "TRNFLEET_CONFIG": str(settings),
     }
-    with Terminal("--norc", "--noprofile", "-i", program=[bash], columns=200, **variables) as terminal:
-        terminal.send('eval "$(trnfleet completion bash)"; bind "set bell-style none"; echo rea""dy\n')
+    with Terminal(
+        "--norc", "--noprofile", "-i", program=[bash], columns=200, **variables
+    ) as terminal:
+        terminal.send(
+            'eval "$(trnfleet completion bash)"; bind "set bell-style none"; echo rea""dy\n'
+        )
         terminal.wait_for("ready")
         for typed, completed in LINES.items():
             terminal.send(f"{typed}\t|")

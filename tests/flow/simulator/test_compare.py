@@ -81,7 +81,17 @@ def test_ultraservers_side_by_side_against_the_published_totals() -> None:
 
 def test_a_job_and_other_hardware_train_a_model(tmp_path: Path) -> None:
     """A job's part of a fleet, as much of other hardware, and the time and price of a training on each."""
-    arguments = ("demo:pretrain-70b", "trn1", "p5en", "--chips", "64", "--train", "300B:6T", "--mfu", "0.5")
+    arguments = (
+        "demo:pretrain-70b",
+        "trn1",
+        "p5en",
+        "--chips",
+        "64",
+        "--train",
+        "300B:6T",
+        "--mfu",
+        "0.5",
+    )
     found = compared(*arguments)
     assert [each["name"] for each in found["subjects"]] == [
         "demo:pretrain-70b",
@@ -134,7 +144,9 @@ def test_mistakes_exit_with_2_and_say_what_is_right(arguments: list[str], said: 
 
 def test_an_unknown_name_is_refused_with_each_choice_once() -> None:
     """`trn3` is a fleet and an UltraServer, and listed once; as a subject it is the UltraServer."""
-    choices = run("fleet", "compare", "nosuch").stderr.rpartition("choose from ")[2].strip().split(", ")
+    choices = (
+        run("fleet", "compare", "nosuch").stderr.rpartition("choose from ")[2].strip().split(", ")
+    )
     assert "trn3" in choices
     assert len(choices) == len(set(choices))
     assert compared("trn3")["subjects"][0]["name"] == "u-trn3x144"

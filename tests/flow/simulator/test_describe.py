@@ -54,7 +54,10 @@ def test_efa_is_that_of_the_types_that_have_it() -> None:
     facts = described("mixed")
     assert facts["efa_bytes_per_s"] * 8 == pytest.approx(27.4e12)
     assert facts["network_bytes_per_s"] * 8 == pytest.approx(27.4e12 + 150e9)
-    assert "27.4 Tb/s, and 150.0 Gb/s of network without it" in run("fleet", "describe", "mixed").stdout
+    assert (
+        "27.4 Tb/s, and 150.0 Gb/s of network without it"
+        in run("fleet", "describe", "mixed").stdout
+    )
 
 
 def test_text_is_for_people() -> None:
@@ -93,10 +96,16 @@ def test_settings_come_from_file_and_environment(tmp_path: Path) -> None:
     lab = 2
     assert len(run("simulate", "--stdout", "--config", str(file)).stdout.splitlines()) == 2 * lab
     assert (
-        len(run("simulate", "--stdout", TRNFLEET_CONFIG=str(file), TRNFLEET_TICKS="3").stdout.splitlines())
+        len(
+            run(
+                "simulate", "--stdout", TRNFLEET_CONFIG=str(file), TRNFLEET_TICKS="3"
+            ).stdout.splitlines()
+        )
         == 3 * lab
     )
-    line = run("simulate", "--stdout", "--ticks", "1", TRNFLEET_CONFIG=str(file), TRNFLEET_TICKS="3")
+    line = run(
+        "simulate", "--stdout", "--ticks", "1", TRNFLEET_CONFIG=str(file), TRNFLEET_TICKS="3"
+    )
     assert len(line.stdout.splitlines()) == lab
     file.write_text("[simulate]\ntikcs = 2\n")
     wrong = run("simulate", "--stdout", "--config", str(file))

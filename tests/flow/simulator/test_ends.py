@@ -58,7 +58,14 @@ def test_every_command_ends_although_the_broker_has_stopped(
             running.start(name, *arguments)
         unacknowledged = {
             "simulate unacknowledged": ("simulate", "--broker", unanswering.url, "--fleet", "demo"),
-            "replay unacknowledged": ("replay", recording, "--broker", unanswering.url, "--as", "again"),
+            "replay unacknowledged": (
+                "replay",
+                recording,
+                "--broker",
+                unanswering.url,
+                "--as",
+                "again",
+            ),
         }
         for name, arguments in unacknowledged.items():
             running.start(name, *arguments)
@@ -75,7 +82,9 @@ def test_every_command_ends_although_the_broker_has_stopped(
         app.wait_for("all live")
         mosquitto.pause()
         for name, arguments in {**commands, **one_shot}.items():
-            running.start(f"{name} connecting", *[each.replace("a.mcap", "b.mcap") for each in arguments])
+            running.start(
+                f"{name} connecting", *[each.replace("a.mcap", "b.mcap") for each in arguments]
+            )
         running.wait_connecting()
         ended = running.end(signal.SIGINT)
         began_s = time.monotonic()

@@ -36,7 +36,16 @@ SENTINEL = "uc1/us-0002/trn2u-0002-1/chip01"
 
 
 def simulate(mosquitto: MosquittoProcess, folder: Path, *more: str) -> Program:
-    options = ("--broker", str(mosquitto.url), "--fleet", "demo", "--seed", "7", "--client-id", "sim-1")
+    options = (
+        "--broker",
+        str(mosquitto.url),
+        "--fleet",
+        "demo",
+        "--seed",
+        "7",
+        "--client-id",
+        "sim-1",
+    )
     return Program(folder, "simulate", *options, *more)
 
 
@@ -50,13 +59,24 @@ def willing(mosquitto: MosquittoProcess, tmp_path: Path) -> Iterator[Program]:
 def wait_until_it_listens(mosquitto: MosquittoProcess) -> None:
     """Ask until a simulator answers: a command that comes before it has subscribed is lost, as it should be."""
     until = time.monotonic() + 60
-    asking = ("inject", "--active", "--broker", str(mosquitto.url), "--name", "demo", "--timeout", "2s")
+    asking = (
+        "inject",
+        "--active",
+        "--broker",
+        str(mosquitto.url),
+        "--name",
+        "demo",
+        "--timeout",
+        "2s",
+    )
     while (answer := run(*asking)).returncode != 0:
         assert time.monotonic() < until, answer.stderr
 
 
 def inject(mosquitto: MosquittoProcess, *arguments: str) -> Any:
-    return run("inject", *arguments, "--broker", str(mosquitto.url), "--timeout", "20s", "--name", "demo")
+    return run(
+        "inject", *arguments, "--broker", str(mosquitto.url), "--timeout", "20s", "--name", "demo"
+    )
 
 
 def command(**change: Any) -> bytes:
@@ -84,7 +104,9 @@ class Wire:
         """Listen until what was heard is enough."""
         first = len(self.heard)
         if not enough(self.heard):
-            taken = await take_until(self._source, lambda new: enough(self.heard[:first] + new), within_s)
+            taken = await take_until(
+                self._source, lambda new: enough(self.heard[:first] + new), within_s
+            )
             self.heard = self.heard[:first] + taken
 
     async def say(self, payload: bytes, path: str = "fleet", *, retain: bool = False) -> None:
@@ -173,7 +195,9 @@ def test_inject_says_what_was_done(mosquitto: MosquittoProcess, willing: Program
     assert "command_carried_out" in willing.output
 
 
-async def test_without_leave_it_is_refused(mosquitto: MosquittoProcess, tmp_path: Path, wire: Wire) -> None:
+async def test_without_leave_it_is_refused(
+    mosquitto: MosquittoProcess, tmp_path: Path, wire: Wire
+) -> None:
     """A simulator that was not started with --allow-commands says so in one line, and nothing happens."""
     with simulate(mosquitto, tmp_path):
         await wire.wait_for_ticks()
@@ -185,7 +209,9 @@ async def test_without_leave_it_is_refused(mosquitto: MosquittoProcess, tmp_path
         assert begun(wire.heard, CHIP) == []
 
 
-def test_unknown_faults_and_targets_name_the_nearest(mosquitto: MosquittoProcess, willing: Program) -> None:
+def test_unknown_faults_and_targets_name_the_nearest(
+    mosquitto: MosquittoProcess, willing: Program
+) -> None:
     """A fault that there is not is refused before anything is sent, a target by the simulator; both name the nearest."""
     assert willing.process.poll() is None
     fault = run("inject", "chip_throtle", CHIP, "--broker", "mqtt://127.0.0.1:1")
@@ -217,8 +243,12 @@ async def test_expired_repeated_and_retained_commands_do_nothing(
     with simulate(mosquitto, tmp_path, "--allow-commands", "--mqtt", protocol) as simulator:
         await asyncio.to_thread(wait_until_it_listens, mosquitto)
         now_ns = SystemClock().wall_ns()
-        await wire.say(command(id="expired", target=OTHER, expires=format_rfc3339(now_ns - NS_PER_S)))
-        await wire.say(command(id="endless", target=OTHER, expires=format_rfc3339(now_ns + 7_200 * NS_PER_S)))
+        await wire.say(
+            command(id="expired", target=OTHER, expires=format_rfc3339(now_ns - NS_PER_S))
+        )
+        await wire.say(
+            command(id="endless", target=OTHER, expires=format_rfc3339(now_ns + 7_200 * NS_PER_S))
+        )
         for _ in range(3):
             await wire.say(command(id="once"))
         await wire.finish()
@@ -282,13 +312,17 @@ def test_mosquitto_rr_asks_and_is_answered(willing: Program, mosquitto: Mosquitt
     assert json.loads(payload)["ok"] is True
 
 
-async def test_a_command_that_comes_too_late_is_let_go_by_the_broker(mosquitto: MosquittoProcess) -> None:
+async def test_a_command_that_comes_too_late_is_let_go_by_the_broker(
+    mosquitto: MosquittoProcess,
+) -> None:
     """It has an expiry of its own in MQTT 5, and the asker's topic and id beside those in its payload."""
     source = MqttSource(mosquitto.url, [(f"{PREFIX}/command/#", 1)])
     async with running(source.run()):
         await source.wait_connected(5)
         with pytest.raises(BrokerError, match="no simulator"):
-            await send_command(BrokerSession(mosquitto.url), "demo", Command("rebirth"), timeout_s=0.3)
+            await send_command(
+                BrokerSession(mosquitto.url), "demo", Command("rebirth"), timeout_s=0.3
+            )
         (taken,) = await take_until(source, bool)
     asked = json.loads(taken.payload)
     assert taken.properties == MessageProperties(
@@ -323,6 +357,8 @@ def test_nobody_to_ask(mosquitto: MosquittoProcess) -> None:
     assert silent.returncode == 1
     assert silent.stderr.count("\n") == 1
     assert "no simulator" in silent.stderr
-    nothing = run("inject", "chip_throttle", CHIP, "--broker", "mqtt://127.0.0.1:1", "--name", "demo")
+    nothing = run(
+        "inject", "chip_throttle", CHIP, "--broker", "mqtt://127.0.0.1:1", "--name", "demo"
+    )
     assert nothing.returncode == 1
     assert "refused" in nothing.stderr

@@ -88,7 +88,13 @@ def test_status(mosquitto: MosquittoProcess, simulator: Program) -> None:
         "lost": 0,
     }
     assert {key: got[key] for key in expected} == expected
-    for key in ("nc_util_pct", "power_w", "tflops", "hbm_traffic_bytes_per_s", "link_tx_bytes_per_s"):
+    for key in (
+        "nc_util_pct",
+        "power_w",
+        "tflops",
+        "hbm_traffic_bytes_per_s",
+        "link_tx_bytes_per_s",
+    ):
         assert got[key] > 0, key
     assert 192 * 90 < got["power_w"] < 192 * 500
 
@@ -108,10 +114,14 @@ def test_status_of_nothing(mosquitto: MosquittoProcess) -> None:
     assert "refused" in gone.stderr
 
 
-def test_two_fleets_ask_for_a_name(mosquitto: MosquittoProcess, simulator: Program, tmp_path: Path) -> None:
+def test_two_fleets_ask_for_a_name(
+    mosquitto: MosquittoProcess, simulator: Program, tmp_path: Path
+) -> None:
     """Where a broker has several fleets, status lists them and exits 2 unless one is named."""
     assert simulator.process.poll() is None
-    with Program(tmp_path, "simulate", "--broker", str(mosquitto.url), "--fleet", "lab", "--name", "other"):
+    with Program(
+        tmp_path, "simulate", "--broker", str(mosquitto.url), "--fleet", "lab", "--name", "other"
+    ):
         assert status(mosquitto, "--name", "other", "--wait", "10s")[1]["chips"] == 1
         assert status(mosquitto, "--name", "demo", "--wait", "10s")[1]["chips"] == 192
         both = run("status", "--broker", str(mosquitto.url))
@@ -157,7 +167,9 @@ async def test_json_and_cbor_over_the_broker(mosquitto: MosquittoProcess, tmp_pa
         assert stores[name].layout.chips == 192
 
 
-async def test_the_broker_killed_and_started_again(mosquitto: MosquittoProcess, simulator: Program) -> None:
+async def test_the_broker_killed_and_started_again(
+    mosquitto: MosquittoProcess, simulator: Program
+) -> None:
     """Both sides are back within 10 s without a hand, what was lost is counted, and stale is told meanwhile."""
     assert simulator.process.poll() is None
     source, monitor = watch(mosquitto)
@@ -192,7 +204,9 @@ async def test_the_simulator_killed(mosquitto: MosquittoProcess, simulator: Prog
     assert got["healthy"] is False
 
 
-async def test_a_stopped_simulator_is_stale(mosquitto: MosquittoProcess, simulator: Program) -> None:
+async def test_a_stopped_simulator_is_stale(
+    mosquitto: MosquittoProcess, simulator: Program
+) -> None:
     """A publisher that hangs is stale after three periods, without any last will."""
     source, monitor = watch(mosquitto)
     async with running(source.run(), monitor.run()):
@@ -228,7 +242,9 @@ def test_users_and_passwords(mosquitto_with: Any, tmp_path: Path) -> None:
     """A broker that asks for a password gets it from the variable, a private file or a service's credentials; a wrong one is told."""
     passwords = tmp_path / "passwords"
     subprocess.run(
-        ["mosquitto_passwd", "-b", "-c", str(passwords), "ops", "s3cret"], check=True, capture_output=True
+        ["mosquitto_passwd", "-b", "-c", str(passwords), "ops", "s3cret"],
+        check=True,
+        capture_output=True,
     )
     broker = mosquitto_with(f"password_file {passwords}", anonymous=False, user="ops")
     simulate = ("simulate", "--broker", str(broker.url), "--fleet", "lab", "--ticks", "1")

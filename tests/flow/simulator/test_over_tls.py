@@ -26,7 +26,9 @@ CHIP = "uc1/us-0001/trn2u-0001-2/chip05"
 
 def command_lines() -> str:
     """Return the command lines of all processes."""
-    return "\n".join(" ".join(each.info["cmdline"] or ()) for each in psutil.process_iter(["cmdline"]))
+    return "\n".join(
+        " ".join(each.info["cmdline"] or ()) for each in psutil.process_iter(["cmdline"])
+    )
 
 
 def test_all_commands_by_certificate_and_password(
@@ -74,7 +76,10 @@ def test_all_commands_by_certificate_and_password(
         return said[-1]
 
     simulate = ("simulate", *by_file, "--fleet", "demo", "--seed", "7", "--allow-commands")
-    with Program(kept, *simulate) as simulator, Program(kept, "watch", *where, **by_variable) as watch:
+    with (
+        Program(kept, *simulate) as simulator,
+        Program(kept, "watch", *where, **by_variable) as watch,
+    ):
         assert "192 chips" in done("status", "--wait", "20s")
         with Terminal("monitor", *by_file, "--log-file", log_file, columns=120, rows=40) as monitor:
             monitor.wait_for("192", "mqtts://ops@127.0.0.1")

@@ -32,8 +32,12 @@ def test_nothing_is_reported_as_done_that_the_broker_refused(
 ) -> None:
     """Every command that writes fails with the broker's reason, at once."""
     lists = tmp_path / "acl"
-    may_write = [f"topic readwrite trnfleet/v1/lab/{kind}/#" for kind in ("node", "publisher", "telemetry")]
-    lists.write_text("\n".join(["user viewer", "topic read #", "user half", *may_write]), encoding="utf-8")
+    may_write = [
+        f"topic readwrite trnfleet/v1/lab/{kind}/#" for kind in ("node", "publisher", "telemetry")
+    ]
+    lists.write_text(
+        "\n".join(["user viewer", "topic read #", "user half", *may_write]), encoding="utf-8"
+    )
     lists.chmod(0o600)
     port = mosquitto_with(f"acl_file {lists}").port
 

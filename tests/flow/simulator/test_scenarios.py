@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 HBM, INTRASERVER, INTERSERVER, EFA = (
-    1 << HEALTH_BITS.index(name) for name in ("hbm", "link_intraserver", "link_interserver", "link_efa")
+    1 << HEALTH_BITS.index(name)
+    for name in ("hbm", "link_intraserver", "link_interserver", "link_efa")
 )
 EAST, Z_NEXT = 3, 5
 PRETRAIN = "uc1/us-0001"
@@ -163,9 +164,14 @@ def test_efa_cliff() -> None:
     local = seen.job_of["uc1/us-0004/trn2u-0004-1"]
     assert wide is not None
     assert local is not None
-    before, during = seen.figure(wide, "step_time_s")[5:28], seen.figure(wide, "step_time_s")[40:200]
+    before, during = (
+        seen.figure(wide, "step_time_s")[5:28],
+        seen.figure(wide, "step_time_s")[40:200],
+    )
     assert during.mean() > 1.3 * before.mean()
-    efa = seen.mean([each for each in seen.instances if seen.job_of[each] == wide], "efa_tx_bytes_per_s")
+    efa = seen.mean(
+        [each for each in seen.instances if seen.job_of[each] == wide], "efa_tx_bytes_per_s"
+    )
     assert between(efa, 40, 200) < 0.8 * between(efa, 0, 28)
     power = seen.mean(seen.chips_of(wide), "power_w")
     assert between(power, 40, 200) < 0.9 * between(power, 0, 28)
@@ -236,7 +242,8 @@ def test_inference_day() -> None:
         assert tokens[high] > 1.2 * tokens[low], job
         assert ttft[high - 3 : high + 4].mean() > ttft[max(low - 3, 0) : low + 4].mean(), job
         assert (
-            seen.mean(seen.chips_of(job), "power_w")[high] > seen.mean(seen.chips_of(job), "power_w")[low]
+            seen.mean(seen.chips_of(job), "power_w")[high]
+            > seen.mean(seen.chips_of(job), "power_w")[low]
         ), job
     surge = seen.figure("shopping-assistant", "tokens_per_s")
     assert between(surge, 206, 226) > 1.15 * between(surge, 190, 202)
@@ -287,7 +294,11 @@ def test_game_day() -> None:
 def test_accelerated_wear() -> None:
     """Faults of several kinds come by themselves, and instances come back from them."""
     seen = play("accelerated-wear", 120, "--period", "10s")
-    kinds = {event["name"] for event in seen.events if event["source"] in {"hardware", "runtime", "network"}}
+    kinds = {
+        event["name"]
+        for event in seen.events
+        if event["source"] in {"hardware", "runtime", "network"}
+    }
     assert len(kinds) >= 3
     assert seen.named("instance_returned")
     again = play("accelerated-wear", 120, "--period", "10s", PYTHONHASHSEED="1")

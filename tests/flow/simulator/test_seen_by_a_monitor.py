@@ -33,7 +33,11 @@ class Seen(SimulationRun):
     """A simulation of the demo fleet with a monitor beside it."""
 
     def __init__(
-        self, faults: Sequence[dict[str, Any]], publishing: Publishing, speed: float = 10.0, **options: Any
+        self,
+        faults: Sequence[dict[str, Any]],
+        publishing: Publishing,
+        speed: float = 10.0,
+        **options: Any,
     ) -> None:
         fleet = load_model(find_file("fleets", "demo"), FleetFile)
         scenario = validate({"faults": list(faults)}, Scenario, "scenario.toml")
@@ -74,7 +78,13 @@ async def test_a_replaced_instance_comes_back_without_loss(publishing: Publishin
         await seen.see(55)
         counts = seen.monitor.counts
         assert counts.messages > 1_000 / (1 if publishing is JSON else 20)
-        assert (counts.lost, counts.undescribed, counts.undecodable, counts.misplaced, counts.rejected) == (
+        assert (
+            counts.lost,
+            counts.undescribed,
+            counts.undecodable,
+            counts.misplaced,
+            counts.rejected,
+        ) == (
             0,
             0,
             0,
@@ -85,7 +95,12 @@ async def test_a_replaced_instance_comes_back_without_loss(publishing: Publishin
         assert summary.live_chips == 192
         assert summary.events >= 7
         names = {event.name for event in seen.monitor.events.newest_first()}
-        assert {"hbm_uncorrectable", "instance_replaced", "instance_returned", "job_restarted"} <= names
+        assert {
+            "hbm_uncorrectable",
+            "instance_replaced",
+            "instance_returned",
+            "job_restarted",
+        } <= names
 
 
 @pytest.mark.parametrize("publishing", [JSON, *FRAMES], ids=lambda each: each.granularity or "chip")
@@ -100,13 +115,17 @@ async def test_an_instance_that_is_down_is_not_live(publishing: Publishing) -> N
 
 async def test_a_silent_agent_is_stale_and_loses_nothing() -> None:
     """An agent that hangs sends nothing, so nothing is lost; its chips go stale, and are live when it goes on."""
-    async with Seen([{"fault": "agent_silent", "target": VICTIM, "at": 95, "for": 100}], JSON) as seen:
+    async with Seen(
+        [{"fault": "agent_silent", "target": VICTIM, "at": 95, "for": 100}], JSON
+    ) as seen:
         await seen.see(30)
         assert seen.monitor.counts.lost == 0
         assert seen.monitor.summary().live_chips == 192
 
 
-@pytest.mark.parametrize("publishing", [JSON, FRAMES[1]], ids=lambda each: each.granularity or "chip")
+@pytest.mark.parametrize(
+    "publishing", [JSON, FRAMES[1]], ids=lambda each: each.granularity or "chip"
+)
 async def test_a_jump_loses_nothing(publishing: Publishing) -> None:
     """When simulated time jumps by hours, the monitor's time jumps along, and lag and loss stay what they are."""
     async with Seen([], publishing, speed=1.0) as seen:

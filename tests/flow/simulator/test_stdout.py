@@ -71,10 +71,30 @@ def test_what_does_not_go_with_stdout(shown: list[str]) -> None:
 
 def test_events_are_written_as_eventbridge_delivers_them() -> None:
     """`--events` writes EC2's events alone, a line each, the same in every run."""
-    wanted = ("simulate", "--stdout", "--events", "--fleet", "demo", "--period", "60s", "--duration", "150m")
+    wanted = (
+        "simulate",
+        "--stdout",
+        "--events",
+        "--fleet",
+        "demo",
+        "--period",
+        "60s",
+        "--duration",
+        "150m",
+    )
     first = run(*wanted, PYTHONHASHSEED="1").stdout
     assert run(*wanted, PYTHONHASHSEED="2").stdout == first
-    keys = ["version", "id", "detail-type", "source", "account", "time", "region", "resources", "detail"]
+    keys = [
+        "version",
+        "id",
+        "detail-type",
+        "source",
+        "account",
+        "time",
+        "region",
+        "resources",
+        "detail",
+    ]
     lines = [json.loads(line) for line in first.splitlines()]
     assert [list(each) for each in lines] == [keys] * 5
     assert {each["source"] for each in lines} == {"aws.ec2"}
@@ -84,7 +104,10 @@ def test_events_are_written_as_eventbridge_delivers_them() -> None:
     ("more", "says"),
     [
         (("--broker", "mqtt://127.0.0.1:1", "--events"), "--events goes with --stdout"),
-        (("--stdout", "--events", "--include", "jobs"), "--events and --include do not go together"),
+        (
+            ("--stdout", "--events", "--include", "jobs"),
+            "--events and --include do not go together",
+        ),
     ],
 )
 def test_what_does_not_go_with_events(more: tuple[str, ...], says: str) -> None:

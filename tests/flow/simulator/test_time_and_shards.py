@@ -26,7 +26,9 @@ def objects(*arguments: str) -> list[dict[str, Any]]:
 
 def test_shards_merged_are_the_whole_run() -> None:
     """What four processes write, merged and sorted, is what one with another hash seed writes, byte for byte."""
-    merged = [line for part in range(1, 5) for line in lines("--ticks", "5", "--shard", f"{part}/4")]
+    merged = [
+        line for part in range(1, 5) for line in lines("--ticks", "5", "--shard", f"{part}/4")
+    ]
     assert len(merged) == 5 * 204
     assert sorted(merged) == sorted(lines("--ticks", "5", PYTHONHASHSEED="1"))
 
@@ -47,7 +49,10 @@ def test_speed_start_and_jump() -> None:
         "2026-07-14T04:00:00.000Z",
     ]
     jumped = objects("--ticks", "2", "--jump", "8h")
-    assert sorted({each["ts"] for each in jumped}) == ["2026-01-05T17:00:00.000Z", "2026-01-05T17:00:01.000Z"]
+    assert sorted({each["ts"] for each in jumped}) == [
+        "2026-01-05T17:00:00.000Z",
+        "2026-01-05T17:00:01.000Z",
+    ]
     assert {each["seq"] for each in jumped} == {0, 1}
 
 
@@ -57,7 +62,9 @@ def test_a_jump_ends_where_the_ticks_would() -> None:
     def done(told: list[str]) -> dict[str, int]:
         last = [json.loads(line) for line in told if '"2026-01-05T09:02:00.000Z"' in line]
         return {
-            f"{each['instance']}/{each['chip']}": each["exec_completed"] for each in last if "chip" in each
+            f"{each['instance']}/{each['chip']}": each["exec_completed"]
+            for each in last
+            if "chip" in each
         }
 
     jumped = done(lines("--ticks", "1", "--jump", "120s"))
@@ -71,7 +78,9 @@ def test_any_tick_length_gives_the_same_averages() -> None:
     """Mean power over 14 minutes of the demo, by job, is the same whether ticks are 2 s, 14 s or a minute long."""
 
     def means(period_s: int) -> dict[str, float]:
-        seen = ScenarioRun("--fleet", "demo", "--period", f"{period_s}s", "--ticks", str(840 // period_s))
+        seen = ScenarioRun(
+            "--fleet", "demo", "--period", f"{period_s}s", "--ticks", str(840 // period_s)
+        )
         return {job: float(np.mean(seen.mean(seen.chips_of(job), "power_w"))) for job in seen.jobs}
 
     short = means(2)

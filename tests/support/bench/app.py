@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 ALERTS = re.compile(r"\d+ (?:firing|pending|critical|warnings?|info)\b")
 _RULE = re.compile(
-    r"^[ >]\S? *(?:critical|warning|info) +\d+[smhd](?: ?\d+[smhd])? +([a-z][a-z0-9-]+) ", re.MULTILINE
+    r"^[ >]\S? *(?:critical|warning|info) +\d+[smhd](?: ?\d+[smhd])? +([a-z][a-z0-9-]+) ",
+    re.MULTILINE,
 )
 _LAG = re.compile(r"lag (\d+(?:\.\d+)?) (ms|s)\b")
 _ACCOUNT = re.compile(
@@ -37,7 +38,9 @@ def waited_s(pid: int) -> float:
 
 def quantile(values: Sequence[float], share: float) -> float:
     """Return a quantile; NaN of nothing."""
-    return sorted(values)[min(len(values) - 1, int(share * len(values)))] if values else float("nan")
+    return (
+        sorted(values)[min(len(values) - 1, int(share * len(values)))] if values else float("nan")
+    )
 
 
 def shown_lag_s(text: str) -> float | None:
@@ -86,4 +89,6 @@ def account(terminal: Terminal) -> dict[str, int]:
     found = _ACCOUNT.search(" ".join(screen.split()))
     assert found, screen
     names = ("published", "came", "mended", "lost", "passed_over")
-    return {name: int(each.replace(",", "")) for name, each in zip(names, found.groups(), strict=True)}
+    return {
+        name: int(each.replace(",", "")) for name, each in zip(names, found.groups(), strict=True)
+    }

@@ -60,7 +60,10 @@ def measure(publisher: BlockPublisher | RollupPublisher, *, is_relay: bool) -> d
             topic = names.setdefault(packet.topic, packet.topic)
             made.append(
                 Envelope(
-                    topic, packet.payload, content_type=CONTENT_TYPE_CBOR, received_s=clock.monotonic_s()
+                    topic,
+                    packet.payload,
+                    content_type=CONTENT_TYPE_CBOR,
+                    received_s=clock.monotonic_s(),
                 )
             )
         return made

@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from support.bench.packets import REPEAT_S, SLICES_PER_S, StateSender, connect, cut_frame, send_buffers, stamp
+from support.bench.packets import (
+    REPEAT_S,
+    SLICES_PER_S,
+    StateSender,
+    connect,
+    cut_frame,
+    send_buffers,
+    stamp,
+)
 from support.monitor.feed import SilentSource
 from trnfleet.clock import SystemClock, format_rfc3339
 from trnfleet.domain.fleet import Publishing, instances_of
@@ -31,7 +39,13 @@ from trnfleet.transport.url import parse_url
 from trnfleet.wire.frames import FrameEncoder
 from trnfleet.wire.messages import ClockSpec, encode_message
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR, Envelope
-from trnfleet.wire.rollups import BLOCK_ROWS, RollupDescriptor, RollupFrame, RollupRow, encode_rollup
+from trnfleet.wire.rollups import (
+    BLOCK_ROWS,
+    RollupDescriptor,
+    RollupFrame,
+    RollupRow,
+    encode_rollup,
+)
 from trnfleet.wire.telemetry import Head
 from trnfleet.wire.topics import TopicClass, build_topic
 
@@ -88,7 +102,9 @@ class SmallFleet:
         """Return where a cluster of the large fleet has each job."""
         layout, found = self.engine.layout, []
         for job in self.engine.fleet.jobs:
-            rows = np.concatenate([np.array(each) for each in instances_of(layout, job.on, job.name)])
+            rows = np.concatenate(
+                [np.array(each) for each in instances_of(layout, job.on, job.name)]
+            )
             own = np.unique(layout.ultraserver_of_instance[rows]).tolist()
             large = np.sort(np.concatenate([copies_of(each) for each in own])) + 1
             found.append(
@@ -146,7 +162,9 @@ def copies_of(number: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     return (block * COPIES + np.arange(COPIES)) * BLOCK + place
 
 
-def original_of(numbers: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+def original_of(
+    numbers: np.ndarray[Any, np.dtype[np.int64]],
+) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Return which UltraServers of the small fleet those of a cluster repeat; both count from 0."""
     return numbers // (BLOCK * COPIES) * BLOCK + numbers % BLOCK
 
@@ -196,7 +214,9 @@ class BlockPublisher:
                     chips=small.units[number // COPIES].chips,
                     instances=small.units[number // COPIES].instances,
                 )
-                topic = build_topic(FLEET, TopicClass.TELEMETRY, f"{cluster}/block-{number + 1:04d}")
+                topic = build_topic(
+                    FLEET, TopicClass.TELEMETRY, f"{cluster}/block-{number + 1:04d}"
+                )
                 self.heads.append((cut_frame(topic, encoder.encode(0, 0))[0], number // COPIES))
         self._skip = [len(frame) - len(cut_frame("t", frame)[1]) for frame in frames]
         self.described = list(self._descriptors())
@@ -205,13 +225,16 @@ class BlockPublisher:
     def _descriptors(self) -> Iterator[tuple[str, bytes]]:
         identity = 0
         originals = [
-            descriptor(self._small.engine, unit, self._name, BOOT).payload for unit in self._small.units
+            descriptor(self._small.engine, unit, self._name, BOOT).payload
+            for unit in self._small.units
         ]
         for cluster in self._clusters:
             for number in range(len(originals) * COPIES):
                 block, copy = divmod(number, COPIES)
 
-                def named(found: re.Match[bytes], cluster: str = cluster, copy: int = copy) -> bytes:
+                def named(
+                    found: re.Match[bytes], cluster: str = cluster, copy: int = copy
+                ) -> bytes:
                     large = int(copies_of(int(found[1]) - 1)[copy]) + 1
                     return f"{cluster}/us-{large:04d}/trn2u-{large:04d}-".encode()
 
@@ -221,7 +244,9 @@ class BlockPublisher:
                 identities = iter(range(identity, identity + 4 * BLOCK))
 
                 def identified(
-                    _: re.Match[bytes], cluster: str = cluster, identities: Iterator[int] = identities
+                    _: re.Match[bytes],
+                    cluster: str = cluster,
+                    identities: Iterator[int] = identities,
                 ) -> bytes:
                     return f'"ec2_id":"i-{cluster[2:]}{next(identities):014x}"'.encode()
 
@@ -232,12 +257,19 @@ class BlockPublisher:
     def retained(self) -> list[tuple[str, bytes]]:
         """Return presence, descriptors and jobs."""
         online = presence(FLEET, self._name, BOOT, "online")
-        return [(online.topic, online.payload), *self.described, *self.jobs.messages(range(len(self.jobs)))]
+        return [
+            (online.topic, online.payload),
+            *self.described,
+            *self.jobs.messages(range(len(self.jobs))),
+        ]
 
     def step(self) -> list[bytes]:
         """Simulate the next second; return what stands behind the time of the small fleet's frames."""
         self._small.step()
-        return [encoder.encode(0, 0)[skip:] for encoder, skip in zip(self._encoders, self._skip, strict=True)]
+        return [
+            encoder.encode(0, 0)[skip:]
+            for encoder, skip in zip(self._encoders, self._skip, strict=True)
+        ]
 
     def slices(self) -> list[list[tuple[bytes, int]]]:
         """Return the blocks of each slice of a second."""
@@ -282,7 +314,8 @@ class RollupPublisher:
             for n in range(-(-ultraservers // CLUSTER_ULTRASERVERS))
         ]
         self.jobs = Jobs(
-            self._small, [cluster for cluster, rows in self._clusters if rows == CLUSTER_ULTRASERVERS]
+            self._small,
+            [cluster for cluster, rows in self._clusters if rows == CLUSTER_ULTRASERVERS],
         )
         self._of_cell: list[list[tuple[bytes, int]]] = [[] for _ in range(cells)]
         """Of each cell what stands before the number of each frame, and which of the different frames it is."""
@@ -311,12 +344,16 @@ class RollupPublisher:
                     cell=f"cell-{cell}",
                     rows=tuple(
                         RollupRow(
-                            path=f"{cluster}/us-{first + n + 1:04d}", type="trn2u.48xlarge", instances=4
+                            path=f"{cluster}/us-{first + n + 1:04d}",
+                            type="trn2u.48xlarge",
+                            instances=4,
                         )
                         for n in range(span[1])
                     ),
                 )
-                self.described.append((build_topic(FLEET, TopicClass.NODE, path), encode_message(made)))
+                self.described.append(
+                    (build_topic(FLEET, TopicClass.NODE, path), encode_message(made))
+                )
                 whole = encode_rollup(path, 1, self._frame(*span))
                 head = cut_frame(build_topic(FLEET, TopicClass.ROLLUP, path), whole)[0]
                 self._of_cell[cell].append((head, self._different.index(span)))
@@ -361,7 +398,9 @@ class RollupPublisher:
         heads = {block.path: Head(BOOT, 0, 0) for block in self._rows.blocks}
         store, rollups = self._monitor.store, self._monitor.rollups
         (self._small_frame,) = self._rows.frames(store, rollups, (), heads).values()
-        return [cut_frame("t", encode_rollup("p", 1, self._frame(*each)))[1] for each in self._different]
+        return [
+            cut_frame("t", encode_rollup("p", 1, self._frame(*each)))[1] for each in self._different
+        ]
 
     def slices(self) -> list[list[tuple[bytes, int]]]:
         """Return the blocks of each slice of a second."""
@@ -405,13 +444,17 @@ def publish(url: str, publisher: BlockPublisher | RollupPublisher) -> None:
             done = done._replace(late_s=max(done.late_s, -wait_s))
             time.sleep(max(0.0, wait_s))
             between = stamp(seq, time.time_ns())
-            send_buffers(frames, [part for head, body in blocks for part in (head, between, bodies[body])])
+            send_buffers(
+                frames, [part for head, body in blocks for part in (head, between, bodies[body])]
+            )
             done = done._replace(frames=done.frames + len(blocks))
             of_slice = range(
                 int(described), int(described := described + len(again) / SLICES_PER_S / REPEAT_S)
             )
             sender.send([again[n % len(again)] for n in of_slice])
-            of_slice = range(int(told), int(told := told + len(jobs) / SLICES_PER_S / JOBS_WITHIN_S))
+            of_slice = range(
+                int(told), int(told := told + len(jobs) / SLICES_PER_S / JOBS_WITHIN_S)
+            )
             sender.send(jobs.messages(of_slice))
             if select.select([sys.stdin], [], [], 0)[0]:
                 if not sys.stdin.readline():

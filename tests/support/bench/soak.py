@@ -66,7 +66,8 @@ def medians(samples: list[tuple[float, float]]) -> list[tuple[float, float]]:
     for at_s, size in samples:
         buckets[int(at_s // BUCKET_S)].append(size)
     return [
-        ((number + 0.5) * BUCKET_S, statistics.median(sizes)) for number, sizes in sorted(buckets.items())
+        ((number + 0.5) * BUCKET_S, statistics.median(sizes))
+        for number, sizes in sorted(buckets.items())
     ]
 
 
@@ -96,7 +97,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=120)
     parser.add_argument("--every-s", type=float, default=30)
-    parser.add_argument("--keys-s", type=float, default=60, help="seconds between two keys; 0 types none")
+    parser.add_argument(
+        "--keys-s", type=float, default=60, help="seconds between two keys; 0 types none"
+    )
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         runs = [Soaked(name, Path(folder)) for name in RUNS]

@@ -10,7 +10,9 @@ from pathlib import Path
 from support.brokers.process import HOST, VIEWER, BrokerProcess
 from support.paths import ROOT
 
-MODULES = Path(os.environ.get("TRNFLEET_TEST_NODE_MODULES", ROOT / ".venv" / "brokers" / "node_modules"))
+MODULES = Path(
+    os.environ.get("TRNFLEET_TEST_NODE_MODULES", ROOT / ".venv" / "brokers" / "node_modules")
+)
 """Where `.ci/brokers` installs it."""
 _SCRIPT = """\
 const { Aedes } = require('aedes');

@@ -110,7 +110,12 @@ def connect_packet(
     client_id: str, will: tuple[str, bytes], keepalive_s: int, user: tuple[str, str] | None
 ) -> bytes:
     """Return a CONNECT of MQTT 3.1.1 with a last will at QoS 1."""
-    fields = [client_id.encode(), will[0].encode(), will[1], *(each.encode() for each in user or ())]
+    fields = [
+        client_id.encode(),
+        will[0].encode(),
+        will[1],
+        *(each.encode() for each in user or ()),
+    ]
     flags = 0x0E | (0xC0 if user else 0)
     body = b"\x00\x04MQTT\x04" + bytes([flags]) + keepalive_s.to_bytes(2, "big")
     body += b"".join(len(each).to_bytes(2, "big") + each for each in fields)
@@ -191,7 +196,9 @@ async def oversize(stage: Stage) -> str:
     """A message of 3 MB, which readers skip, ends no reader; what follows it comes."""
     password = stage.broker.password
     source = MqttSource(stage.broker.url, [("large/#", 1)], password=password)
-    publisher = MqttPublisher(stage.broker.url, client_id="large", password=password, max_payload_bytes=2**24)
+    publisher = MqttPublisher(
+        stage.broker.url, client_id="large", password=password, max_payload_bytes=2**24
+    )
     async with running(source.run(), publisher.run()):
         await source.wait_connected(15)
         await publisher.wait_connected(15)
@@ -210,7 +217,9 @@ async def slow_consumer(stage: Stage) -> str:
     publisher = MqttPublisher(stage.broker.url, client_id="flood", password=password)
     with TcpProxy(stage.broker.port) as proxy:
         url = stage.broker.url
-        source = MqttSource(dataclasses.replace(url, port=proxy.port), [("flood/#", 0)], password=password)
+        source = MqttSource(
+            dataclasses.replace(url, port=proxy.port), [("flood/#", 0)], password=password
+        )
         async with running(source.run(), publisher.run()):
             await source.wait_connected(15)
             await publisher.wait_connected(15)
@@ -221,7 +230,9 @@ async def slow_consumer(stage: Stage) -> str:
             while True:
                 # What was full when the flood ended drops also what comes right after it.
                 await publisher.publish([Envelope("flood/newest", b"")])
-                if source.waiting and any(each.topic == "flood/newest" for each in await source.take()):
+                if source.waiting and any(
+                    each.topic == "flood/newest" for each in await source.take()
+                ):
                     break
                 assert time.monotonic() < until, "the newest message never came"
                 await asyncio.sleep(0.1)
@@ -285,7 +296,11 @@ CASES = (
     Case("late-acknowledgement", "an acknowledgement in a late monitor", late_acknowledgement),
     Case("silence", "a silence in two monitors, one of them late", silence),
     Case("will", "last will of a killed simulator", will),
-    Case("silent-publisher", "last will of a client that stays silent, keepalive 1 s", silent_publisher),
+    Case(
+        "silent-publisher",
+        "last will of a client that stays silent, keepalive 1 s",
+        silent_publisher,
+    ),
     Case("refused-write", "a write that a user has no right to", refused_write),
     Case("oversize", "a message of 3 MB", oversize),
     Case("slow-consumer", "a reader that stops reading in a flood", slow_consumer),
@@ -293,7 +308,9 @@ CASES = (
     Case("restart", "broker killed and started again", restart),
     Case("kept", "silences after that", kept),
 )
-AT_THE_END = frozenset({"late-reservations", "late-acknowledgement", "slow-consumer", "restart", "kept"})
+AT_THE_END = frozenset(
+    {"late-reservations", "late-acknowledgement", "slow-consumer", "restart", "kept"}
+)
 """Cases that are run alone, after all others, in their order."""
 
 

@@ -70,5 +70,7 @@ class Ejabberd(BrokerProcess):
 
 def _libraries() -> list[Path]:
     return sorted(
-        each.parent for each in Path("/usr/lib").glob("*/ejabberd-*/ebin/*.app") if each.stem == "ejabberd"
+        each.parent
+        for each in Path("/usr/lib").glob("*/ejabberd-*/ebin/*.app")
+        if each.stem == "ejabberd"
     )

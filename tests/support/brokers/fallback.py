@@ -29,4 +29,13 @@ class Fallback(BrokerProcess):
 
     def command(self) -> list[str]:
         """Return the command."""
-        return [sys.executable, "-m", "trnfleet", "broker", "--port", str(self.port), "--kind", "nats"]
+        return [
+            sys.executable,
+            "-m",
+            "trnfleet",
+            "broker",
+            "--port",
+            str(self.port),
+            "--kind",
+            "nats",
+        ]

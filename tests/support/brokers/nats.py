@@ -8,7 +8,14 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
-from support.brokers.process import HOST, PASSWORD, START_S, VIEWER, BrokerProcess, first_word_with_digit
+from support.brokers.process import (
+    HOST,
+    PASSWORD,
+    START_S,
+    VIEWER,
+    BrokerProcess,
+    first_word_with_digit,
+)
 from support.processes.mosquitto import free_port
 from trnfleet.transport.embedded import nats_program
 
@@ -149,7 +156,9 @@ class NatsCluster(Nats):
         until = time.monotonic() + START_S
         for stream in _STREAMS:
             leader.request(f"$JS.API.STREAM.LEADER.STEPDOWN.{stream}", wanted)
-            while f'"leader":"{leader.name}"' not in leader.request(f"$JS.API.STREAM.INFO.{stream}"):
+            while f'"leader":"{leader.name}"' not in leader.request(
+                f"$JS.API.STREAM.INFO.{stream}"
+            ):
                 assert time.monotonic() < until, stream
                 time.sleep(0.02)
 

@@ -106,7 +106,10 @@ class BrokerProcess(abc.ABC):
 
     def answers(self) -> bool:
         """Return whether a CONNECT of MQTT 3.1.1 is answered, within a second."""
-        with contextlib.suppress(OSError), socket.create_connection((HOST, self.port), 1.0) as probe:
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection((HOST, self.port), 1.0) as probe,
+        ):
             probe.sendall(b"\x10\x11\x00\x04MQTT\x04\x02\x00\x0a\x00\x05probe")
             return probe.recv(4)[:1] == b"\x20"
         return False

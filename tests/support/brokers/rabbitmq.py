@@ -32,8 +32,12 @@ class RabbitMq(BrokerProcess):
     @classmethod
     def version(cls) -> str | None:
         """Return the version of the package."""
-        folders = sorted(Path("/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*/plugins/rabbitmq_mqtt-*"))
-        return folders[0].name.removeprefix("rabbitmq_mqtt-").removesuffix(".ez") if folders else None
+        folders = sorted(
+            Path("/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*/plugins/rabbitmq_mqtt-*")
+        )
+        return (
+            folders[0].name.removeprefix("rabbitmq_mqtt-").removesuffix(".ez") if folders else None
+        )
 
     def environment(self) -> dict[str, str]:
         """Return its folders and ports, and an epmd of its own."""

@@ -67,7 +67,9 @@ class Stage:
         """Start a command that goes on, with the broker's address."""
         return Program(self.folder, *arguments, "--broker", str(self.broker.url), **self.variables)
 
-    async def run(self, *arguments: str, url: BrokerUrl | None = None) -> subprocess.CompletedProcess[str]:
+    async def run(
+        self, *arguments: str, url: BrokerUrl | None = None
+    ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end, with the broker's address."""
         address = ("--broker", str(url or self.broker.url))
         return await asyncio.to_thread(run, *arguments, *address, **self.variables)
@@ -75,11 +77,15 @@ class Stage:
     async def done(self, *arguments: str, at_broker: bool = True) -> str:
         """Run a command that must succeed, and return what it printed."""
         ended = await (self.run(*arguments) if at_broker else asyncio.to_thread(run, *arguments))
-        assert ended.returncode == 0, f"{arguments[0]}: {ended.returncode} {ended.stdout}{ended.stderr}"[:600]
+        assert ended.returncode == 0, (
+            f"{arguments[0]}: {ended.returncode} {ended.stdout}{ended.stderr}"[:600]
+        )
         return ended.stdout
 
     @contextlib.asynccontextmanager
-    async def monitor(self, fleet: str = FLEET, rules: Sequence[Rule] = ()) -> AsyncIterator[LiveMonitor]:
+    async def monitor(
+        self, fleet: str = FLEET, rules: Sequence[Rule] = ()
+    ) -> AsyncIterator[LiveMonitor]:
         """Yield a monitor that runs."""
         live = monitor_fleet(self.session, fleet, rules=rules)
         async with background(source=live.source.run(), monitor=live.monitor.run()):

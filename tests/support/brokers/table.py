@@ -64,7 +64,10 @@ def table(versions: Mapping[str, str], cells: Mapping[tuple[str, str], Cell]) ->
                 row.append(cell.text or "yes" if cell.passed else "FAILED")
         rows.append(row)
     lines = ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join([*lines, "", *(f"{number}. {note}" for note, number in notes.items())]).rstrip() + "\n"
+    return (
+        "\n".join([*lines, "", *(f"{number}. {note}" for note, number in notes.items())]).rstrip()
+        + "\n"
+    )
 
 
 def write(text: str) -> None:

@@ -53,8 +53,12 @@ def main() -> int:
     A case that fails does not end the others.
     """
     parser = argparse.ArgumentParser(prog="make chaos")
-    parser.add_argument("--seed", type=int, default=None, help="one that is printed where it is not given")
-    parser.add_argument("--part", choices=PARTS, action="append", help="all of them where none is named")
+    parser.add_argument(
+        "--seed", type=int, default=None, help="one that is printed where it is not given"
+    )
+    parser.add_argument(
+        "--part", choices=PARTS, action="append", help="all of them where none is named"
+    )
     parser.add_argument("--count", type=int, help="cases of each part")
     parser.add_argument("--case", type=int, help="this case alone")
     parser.add_argument("--minutes", type=float, help="begin no case of a part after this time")
@@ -67,7 +71,9 @@ def main() -> int:
         say(UNPLAYED)
         parts.remove("processes")
     if "processes" in parts and not network.isolate():
-        say("packets cannot be lost here (that needs root, ip and iptables): proxies hold and delay instead")
+        say(
+            "packets cannot be lost here (that needs root, ip and iptables): proxies hold and delay instead"
+        )
     with tempfile.TemporaryDirectory() as folder:
         # What is refused is logged; a failure's reason is printed.
         logs.configure(file=Path(folder) / "chaos.log")

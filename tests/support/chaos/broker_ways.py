@@ -38,7 +38,13 @@ def _refuse(peer: Peer, _kind: int, _body: bytes) -> None:
             packet(
                 0x20,
                 bytes(
-                    [0, peer.random.choice((0x80, 0x85, 0x86, 0x87, 0x88, 0x8A, 0x95, 0x97, 0x9F, 0xFF)), 0]
+                    [
+                        0,
+                        peer.random.choice(
+                            (0x80, 0x85, 0x86, 0x87, 0x88, 0x8A, 0x95, 0x97, 0x9F, 0xFF)
+                        ),
+                        0,
+                    ]
                 ),
             )
         )
@@ -97,7 +103,9 @@ def _odd_topics(peer: Peer) -> None:
 
 def _alias(peer: Peer) -> None:
     """Use topic aliases that nobody allowed, and one that was never set."""
-    peer.send(publication(_TOPIC, b"{}", v5=peer.v5, properties=b"\x23\xff\xff" if peer.v5 else b""))
+    peer.send(
+        publication(_TOPIC, b"{}", v5=peer.v5, properties=b"\x23\xff\xff" if peer.v5 else b"")
+    )
     peer.send(publication(b"", b"{}", v5=peer.v5, properties=b"\x23\x00\x09" if peer.v5 else b""))
 
 

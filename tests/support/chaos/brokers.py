@@ -93,7 +93,15 @@ def run_case(
             log = str(folder / "app.log")
             terminal = stack.enter_context(
                 Terminal(
-                    "monitor", "--broker", broker.url, "--name", "demo", "--log-file", log, "--past", "0"
+                    "monitor",
+                    "--broker",
+                    broker.url,
+                    "--name",
+                    "demo",
+                    "--log-file",
+                    log,
+                    "--past",
+                    "0",
                 )
             )
             terminal.wait_for_match(r"\w", within_s=30)
@@ -110,9 +118,7 @@ def run_case(
 
 
 def _check(case: Case, way: Way, name: str, ended: Ended) -> None:
-    said = (
-        f"{way.name}: {name} ended with {ended.status} after {ended.after_s:.1f} s: {ended.output[-2_000:]}"
-    )
+    said = f"{way.name}: {name} ended with {ended.status} after {ended.after_s:.1f} s: {ended.output[-2_000:]}"
     if ended.status not in STATUSES[name] or ended.after_s > END_S:
         raise ChaosError(case, said)
     if "Traceback" in ended.output or _RAW.search(ended.output):

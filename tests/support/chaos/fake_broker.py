@@ -96,7 +96,9 @@ class Peer:
 
     def accept(self, properties: bytes = b"") -> None:
         """Send a CONNACK of success."""
-        self.send(packet(0x20, b"\x00\x00" + (bytes([len(properties)]) + properties if self.v5 else b"")))
+        self.send(
+            packet(0x20, b"\x00\x00" + (bytes([len(properties)]) + properties if self.v5 else b""))
+        )
 
     def granted(self, body: bytes) -> int:
         """Return the number of filters of a SUBSCRIBE."""

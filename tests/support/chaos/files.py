@@ -53,7 +53,9 @@ class Seen(NamedTuple):
     grown_mb: float
 
     def __str__(self) -> str:
-        return f"statuses {self.statuses}, at most {self.busiest_s:.1f} s and {self.grown_mb:+.0f} MB"
+        return (
+            f"statuses {self.statuses}, at most {self.busiest_s:.1f} s and {self.grown_mb:+.0f} MB"
+        )
 
 
 def run_case(case: Case, folder: Path, files: int = A_CASE) -> Seen:
@@ -83,7 +85,10 @@ def run_case(case: Case, folder: Path, files: int = A_CASE) -> Seen:
                 watchdog.cancel()
             for name, each in ended.items():
                 statuses[each.status] = statuses.get(each.status, 0) + 1
-                busiest_s, grown_mb = max(busiest_s, each.busy_s), max(grown_mb, each.peak_mb - usual_mb)
+                busiest_s, grown_mb = (
+                    max(busiest_s, each.busy_s),
+                    max(grown_mb, each.peak_mb - usual_mb),
+                )
                 said = f"{name} of {path.read_bytes()[:300]!r} ended with {each.status}: {each.output[-2_000:]!r}"
                 if each.status not in {0, 1, 2} or "Traceback" in each.output:
                     raise ChaosError(case, said)
@@ -122,7 +127,16 @@ def _damaged(random: Random, folder: Path, number: int) -> tuple[Path, list[tupl
     )
     more = {
         "fleets": ("fleet", "describe", name),
-        "scenarios": ("simulate", "--stdout", "--scenario", name, "--ticks", "1", "--include", "events"),
+        "scenarios": (
+            "simulate",
+            "--stdout",
+            "--scenario",
+            name,
+            "--ticks",
+            "1",
+            "--include",
+            "events",
+        ),
         "alerts": ("rules", "check", name),
         "settings": ("config", "print", "watch", "--profile", "prod", "--config", name),
     }
@@ -186,13 +200,16 @@ def _text_damaged(random: Random, text: str) -> str:
                 lines[at] = lines[at][: random.randrange(len(lines[at]) + 1)]
             case 3:
                 lines.insert(
-                    at, f"{random.choice(('x', 'name', 'v', 'rules', 'fleet'))} = {random.choice(_VALUES)}"
+                    at,
+                    f"{random.choice(('x', 'name', 'v', 'rules', 'fleet'))} = {random.choice(_VALUES)}",
                 )
             case 4:
                 lines[at] = f"[{random.choice(('x', 'x.y', '[x]', 'rules', 'fleet'))}]"
             case _ if is_value:
                 values = (*_VALUES, json.dumps(random.choice(ODD_TEXTS)))
-                lines[at] = f"{key.lstrip('# ') if random.random() < 0.5 else key}= {random.choice(values)}"
+                lines[at] = (
+                    f"{key.lstrip('# ') if random.random() < 0.5 else key}= {random.choice(values)}"
+                )
         if not lines:
             return ""
     return "\n".join(lines)

@@ -24,7 +24,9 @@ OWN = frozenset({"pipeline", "publisher"})
 """Scopes of alerts about the way of the data, which disturbances do cause."""
 HISTORICAL = frozenset({"job-slow", "efa-cliff"})
 """Rules that compare with a past of half an hour, which a watch that was started since has not seen."""
-_INSTANCES = [f"uc1/us-000{server}/trn2u-000{server}-{place}" for server in (1, 2) for place in range(4)]
+_INSTANCES = [
+    f"uc1/us-000{server}/trn2u-000{server}-{place}" for server in (1, 2) for place in range(4)
+]
 _LONG = (
     "link_down", "z_link_down", "ecc_corrected_storm", "hbm_uncorrectable", "sram_uncorrectable", "dma_abort",
     "hang_compute", "nic_down", "rack_overheat", "chip_throttle", "power_cap", "straggler", "firmware_heartbeat_lost",
@@ -71,7 +73,10 @@ class Script(NamedTuple):
         return {
             name
             for name, intervals in self.alerts.items()
-            if any(each.begin_s <= at_s + within_s and at_s - within_s < each.end_s for each in intervals)
+            if any(
+                each.begin_s <= at_s + within_s and at_s - within_s < each.end_s
+                for each in intervals
+            )
         }
 
     def held(self, at_s: float, restarts_s: Sequence[float]) -> set[str]:
@@ -125,7 +130,9 @@ def draw(random: Random, seconds: float, *, begin_s: float, count: int) -> list[
         if name == "ultraserver_split" and len(free) < 6:
             continue
         at_s = round(random.uniform(begin_s, max(begin_s + 1, 0.55 * seconds)))
-        lasts_s = _SHORT[name] if is_short else round(random.uniform(40, max(45, 0.7 * seconds - at_s)))
+        lasts_s = (
+            _SHORT[name] if is_short else round(random.uniform(40, max(45, 0.7 * seconds - at_s)))
+        )
         faults.append(
             FaultEntry.model_validate(
                 {

@@ -44,7 +44,21 @@ KEYS_P95_S = 0.1
 GROWTH_MB = 20.0
 _GOOD = f"{GOOD_CLUSTER}/us-0001"
 _PLACES = ("", "uc9/us-0001/trn2u-0001-0/chip05", _GOOD, f"{_GOOD}/trn2u-0001-1/chip03", "cr-good")
-_KEYS = ("down", "up", "enter", "escape", "end", "home", "left", "right", "s", "m", "t", "question_mark", "A")
+_KEYS = (
+    "down",
+    "up",
+    "enter",
+    "escape",
+    "end",
+    "home",
+    "left",
+    "right",
+    "s",
+    "m",
+    "t",
+    "question_mark",
+    "A",
+)
 _RAW = frozenset(map(chr, (*range(32), *range(127, 160)))) - {"\n"} | frozenset(
     "\u202a\u202e\u2066\u2069\u200d\ufeff"
 )
@@ -94,7 +108,9 @@ class _Session:
         """Let messages come, press keys, and look whether all is as it must be."""
         feed = self.feed
         contradicts = number % CONTRADICTS_EVERY == CONTRADICTS_EVERY - 1
-        batch = self.mutator.batch(A_ROUND, about_others=contradicts) + self.mutator.feed.telemetry()
+        batch = (
+            self.mutator.batch(A_ROUND, about_others=contradicts) + self.mutator.feed.telemetry()
+        )
         self.messages += len(batch)
         await self._take(batch)
         if contradicts:
@@ -116,17 +132,22 @@ class _Session:
         self.feed.monitor.compute()
         after = dataclasses.asdict(counts.copy())
         kinds = [_class_of(each) for each in batch]
-        refused = {key: count - before["refused"].get(key, 0) for key, count in after["refused"].items()}
+        refused = {
+            key: count - before["refused"].get(key, 0) for key, count in after["refused"].items()
+        }
         grown = {key: after[key] - before[key] for key in after if isinstance(after[key], int)}
         sums = sum(grown[key] for key in ("undecodable", "misplaced", "rejected"))
         self._demand(sums == sum(refused.values()), f"{sums} refused, by classes {refused}")
         for kind, count in refused.items():
-            self._demand(0 <= count <= kinds.count(kind), f"{count} of {kinds.count(kind)} of {kind} refused")
-        parts = [grown[key] for key in ("messages", "duplicates", "late", "undescribed", "contested")] + [
-            refused.get("telemetry", 0)
-        ]
+            self._demand(
+                0 <= count <= kinds.count(kind), f"{count} of {kinds.count(kind)} of {kind} refused"
+            )
+        parts = [
+            grown[key] for key in ("messages", "duplicates", "late", "undescribed", "contested")
+        ] + [refused.get("telemetry", 0)]
         self._demand(
-            sum(parts) == kinds.count("telemetry"), f"{kinds.count('telemetry')} telemetry, counted {parts}"
+            sum(parts) == kinds.count("telemetry"),
+            f"{kinds.count('telemetry')} telemetry, counted {parts}",
         )
         self._demand(
             kinds.count("other") == refused.get("other", 0),
@@ -167,7 +188,8 @@ class _Session:
         shown = set(store.chip_values(BY_NAME["temperature_c"], rows).round(1).tolist())
         self._demand(shown == {40.0 + number % 40}, f"round {number}: good chips show {shown}")
         self._demand(
-            "cr-good" in {each.message.id for each in monitor.reservations.table()}, "cr-good is gone"
+            "cr-good" in {each.message.id for each in monitor.reservations.table()},
+            "cr-good is gone",
         )
         status = facts(monitor, monitor.summary(), published_problems(monitor), healthy=True)
         self._demand(bool(json.dumps(status, allow_nan=False)), "no status")
@@ -218,7 +240,11 @@ async def run_case(case: Case, messages: int = A_CASE) -> Seen:
             grown_mb = (process.memory_info().rss - warm) / 2**20
     counts = feed.monitor.counts
     seen = Seen(
-        session.messages, sum(counts.refused.values()), session.keys_s, grown_mb, time.perf_counter() - begun
+        session.messages,
+        sum(counts.refused.values()),
+        session.keys_s,
+        grown_mb,
+        time.perf_counter() - begun,
     )
     _limits(case, seen, whole=messages >= A_CASE)
     return seen
@@ -227,7 +253,8 @@ async def run_case(case: Case, messages: int = A_CASE) -> Seen:
 def _limits(case: Case, seen: Seen, *, whole: bool) -> None:
     if seen.refused * 4 < seen.messages:
         raise ChaosError(
-            case, f"only {seen.refused} of {seen.messages} messages were refused: damage does nothing"
+            case,
+            f"only {seen.refused} of {seen.messages} messages were refused: damage does nothing",
         )
     if not whole:
         # Of a few rounds memory and times say nothing.
@@ -236,5 +263,6 @@ def _limits(case: Case, seen: Seen, *, whole: bool) -> None:
         raise ChaosError(case, f"memory grew by {seen.grown_mb:.1f} MB, over {GROWTH_MB:g}")
     if percentile(seen.keys_s, 0.95) > KEYS_P95_S:
         raise ChaosError(
-            case, f"keys take {1e3 * percentile(seen.keys_s, 0.95):.0f} ms at p95, over {1e3 * KEYS_P95_S:g}"
+            case,
+            f"keys take {1e3 * percentile(seen.keys_s, 0.95):.0f} ms at p95, over {1e3 * KEYS_P95_S:g}",
         )

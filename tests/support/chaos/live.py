@@ -48,7 +48,9 @@ SETTLE_S = 60.0
 LIMIT_S = 30.0
 _VIEWS = ((b"2", b"last 90 s"), (b"8", b"history"))
 """Keys of views, each with a text that stands in no other view that is pressed."""
-_ACTED = re.compile(rb"\x1b\](?:0;x|52)|\xc2[\x80-\x9f]|\xe2\x80[\xaa-\xae]|\xe2\x81[\xa6-\xa9]|Traceback")
+_ACTED = re.compile(
+    rb"\x1b\](?:0;x|52)|\xc2[\x80-\x9f]|\xe2\x80[\xaa-\xae]|\xe2\x81[\xa6-\xa9]|Traceback"
+)
 """Titles, clipboards, control characters and overrides of direction that messages have in their texts, and none of ours draws."""
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f+#\ud800-\udfff]")
 """Characters of topics that Mosquitto closes a publisher's connection for."""
@@ -89,7 +91,9 @@ class _Sender:
     def __init__(self, port: int) -> None:
         self.left: set[str] = set()
         """Topics with a message that the broker retains."""
-        self._client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="hostile", protocol=mqtt.MQTTv5)
+        self._client = mqtt.Client(
+            CallbackAPIVersion.VERSION2, client_id="hostile", protocol=mqtt.MQTTv5
+        )
         self._client.max_queued_messages_set(0)
         self._client.connect("127.0.0.1", port)
         self._client.loop_start()
@@ -173,7 +177,9 @@ class _World:
         """Look whether both processes live and have said nothing that they must not say."""
         for name, each in self.processes.items():
             if not each.is_running() or each.status() == psutil.STATUS_ZOMBIE:
-                raise ChaosError(self.case, f"{name} has ended: {self.watch.output[-2_000:]} {self.app.text}")
+                raise ChaosError(
+                    self.case, f"{name} has ended: {self.watch.output[-2_000:]} {self.app.text}"
+                )
         found = _ACTED.search(self.app.raw)
         if found is not None:
             raise ChaosError(self.case, f"{found[0]!r} came to the terminal: {self.app.text}")
@@ -208,10 +214,14 @@ class _World:
             if live == chips == CHIPS if whole else live >= CHIPS:
                 return found
             if time.monotonic() > until:
-                raise ChaosError(self.case, f"a new status shows {live} of {chips} live: {ended.stderr}")
+                raise ChaosError(
+                    self.case, f"a new status shows {live} of {chips} live: {ended.stderr}"
+                )
 
 
-def run_case(case: Case, folder: Path, messages: int = A_CASE, published: tuple[str, ...] = ()) -> Seen:
+def run_case(
+    case: Case, folder: Path, messages: int = A_CASE, published: tuple[str, ...] = ()
+) -> Seen:
     """Run a case; `published` are the simulator's options for its messages.
 
     Raises:
@@ -259,7 +269,9 @@ def run_case(case: Case, folder: Path, messages: int = A_CASE, published: tuple[
         status = world.app.end(signal.SIGTERM)
         world.look_at_logs()
         if status not in {0, 143} or world.watch.end() not in {0, 143}:
-            raise ChaosError(case, f"the app ended with {status}, watch: {world.watch.output[-2_000:]}")
+            raise ChaosError(
+                case, f"the app ended with {status}, watch: {world.watch.output[-2_000:]}"
+            )
     seen = Seen(sent, undecodable, busy, quiet, keys_cpu, grown, used, time.monotonic() - begun)
     if whole:
         _limits(case, seen)

@@ -6,7 +6,17 @@ import copy
 import json
 from typing import TYPE_CHECKING, Any
 
-from support.monitor.mutations import CLUSTER, NUMBERS, ODD, TEXTS, TIMES, T, hostile_feed, mutated, originals
+from support.monitor.mutations import (
+    CLUSTER,
+    NUMBERS,
+    ODD,
+    TEXTS,
+    TIMES,
+    T,
+    hostile_feed,
+    mutated,
+    originals,
+)
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope
 from trnfleet.wire.topics import TopicClass, build_topic
 
@@ -75,7 +85,9 @@ class Mutator:
             (TopicClass.ACK, "fedcba9876543210", spoken, True),
         ):  # fmt: skip  # a table
             payload = json.dumps({"v": 1, **fields}).encode()
-            made.append(Envelope(build_topic(feed.fleet, topic_class, path), payload, 1, retain=retain))
+            made.append(
+                Envelope(build_topic(feed.fleet, topic_class, path), payload, 1, retain=retain)
+            )
         return made
 
     def _contradict_itself(self) -> None:
@@ -193,7 +205,9 @@ def _bytewise(mutator: Mutator) -> Envelope:
 
 
 def _foreign(mutator: Mutator) -> Envelope:
-    return mutator.random.choice(mutator.every_class())._replace(topic=mutator.random.choice(TOPICS))
+    return mutator.random.choice(mutator.every_class())._replace(
+        topic=mutator.random.choice(TOPICS)
+    )
 
 
 def _misplaced(mutator: Mutator) -> Envelope:

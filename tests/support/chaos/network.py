@@ -46,7 +46,9 @@ def loses_packets() -> bool:
 
 
 def _rule(action: str, port: int, share: float, side: str) -> list[str]:
-    chance = ["-m", "statistic", "--mode", "random", "--probability", f"{share:g}"] if share < 1 else []
+    chance = (
+        ["-m", "statistic", "--mode", "random", "--probability", f"{share:g}"] if share < 1 else []
+    )
     return ["iptables", "-w", action, "INPUT", "-p", "tcp", side, str(port), *chance, "-j", "DROP"]
 
 

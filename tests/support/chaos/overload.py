@@ -55,7 +55,9 @@ class Overload:
             times = psutil.cpu_times()
             used = sum(used for used, _ in totals.values())
             waited = {pid: waited for pid, (_, waited) in totals.items()}
-            self._looks.append(_Look(time.monotonic(), sum(times) - times.idle - times.iowait, used, waited))
+            self._looks.append(
+                _Look(time.monotonic(), sum(times) - times.idle - times.iowait, used, waited)
+            )
             if len(self._looks) == self._looks.maxlen:
                 self._compare(self._looks[0], self._looks[-1], names)
 
@@ -63,7 +65,9 @@ class Overload:
         passed_s = last.at_s - first.at_s
         # A program that has begun or ended meanwhile makes the others' share look a little larger or smaller.
         others = (
-            (last.busy - first.busy - max(0.0, last.used - first.used)) / passed_s / (os.cpu_count() or 1)
+            (last.busy - first.busy - max(0.0, last.used - first.used))
+            / passed_s
+            / (os.cpu_count() or 1)
         )
         shares = {
             names[pid]: (each - first.waited[pid]) / passed_s

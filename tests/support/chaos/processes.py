@@ -128,7 +128,9 @@ class _Run:
                 world.signal(target, signal.SIGSTOP)
             case ["partition" | "loss" as kind]:
                 stack = self._losses[target] = contextlib.ExitStack()
-                stack.enter_context(lossy(world.proxies[target], 1.0 if kind == "partition" else LOSS))
+                stack.enter_context(
+                    lossy(world.proxies[target], 1.0 if kind == "partition" else LOSS)
+                )
             case ["cut"]:
                 world.proxies[target].cut()
             case ["throttle"]:
@@ -220,7 +222,10 @@ def run_case(
                 "what was done": told,
                 "what the faults lead to": str(script),
                 "what was received": _as_lines(world),
-                **{f"what {name} said": each.output[-2_000:] for name, each in world.programs.items()},
+                **{
+                    f"what {name} said": each.output[-2_000:]
+                    for name, each in world.programs.items()
+                },
             }
             what = "\n".join([*wrong, *(f"-- {name}:\n{text}" for name, text in parts.items())])
             why = world.why_slow or overload.why
@@ -263,7 +268,9 @@ def _settle(
     """
     begun_s = max((each.window.end_s for each in planned), default=world.now_s())
     restarts_s = [
-        each.window.end_s + RECOVERY_S for each in planned if each.kind == "kill" and each.target in WATCHES
+        each.window.end_s + RECOVERY_S
+        for each in planned
+        if each.kind == "kill" and each.target in WATCHES
     ]
     history_is_lost = bool(restarts_s)
     while True:
@@ -288,16 +295,23 @@ def _settle(
 
 
 def _fires_throughout(script: fleet_faults.Script, name: str, now_s: float) -> bool:
-    return any(each.begin_s < now_s - 2 and now_s + EARLY_S < each.end_s for each in script.alerts[name])
+    return any(
+        each.begin_s < now_s - 2 and now_s + EARLY_S < each.end_s for each in script.alerts[name]
+    )
 
 
 def _own_faults(world: World, planned: list[Disturbance]) -> list[str]:
     """Return what outages should have been told and were not: those that overlap with no other disturbance of the way."""
     wrong = []
-    told = [(each.at_s - world.start_s, each.name) for each in world.receiver.told if each.is_firing]
+    told = [
+        (each.at_s - world.start_s, each.name) for each in world.receiver.told if each.is_firing
+    ]
     for each in planned:
         others = [one for one in planned if one is not each and one.target != "app"]
-        if any(one.at_s < each.window.end_s and each.at_s < one.window.end_s + RECOVERY_S for one in others):
+        if any(
+            one.at_s < each.window.end_s and each.at_s < one.window.end_s + RECOVERY_S
+            for one in others
+        ):
             continue
         wanted = None
         if each.target == "broker" and each.seconds >= _TOLD_FROM_S:
@@ -305,7 +319,8 @@ def _own_faults(world: World, planned: list[Disturbance]) -> list[str]:
         elif each.target == "simulator" and each.kind == "kill" and each.seconds >= _TOLD_FROM_S:
             wanted = "publisher-offline sim-1"
         if wanted and not any(
-            name == wanted and each.at_s <= at_s <= each.window.end_s + RECOVERY_S for at_s, name in told
+            name == wanted and each.at_s <= at_s <= each.window.end_s + RECOVERY_S
+            for at_s, name in told
         ):
             wrong.append(f"missing: {wanted} for {each}")
     return wrong

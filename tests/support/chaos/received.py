@@ -65,7 +65,9 @@ class Receiver:
 
     def fired(self, *, own: bool = False) -> set[str]:
         """Return the alerts that were received: those about the fleet, or those about the way of the data."""
-        return {each.name for each in list(self.told) if each.is_firing and (each.scope in OWN) == own}
+        return {
+            each.name for each in list(self.told) if each.is_firing and (each.scope in OWN) == own
+        }
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -104,7 +106,8 @@ def _must_be_seen(name: str, interval: Interval, windows: Sequence[Window], unti
     return any(
         interval.begin_s <= start <= end_s - SEEN_S - EARLY_S
         and not any(
-            each.begin_s - EARLY_S < start + SEEN_S and start < each.end_s + RECOVERY_S for each in windows
+            each.begin_s - EARLY_S < start + SEEN_S and start < each.end_s + RECOVERY_S
+            for each in windows
         )
         for start in starts
     )
@@ -130,16 +133,25 @@ def faults_of(
     """
     fleet = [each for each in told if each.scope not in OWN]
     received = {each.name for each in fleet if each.is_firing}
-    wrong = [f"missing: {name}" for name in sorted(expected(script, windows, until_s, unheard) - received)]
+    wrong = [
+        f"missing: {name}"
+        for name in sorted(expected(script, windows, until_s, unheard) - received)
+    ]
     for each in fleet:
         at_s = each.at_s - start_s
         intervals = script.alerts.get(each.name, [])
         inside = [one for one in intervals if one.begin_s - EARLY_S <= at_s <= one.end_s + LATE_S]
         if not intervals:
-            what = "although it is inhibited" if each.name in script.inhibited else "without a fault"
-            wrong.append(f"invented: {each.name} at {at_s:.0f} s, {what}") if each.is_firing else None
+            what = (
+                "although it is inhibited" if each.name in script.inhibited else "without a fault"
+            )
+            wrong.append(
+                f"invented: {each.name} at {at_s:.0f} s, {what}"
+            ) if each.is_firing else None
         elif each.is_firing and not inside:
-            wrong.append(f"invented: {each.name} at {at_s:.0f} s, but the fault's is {_shown(intervals)}")
+            wrong.append(
+                f"invented: {each.name} at {at_s:.0f} s, but the fault's is {_shown(intervals)}"
+            )
         elif (
             not each.is_firing
             and each.name.partition(" ")[0] not in HISTORICAL

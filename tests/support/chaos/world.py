@@ -88,7 +88,14 @@ class World:
             self.start(name)
             # The first of the watches is to lead.
             time.sleep(0.5)
-        app = ("monitor", *self._broker("app"), "--name", "demo", "--log-file", str(folder / "app.log"))
+        app = (
+            "monitor",
+            *self._broker("app"),
+            "--name",
+            "demo",
+            "--log-file",
+            str(folder / "app.log"),
+        )
         self.app = stack.enter_context(
             Terminal(*app, "--past", "0", PYTHONPATH=self._clock("app")["PYTHONPATH"])
         )
@@ -118,7 +125,9 @@ class World:
         """Start a simulator or a watch."""
         if name == "simulator":
             # What is done to others goes on meanwhile.
-            threading.Thread(target=self._note_begin, args=self._start_simulator(), daemon=True).start()
+            threading.Thread(
+                target=self._note_begin, args=self._start_simulator(), daemon=True
+            ).start()
             return
         how = ("--name", "demo", "--alertmanager", self.alertmanager.url)
         self._run(name, "watch", *self._broker(name), *how)
@@ -135,7 +144,13 @@ class World:
         begun_s = self.now_s()
         jump = ("--jump", f"{max(1.0, begun_s + self._begins_in_s):.2f}s")
         return self._run(
-            "simulator", "simulate", *self._broker("simulator"), *fleet, *start, *jump, *self._published
+            "simulator",
+            "simulate",
+            *self._broker("simulator"),
+            *fleet,
+            *start,
+            *jump,
+            *self._published,
         ), begun_s
 
     def _wait_for_simulator(self, program: Program, begun_s: float) -> float:
@@ -160,13 +175,17 @@ class World:
                 return
             program.end(signal.SIGKILL)
             self._begins_in_s = min(took_s, _LONGEST_BEGIN_S)
-        raise SlowMachineError(f"a simulator took {took_s:.1f} s to begin, and each time another time")
+        raise SlowMachineError(
+            f"a simulator took {took_s:.1f} s to begin, and each time another time"
+        )
 
     def _note_begin(self, program: Program, begun_s: float) -> None:
         """Note how wrong the fleet's time is by a simulator that has begun again."""
         took_s = self._wait_for_simulator(program, begun_s)
         if math.isfinite(took_s) and abs(took_s - self._begins_in_s) > _MOST_OFF_S:
-            self.why_slow = f"a simulator took {took_s:.1f} s to begin, and before {self._begins_in_s:.1f} s"
+            self.why_slow = (
+                f"a simulator took {took_s:.1f} s to begin, and before {self._begins_in_s:.1f} s"
+            )
 
     @property
     def pids(self) -> dict[str, int]:
@@ -187,7 +206,9 @@ class World:
         file, new = folder / "seconds", folder / "new"
         new.write_text(f"{seconds:d}", encoding="utf-8")
         new.replace(file)
-        (folder / "sitecustomize.py").write_text(_STEPPED_CLOCK.format(file=str(file)), encoding="utf-8")
+        (folder / "sitecustomize.py").write_text(
+            _STEPPED_CLOCK.format(file=str(file)), encoding="utf-8"
+        )
 
     def signal(self, name: str, number: signal.Signals) -> None:
         """Send a process a signal."""
@@ -253,7 +274,15 @@ class World:
         except subprocess.TimeoutExpired:
             return f"the recorder goes on {_FULL_WITHIN_S:g} s after its disk was full"
         output = self.recorder.output
-        if status != 1 or os.strerror(errno.ENOSPC).lower() not in output.lower() or "Traceback" in output:
+        if (
+            status != 1
+            or os.strerror(errno.ENOSPC).lower() not in output.lower()
+            or "Traceback" in output
+        ):
             return f"the recorder ended with {status}: {output[-1_000:]}"
         read = run("info", str(self.disk / "fleet.mcap"))
-        return "" if read.returncode == 0 else f"the recording cannot be read: {read.stdout}{read.stderr}"
+        return (
+            ""
+            if read.returncode == 0
+            else f"the recording cannot be read: {read.stdout}{read.stderr}"
+        )

@@ -76,7 +76,9 @@ class AlertBench:
         """Give the fleet another layout; new chips are live and healthy."""
         known = set(self.layout.instances)
         self.store.replace_layout(Layout.of(instances))
-        new = np.array([row for row, path in enumerate(self.layout.instances) if path not in known], np.int64)
+        new = np.array(
+            [row for row, path in enumerate(self.layout.instances) if path not in known], np.int64
+        )
         rows = self.layout.chip_rows(new)
         self.store.chip_state[rows] = Freshness.LIVE
         for name, metric in BY_NAME.items():
@@ -90,7 +92,9 @@ class AlertBench:
     def set(self, name: str, value: Any, rows: Any = slice(None)) -> None:
         """Set a metric, in its unit."""
         column = self.store.columns[name]
-        column[rows] = BY_NAME[name].encode(np.broadcast_to(np.asarray(value, float), column[rows].shape))
+        column[rows] = BY_NAME[name].encode(
+            np.broadcast_to(np.asarray(value, float), column[rows].shape)
+        )
 
     def silence(self, rows: Any, state: Freshness = Freshness.STALE) -> None:
         """Let chips fall silent, or live again."""
@@ -117,7 +121,12 @@ class AlertBench:
                 self.store.job_of[covered.start : covered.stop] = number
 
     def tell(
-        self, name: str, path: str, *, job: str | None = None, severity: Severity = Severity.CRITICAL
+        self,
+        name: str,
+        path: str,
+        *,
+        job: str | None = None,
+        severity: Severity = Severity.CRITICAL,
     ) -> None:
         """Let a publisher tell an event."""
         self.events.add(
@@ -186,4 +195,6 @@ def hot(bench: AlertBench, path: str = CHIP, value: float = 95.0) -> None:
 
 
 def _table(targets: Mapping[str, Mapping[str, float | str | None]]) -> NamedColumns:
-    return NamedColumns(list(targets), lambda figure: [values.get(figure) for values in targets.values()])
+    return NamedColumns(
+        list(targets), lambda figure: [values.get(figure) for values in targets.values()]
+    )

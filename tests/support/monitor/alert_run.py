@@ -121,7 +121,10 @@ class AlertRun:
             self.engine, publisher, clock=self.clock, client_id=CLIENT, boot=BOOT, is_dated=True
         )
         self.monitor = Monitor(
-            SilentSource(), model.name, clock=self.clock, rules=load_rules() if rules is None else rules
+            SilentSource(),
+            model.name,
+            clock=self.clock,
+            rules=load_rules() if rules is None else rules,
         )
         self.monitor.alerts.listener = self._take
         self._tap = tap
@@ -132,7 +135,9 @@ class AlertRun:
         """Called when a tick has been evaluated."""
         self._start_ns = self.engine.moment_ns(0.0)
 
-    async def play(self, seconds: float, until: tuple[str, str] | None = None) -> list[PlayedTransition]:
+    async def play(
+        self, seconds: float, until: tuple[str, str] | None = None
+    ) -> list[PlayedTransition]:
         """Play a number of simulated seconds, or until a rule has fired on a target; return the transitions."""
         ticks = round(seconds / self.period_s)
         async with background(
@@ -148,7 +153,9 @@ class AlertRun:
                 self.monitor.compute()
                 if self.on_tick is not None:
                     self.on_tick()
-                if until is not None and any((each.rule, each.target) == until for each in self.transitions):
+                if until is not None and any(
+                    (each.rule, each.target) == until for each in self.transitions
+                ):
                     break
                 await self._pass_time()
         return self.transitions
@@ -183,7 +190,12 @@ def as_rows(transitions: list[PlayedTransition]) -> list[dict[str, Any]]:
     for each in transitions:
         key = each.rule, each.target
         if each.kind == "firing":
-            last[key] = {"rule": each.rule, "target": each.target, "fires": each.at_s, "resolves": None}
+            last[key] = {
+                "rule": each.rule,
+                "target": each.target,
+                "fires": each.at_s,
+                "resolves": None,
+            }
             rows.append(last[key])
         else:
             last[key]["flaps" if each.kind == "flapping" else "resolves"] = each.at_s

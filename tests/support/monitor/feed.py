@@ -44,7 +44,9 @@ class SilentSource:
     """A source from which nothing comes."""
 
     def __init__(self) -> None:
-        self.status = LinkStatus(broker="mqtt://127.0.0.1:1883", connected=True, connects=1, protocol="5")
+        self.status = LinkStatus(
+            broker="mqtt://127.0.0.1:1883", connected=True, connects=1, protocol="5"
+        )
 
     async def take(self) -> list[Envelope]:
         """Never called: a fed monitor is applied to directly."""
@@ -70,7 +72,9 @@ def ultraservers(count: int, cluster: str = "uc1") -> list[tuple[str, str]]:
     ]
 
 
-def standalone(count: int, kind: str = "trn2.48xlarge", cluster: str = "uc1") -> list[tuple[str, str]]:
+def standalone(
+    count: int, kind: str = "trn2.48xlarge", cluster: str = "uc1"
+) -> list[tuple[str, str]]:
     """Return (path, type) of `count` standalone instances."""
     family = kind.partition(".")[0]
     return [(f"{cluster}/standalone/{family}-{number:04d}", kind) for number in range(1, count + 1)]
@@ -135,7 +139,9 @@ class Feed:
         """Set a metric (in its unit) for rows of its scope."""
         metric = BY_NAME[name]
         column = self.columns[name]
-        column[rows] = metric.encode(np.broadcast_to(np.asarray(values, dtype=float), column[rows].shape))
+        column[rows] = metric.encode(
+            np.broadcast_to(np.asarray(values, dtype=float), column[rows].shape)
+        )
 
     def scatter(self, seed: int = 1) -> None:
         """Give every metric plausible, different values."""
@@ -209,7 +215,9 @@ class Feed:
         ec2_id = self.ec2_ids.get(path, f"i-{self.generation:017x}")
         return InstanceSpec(path=path, type=kind.name, ec2_id=ec2_id, lnc=lnc)
 
-    def reservation(self, reservation_id: str, on: str | tuple[str, ...] = (), **rest: Any) -> Envelope:
+    def reservation(
+        self, reservation_id: str, on: str | tuple[str, ...] = (), **rest: Any
+    ) -> Envelope:
         """Return a reservation's message: an active block of the last two days and the next, unless `rest` says other."""
         places = (on,) if isinstance(on, str) else on
         fields: dict[str, Any] = {
@@ -251,7 +259,9 @@ class Feed:
         message = PublisherMessage(client=self.publisher, state=state, boot=self.boot)
         return self._state(TopicClass.PUBLISHER, self.publisher, encode_message(message))
 
-    def telemetry(self, paths: list[str] | None = None, *, ts_ns: int | None = None) -> list[Envelope]:
+    def telemetry(
+        self, paths: list[str] | None = None, *, ts_ns: int | None = None
+    ) -> list[Envelope]:
         """Return one tick's telemetry and count the tick; its time is the wall clock's unless it is given."""
         ts_ns = self.clock.wall_ns() if ts_ns is None else ts_ns
         head = Head(self.boot, self.seq, ts_ns)
@@ -259,18 +269,23 @@ class Feed:
         messages: list[Envelope] = []
         if self.grouped:
             starts = self.layout.ultraserver_start.tolist()
-            for path, first, last in zip(self.layout.ultraservers, starts, starts[1:], strict=False):
+            for path, first, last in zip(
+                self.layout.ultraservers, starts, starts[1:], strict=False
+            ):
                 messages.append(self._frame(path, slice(first, last), head))
             return messages
         for number, path in enumerate(self.layout.instances):
             if paths is not None and path not in paths:
                 continue
-            chips = slice(int(self.layout.chip_start[number]), int(self.layout.chip_start[number + 1]))
+            chips = slice(
+                int(self.layout.chip_start[number]), int(self.layout.chip_start[number + 1])
+            )
             if self.json:
                 values = [(path, encode_instance(head, path, None, self.columns, number))]
                 values.extend(encode_chips(head, path, None, self.columns, chips))
                 messages.extend(
-                    self._telemetry(where, dump(value), CONTENT_TYPE_JSON) for where, value in values
+                    self._telemetry(where, dump(value), CONTENT_TYPE_JSON)
+                    for where, value in values
                 )
                 continue
             messages.append(self._frame(path, slice(number, number + 1), head))
@@ -307,7 +322,9 @@ class Feed:
 
     def _telemetry(self, path: str, payload: bytes, content_type: str) -> Envelope:
         topic = build_topic(self.fleet, TopicClass.TELEMETRY, path)
-        return Envelope(topic, payload, content_type=content_type, received_s=self.clock.monotonic_s())
+        return Envelope(
+            topic, payload, content_type=content_type, received_s=self.clock.monotonic_s()
+        )
 
     def _state(self, topic_class: TopicClass, path: str, payload: bytes) -> Envelope:
         return Envelope(build_topic(self.fleet, topic_class, path), payload, qos=1, retain=True)

@@ -29,7 +29,9 @@ class Hosts:
             )
         self.feed.monitor.compute()
 
-    async def tick(self, *, without: tuple[str, ...] = (), ahead_s: dict[str, float] | None = None) -> None:
+    async def tick(
+        self, *, without: tuple[str, ...] = (), ahead_s: dict[str, float] | None = None
+    ) -> None:
         """Let a second pass, and every host publish but some, some of them with a clock that is ahead."""
         feed = self.feed
         await feed.clock.advance(1.0)

@@ -70,12 +70,31 @@ def originals(feed: Feed) -> list[Envelope]:
     extension = {
         "id": "ext-1", "state": "payment-pending", "bought": T, "start": T, "end": "2026-01-09T00:00:00Z", "fee": "1.50",
     }  # fmt: skip  # a table
-    spoken = {"severity": "critical", "target": CLUSTER, "summary": "s", "since": T, "fired": T, "watch": "w"}
+    spoken = {
+        "severity": "critical",
+        "target": CLUSTER,
+        "summary": "s",
+        "since": T,
+        "fired": T,
+        "watch": "w",
+    }
     made = [
         *feed.announcements(),
-        feed.reservation("cr-evil", f"{CLUSTER}/us-0001", pay_by=T, extensions=[extension], launched=1),
-        state(TopicClass.ALERT, PRINT, fingerprint=PRINT, rule="r", state="firing", value=1.5, **spoken),
-        state(TopicClass.ACK, PRINT, fingerprint=PRINT, owner="o", at=T, until="2026-01-06T00:00:00Z"),
+        feed.reservation(
+            "cr-evil", f"{CLUSTER}/us-0001", pay_by=T, extensions=[extension], launched=1
+        ),
+        state(
+            TopicClass.ALERT,
+            PRINT,
+            fingerprint=PRINT,
+            rule="r",
+            state="firing",
+            value=1.5,
+            **spoken,
+        ),
+        state(
+            TopicClass.ACK, PRINT, fingerprint=PRINT, owner="o", at=T, until="2026-01-06T00:00:00Z"
+        ),
         state(
             TopicClass.SILENCE,
             "s-1",
@@ -101,8 +120,8 @@ def mutated(original: Envelope, random: Random) -> Envelope:
         payload = bytearray(original.payload)
         for _ in range(random.randint(1, 3)):
             # What says what a frame is stands in its first and last bytes.
-            payload[random.choice((random.randrange(200), -1 - random.randrange(200)))] = random.randrange(
-                256
+            payload[random.choice((random.randrange(200), -1 - random.randrange(200)))] = (
+                random.randrange(256)
             )
         return original._replace(payload=bytes(payload))
     data = json.loads(original.payload)

@@ -30,11 +30,15 @@ def rules_of(*rules: dict[str, Any]) -> tuple[Rule, ...]:
 
 def rule_of(**changed: Any) -> Rule:
     """Return a valid rule with some keys changed; None leaves one out."""
-    (made,) = rules_of({key: value for key, value in {**HOT, **changed}.items() if value is not None})
+    (made,) = rules_of(
+        {key: value for key, value in {**HOT, **changed}.items() if value is not None}
+    )
     return made
 
 
-def alert_of(name: str, target: str, *, state: AlertState = AlertState.FIRING, **changed: Any) -> Alert:
+def alert_of(
+    name: str, target: str, *, state: AlertState = AlertState.FIRING, **changed: Any
+) -> Alert:
     """Return an alert of a rule of that name."""
     rule = rule_of(name=name, **changed)
     alert = Alert(rule, target, fingerprint_of("demo", name, target), state=state)

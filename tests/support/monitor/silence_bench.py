@@ -67,7 +67,9 @@ class Alertmanager:
         silence["endsAt"] = silence["updatedAt"] = format_rfc3339(self.now_ns())
 
     def alive(self) -> dict[str, dict[str, Any]]:
-        return {name: each for name, each in self.silences.items() if self._state(each) != "expired"}
+        return {
+            name: each for name, each in self.silences.items() if self._state(each) != "expired"
+        }
 
     def _put(self, content: dict[str, Any]) -> str:
         old = content.pop("id", None)
@@ -91,10 +93,18 @@ class Alertmanager:
         self.requests.append(request.method)
         if isinstance(self.answer, Exception):
             raise self.answer
-        date = {} if self.ahead_s is None else {"Date": formatdate(self.now_ns() // NS_PER_S, usegmt=True)}
+        date = (
+            {}
+            if self.ahead_s is None
+            else {"Date": formatdate(self.now_ns() // NS_PER_S, usegmt=True)}
+        )
         if request.method == "GET":
-            listed = [{**each, "status": {"state": self._state(each)}} for each in self.silences.values()]
-            return httpx.Response(200, content=self.answer or json.dumps(listed).encode(), headers=date)
+            listed = [
+                {**each, "status": {"state": self._state(each)}} for each in self.silences.values()
+            ]
+            return httpx.Response(
+                200, content=self.answer or json.dumps(listed).encode(), headers=date
+            )
         if self.refused:
             return httpx.Response(self.refused, text="no")
         if request.method == "POST":
@@ -130,7 +140,10 @@ class Bench:
         target, transport = Target("http://am:9093"), self.there.transport
         return SilenceExchange(
             "demo",
-            [AlertmanagerSilences(name, target, self.clock, transport=transport) for name in self._names],
+            [
+                AlertmanagerSilences(name, target, self.clock, transport=transport)
+                for name in self._names
+            ],
             self._mode,
             self._monitor,
             clock=self.clock,
@@ -146,7 +159,9 @@ class Bench:
         wall_ns = self.clock.wall_ns()
         if self.speed is None:
             return Moment(wall_ns - round(self.wall_ahead_s * NS_PER_S), 1.0, is_wall=True)
-        return Moment(BEGIN_NS // 2 + round((wall_ns - BEGIN_NS) * self.speed), self.speed, is_wall=False)
+        return Moment(
+            BEGIN_NS // 2 + round((wall_ns - BEGIN_NS) * self.speed), self.speed, is_wall=False
+        )
 
     def _publish(self, topic_class: TopicClass, name: str, message: Any) -> None:
         self.published.append((name, message))

@@ -19,7 +19,9 @@ def values_of(monitor: Monitor) -> dict[str, Any]:
     store, now_s = monitor.store, monitor.clock.monotonic_s()
 
     def ages(seen_s: np.ndarray[Any, Any]) -> list[int | None]:
-        return [None if np.isinf(each) else round((now_s - each) * 1000) for each in seen_s.tolist()]
+        return [
+            None if np.isinf(each) else round((now_s - each) * 1000) for each in seen_s.tolist()
+        ]
 
     numbers = monitor.ingest.publishers.names()
     return {
@@ -73,4 +75,8 @@ def stored_difference(one: Store, other: Store) -> list[str]:
     """Return the names of metrics in which two stores differ (all of them where the layouts do)."""
     if one.layout.instances != other.layout.instances:
         return list(BY_NAME)
-    return [name for name, column in one.columns.items() if not np.array_equal(column, other.columns[name])]
+    return [
+        name
+        for name, column in one.columns.items()
+        if not np.array_equal(column, other.columns[name])
+    ]

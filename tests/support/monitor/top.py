@@ -56,7 +56,9 @@ class Top:
         """Take the descriptor of a relay's rows, of a boot that its frames have from then on."""
         self.boot, self.seq = boot, 0
         rows = tuple(
-            RollupRow(path=path, type="trn2u.48xlarge" if count > 1 else "trn2.48xlarge", instances=count)
+            RollupRow(
+                path=path, type="trn2u.48xlarge" if count > 1 else "trn2.48xlarge", instances=count
+            )
             for path, count in zip(ROWS, INSTANCES, strict=True)
         )
         self.take(TopicClass.NODE, PATH, RollupDescriptor(
@@ -65,9 +67,14 @@ class Top:
         ))  # fmt: skip
 
     def take(
-        self, topic_class: TopicClass, path: str, message: RollupDescriptor | Descriptor | PublisherMessage
+        self,
+        topic_class: TopicClass,
+        path: str,
+        message: RollupDescriptor | Descriptor | PublisherMessage,
     ) -> None:
-        self.monitor.apply([message_envelope(build_topic("demo", topic_class, path), message, retain=False)])
+        self.monitor.apply(
+            [message_envelope(build_topic("demo", topic_class, path), message, retain=False)]
+        )
 
     def frame(self, power_w: tuple[float, ...], stale: int = 0, critical: int = 0) -> None:
         """Take a frame of a row's power each, of which the last has some stale chips, and critical alerts."""
@@ -77,7 +84,10 @@ class Top:
         totals = np.zeros((len(TOTALS), 3), np.float32)
         covered = np.zeros((len(TOTALS) + len(COUNTERS), 3), np.uint16)
         totals[TOTALS.index("power_w")], covered[TOTALS.index("power_w")] = power_w, states[:, 0]
-        totals[TOTALS.index("nc_util_pct")], covered[TOTALS.index("nc_util_pct")] = 50.0 * CHIPS, CHIPS
+        totals[TOTALS.index("nc_util_pct")], covered[TOTALS.index("nc_util_pct")] = (
+            50.0 * CHIPS,
+            CHIPS,
+        )
         alerts = np.zeros((3, len(SEVERITIES)), np.uint16)
         alerts[2, 0] = critical
         ts_ns = self.clock.wall_ns()
@@ -87,7 +97,9 @@ class Top:
         )  # fmt: skip
         self.seq += 1
         topic = build_topic("demo", TopicClass.ROLLUP, PATH)
-        self.monitor.apply([Envelope(topic, encode_rollup(PATH, 0, frame), content_type=CONTENT_TYPE_CBOR)])
+        self.monitor.apply(
+            [Envelope(topic, encode_rollup(PATH, 0, frame), content_type=CONTENT_TYPE_CBOR)]
+        )
 
     def describe_row(self, path: str) -> None:
         """Take the descriptor of another cell's relay, which has one UltraServer."""
@@ -113,7 +125,9 @@ class Top:
 
     def describe_hosts(self, names: tuple[int, ...], relay_boot: str = "") -> None:
         """Take the descriptors of instances of the first UltraServer, forwarded by a boot of the relay if one is given."""
-        forwarded = ForwardedBy(cell="cell-a", relay="relay-1", boot=relay_boot) if relay_boot else None
+        forwarded = (
+            ForwardedBy(cell="cell-a", relay="relay-1", boot=relay_boot) if relay_boot else None
+        )
         for name in names:
             path = f"uc1/us-0001/trn2u-1-{name}"
             self.take(TopicClass.NODE, path, Descriptor(
@@ -130,7 +144,10 @@ class Top:
         ))  # fmt: skip
         values = np.zeros((len(totals), len(rows)), np.float32)
         covered = np.zeros((len(totals) + len(COUNTERS), len(rows)), np.uint16)
-        values[totals.index("power_w")], covered[totals.index("power_w")] = list(powers_w.values()), 64
+        values[totals.index("power_w")], covered[totals.index("power_w")] = (
+            list(powers_w.values()),
+            64,
+        )
         frame = RollupFrame(
             Head(self.boot, self.seq, self.clock.wall_ns()), values, np.zeros((len(COUNTERS), len(rows))), covered,
             np.array([[64, 0, 0, 0, 0]] * len(rows), np.uint16), np.zeros((len(rows), len(SEVERITIES)), np.uint16),
@@ -138,7 +155,9 @@ class Top:
         )  # fmt: skip
         self.seq += 1
         topic = build_topic("demo", TopicClass.ROLLUP, PATH)
-        self.monitor.apply([Envelope(topic, encode_rollup(PATH, 1, frame), content_type=CONTENT_TYPE_CBOR)])
+        self.monitor.apply(
+            [Envelope(topic, encode_rollup(PATH, 1, frame), content_type=CONTENT_TYPE_CBOR)]
+        )
 
     def look(self) -> Summary:
         self.monitor.compute()

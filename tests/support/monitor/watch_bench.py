@@ -121,7 +121,9 @@ class Bench:
         self.alerts.instant = Instant(now_ns, now_ns)
         for target in firing:
             name = fingerprint_of("demo", "down", target)
-            alert = Alert(RULE, target, name, state=AlertState.FIRING, since_ns=now_ns, fired_ns=now_ns)
+            alert = Alert(
+                RULE, target, name, state=AlertState.FIRING, since_ns=now_ns, fired_ns=now_ns
+            )
             alert.labels = labels_of("demo", RULE, target)
             self.active.setdefault(name, alert)
         for name, alert in list(self.active.items()):
@@ -176,11 +178,20 @@ class Bench:
         """Let another watch say something of itself."""
         since = format_rfc3339(BEGIN_NS + round(since_s * NS_PER_S))
         message = WatchMessage.model_validate(
-            {"client": client, "state": state, "boot": "b", "role": "watch", "since": since, "leads": leads}
+            {
+                "client": client,
+                "state": state,
+                "boot": "b",
+                "role": "watch",
+                "since": since,
+                "leads": leads,
+            }
         )
         other = self.bus.publisher(client)
         other.connect()
         topic = f"trnfleet/v1/demo/publisher/{client}"
-        envelope = self.identity.presence("online")._replace(topic=topic, payload=encode_message(message))
+        envelope = self.identity.presence("online")._replace(
+            topic=topic, payload=encode_message(message)
+        )
         await other.publish([envelope])
         await self.clock.advance(0.2)

@@ -106,7 +106,11 @@ VIEWS = {
     "help": (("question_mark",), "Help", ""),
 }
 """Keys, titles and addresses of views."""
-LOOKS = (Look("light", "light"), Look("no-color", is_without_colors=True), Look("ascii", is_ascii=True))
+LOOKS = (
+    Look("light", "light"),
+    Look("no-color", is_without_colors=True),
+    Look("ascii", is_ascii=True),
+)
 GENERATIONS = {"trn3": Scene("trn3", 100.0, ticks=13), "mixed": Scene("mixed", 100.0, ticks=13)}
 """Fleets of other generations than Trainium2."""
 TROUBLES = {
@@ -120,16 +124,22 @@ def shots() -> Iterator[Shot]:
     """Yield every picture of the documentation."""
     for name, (keys, title, place) in VIEWS.items():
         for size in SIZES:
-            yield Shot(_named(name, size), GAME_DAY, keys, size, f"{title}, {_by(size)}", place=place)
+            yield Shot(
+                _named(name, size), GAME_DAY, keys, size, f"{title}, {_by(size)}", place=place
+            )
     for look in LOOKS:
-        yield Shot(_named("fleet", USUAL, look), GAME_DAY, ("1",), USUAL, f"Fleet, {look.name}", look)
+        yield Shot(
+            _named("fleet", USUAL, look), GAME_DAY, ("1",), USUAL, f"Fleet, {look.name}", look
+        )
     for name, scene in TROUBLES.items():
         yield Shot(_named(name, USUAL), scene, ("1",), USUAL, f"Fleet: {name}")
     for name in LIVE:
         yield Shot(_named(name, USUAL), Scene(name, is_live=True), ("1",), USUAL, f"Fleet: {name}")
     for name, scene in GENERATIONS.items():
         for view, key in (("fleet", "1"), ("hierarchy", "2")):
-            yield Shot(_named(f"{name}-{view}", USUAL), scene, (key,), USUAL, f"{view.title()}: {name}")
+            yield Shot(
+                _named(f"{name}-{view}", USUAL), scene, (key,), USUAL, f"{view.title()}: {name}"
+            )
 
 
 def _named(name: str, size: tuple[int, int], look: Look = DARK) -> str:
@@ -191,7 +201,12 @@ def _stands(playback: RecordingPlayback, at_ns: int) -> bool:
     """Return whether a place is shown with all that is known of it, and the whole recording has been surveyed."""
     seeker = playback.seeker
     is_there = seeker.past is not None and seeker.past.position_ns == at_ns and not playback.seeking
-    return is_there and seeker.is_exact and seeker.is_settled and playback.surveyed_ns >= playback.end_ns
+    return (
+        is_there
+        and seeker.is_exact
+        and seeker.is_settled
+        and playback.surveyed_ns >= playback.end_ns
+    )
 
 
 async def _shoot(shot: Shot, stage: Stage) -> str:
@@ -235,7 +250,10 @@ def _colors(*, is_without: bool) -> Iterator[None]:
 def _lines(pilot: FleetPilot, look: Look) -> list[list[tuple[str, Style | None]]]:
     """Return the screen as a terminal gets it."""
     return [
-        [(text.encode("ascii", ERRORS).decode() if look.is_ascii else text, style) for text, style in line]
+        [
+            (text.encode("ascii", ERRORS).decode() if look.is_ascii else text, style)
+            for text, style in line
+        ]
         for line in pilot.styled()
     ]
 

@@ -68,7 +68,11 @@ async def connection_lost() -> Live:
     """Lose the connection to the broker for 25 s."""
     feed = await _watched()
     link = feed.monitor.link
-    link.connected, link.changed_s, link.last_error = False, feed.clock.monotonic_s(), "connection refused"
+    link.connected, link.changed_s, link.last_error = (
+        False,
+        feed.clock.monotonic_s(),
+        "connection refused",
+    )
     for _ in range(25):
         await feed.advance(1.0)
     return Live(feed.monitor, feed.clock)
@@ -92,7 +96,9 @@ async def cells() -> Live:
     top = Top(load_rules())
     top.monitor.link.broker, top.monitor.link.protocol = "mqtt://top.example:1883", "5"
     top.describe_row("uc1/us-0009")
-    watch = WatchMessage(client="watch-1", state="online", boot="b", role="watch", leads=True, cell="cell-a")
+    watch = WatchMessage(
+        client="watch-1", state="online", boot="b", role="watch", leads=True, cell="cell-a"
+    )
     for second in range(_SECONDS):
         await top.clock.advance(1.0)
         top.take(TopicClass.PUBLISHER, "cell-a/watch-1", watch)

@@ -87,7 +87,9 @@ class AlertmanagerProcess:
                 with urllib.request.urlopen(f"{self.url}/-/ready", timeout=1):  # noqa: S310  our own process
                     return
             except (urllib.error.URLError, OSError):
-                assert self._process.poll() is None, f"alertmanager ended with {self._process.returncode}"
+                assert self._process.poll() is None, (
+                    f"alertmanager ended with {self._process.returncode}"
+                )
                 time.sleep(0.05)
         raise TimeoutError(f"alertmanager is not ready on port {self.port}")
 
@@ -108,20 +110,26 @@ class AlertmanagerProcess:
 
     def silences(self) -> list[dict[str, Any]]:
         """Return the silences that have not expired."""
-        return [each for each in self._get("/api/v2/silences") if each["status"]["state"] != "expired"]
+        return [
+            each for each in self._get("/api/v2/silences") if each["status"]["state"] != "expired"
+        ]
 
     def silence(self, owner: str, **labels: str) -> str:
         """Make a silence for an hour, and return its id."""
         now = datetime.now(UTC)
         content = {
-            "matchers": [{"name": name, "value": value, "isRegex": False} for name, value in labels.items()],
+            "matchers": [
+                {"name": name, "value": value, "isRegex": False} for name, value in labels.items()
+            ],
             "startsAt": now.isoformat(),
             "endsAt": (now + timedelta(hours=1)).isoformat(),
             "createdBy": owner,
             "comment": "made there",
         }
         request = urllib.request.Request(  # noqa: S310  our own process
-            f"{self.url}/api/v2/silences", json.dumps(content).encode(), {"Content-Type": "application/json"}
+            f"{self.url}/api/v2/silences",
+            json.dumps(content).encode(),
+            {"Content-Type": "application/json"},
         )
         with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310  our own process
             return str(json.load(answer)["silenceID"])

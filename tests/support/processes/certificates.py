@@ -26,8 +26,12 @@ class Certificates:
             self._authority(name)
         self._leaf("server", "ca", _FOR_SERVER)
         self._leaf("elsewhere", "ca", "subjectAltName=DNS:broker.example,DNS:other.example")
-        self._leaf("expired", "ca", _FOR_SERVER, "-startdate", "240101000000Z", "-enddate", "250101000000Z")
-        self._leaf("future", "ca", _FOR_SERVER, "-startdate", "470101000000Z", "-enddate", "490101000000Z")
+        self._leaf(
+            "expired", "ca", _FOR_SERVER, "-startdate", "240101000000Z", "-enddate", "250101000000Z"
+        )
+        self._leaf(
+            "future", "ca", _FOR_SERVER, "-startdate", "470101000000Z", "-enddate", "490101000000Z"
+        )
         self._leaf("client", "ca", "extendedKeyUsage=clientAuth")
         self._leaf("stranger", "other-ca", "extendedKeyUsage=clientAuth")
         _openssl(
@@ -50,7 +54,11 @@ class Certificates:
     def listener(self, name: str = "server", *, asks_client: bool = False) -> list[str]:
         """Return the lines of a Mosquitto listener with TLS."""
         lines = [f"certfile {self.pem(name)}", f"keyfile {self.key(name)}"]
-        return [*lines, f"cafile {self.pem('ca')}", "require_certificate true"] if asks_client else lines
+        return (
+            [*lines, f"cafile {self.pem('ca')}", "require_certificate true"]
+            if asks_client
+            else lines
+        )
 
     def _authority(self, name: str) -> None:
         _openssl(
@@ -68,7 +76,15 @@ class Certificates:
     def _leaf(self, name: str, authority: str, extension: str, *times: str) -> None:
         request, settings = self.folder / f"{name}.csr", self.folder / f"{name}.cnf"
         _openssl(
-            "req", "-new", *_CURVE, "-keyout", self.key(name), "-out", str(request), "-subj", f"/CN={name}"
+            "req",
+            "-new",
+            *_CURVE,
+            "-keyout",
+            self.key(name),
+            "-out",
+            str(request),
+            "-subj",
+            f"/CN={name}",
         )
         database = self.folder / f"{name}.db"
         database.touch()
@@ -89,8 +105,24 @@ class Certificates:
         ]
         settings.write_text("\n".join(lines) + "\n")
         _openssl(
-            *("ca", "-batch", "-notext", "-config", str(settings), "-create_serial", "-in", str(request)),
-            *("-cert", self.pem(authority), "-keyfile", self.key(authority), "-out", self.pem(name)),
+            *(
+                "ca",
+                "-batch",
+                "-notext",
+                "-config",
+                str(settings),
+                "-create_serial",
+                "-in",
+                str(request),
+            ),
+            *(
+                "-cert",
+                self.pem(authority),
+                "-keyfile",
+                self.key(authority),
+                "-out",
+                self.pem(name),
+            ),
             *(times or ("-days", "9000")),
         )
 

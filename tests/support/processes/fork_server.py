@@ -113,7 +113,9 @@ class ForkServer:
             channel = self._connect()
             ended_fd, end_fd = os.pipe()
             try:
-                socket.send_fds(channel, [json.dumps(request).encode()], [stdin, stdout, stderr, end_fd])
+                socket.send_fds(
+                    channel, [json.dumps(request).encode()], [stdin, stdout, stderr, end_fd]
+                )
             finally:
                 os.close(end_fd)
             answer = channel.recv(32)

@@ -16,7 +16,9 @@ from trnfleet.transport.url import BrokerUrl
 if TYPE_CHECKING:
     from pathlib import Path
 
-MISSING = "MOSQUITTO MISSING: install the mosquitto package; the tests against a real broker did not run"
+MISSING = (
+    "MOSQUITTO MISSING: install the mosquitto package; the tests against a real broker did not run"
+)
 _HOST = "127.0.0.1"
 
 
@@ -63,7 +65,9 @@ class MosquittoProcess:
     def start(self) -> None:
         """Start and wait until connections are accepted."""
         self._process = subprocess.Popen(
-            [self._program, "-c", str(self._file)], stderr=subprocess.DEVNULL, start_new_session=True
+            [self._program, "-c", str(self._file)],
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
         until = time.monotonic() + 5
         while time.monotonic() < until:

@@ -45,15 +45,25 @@ def start(
     server = fork_server_for(environ)
     if server is None:
         return subprocess.Popen(
-            [*COMMAND, *arguments], stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, env=environ
+            [*COMMAND, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            env=environ,
         )
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123  a name for it, not a path
         return server.start(
-            arguments, environ, stdin=nothing.fileno(), stdout=stdout.fileno(), stderr=stderr.fileno()
+            arguments,
+            environ,
+            stdin=nothing.fileno(),
+            stdout=stdout.fileno(),
+            stderr=stderr.fileno(),
         )
 
 
-def run(*arguments: str, timeout_s: float = 60, **variables: str) -> subprocess.CompletedProcess[str]:
+def run(
+    *arguments: str, timeout_s: float = 60, **variables: str
+) -> subprocess.CompletedProcess[str]:
     """Run a command to its end and return what it printed."""
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         process = start(*arguments, stdout=output, stderr=errors, **variables)

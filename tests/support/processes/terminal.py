@@ -46,7 +46,12 @@ class Terminal:
         """Of hours, all that is drawn is too much to keep."""
         self.raw = bytearray()
         self._stalled = threading.Event()
-        usual = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
+        usual = {
+            "TERM": "xterm-256color",
+            "COLORTERM": "truecolor",
+            "LANG": "C.UTF-8",
+            "LC_ALL": "C.UTF-8",
+        }
         environ = environment(**{**usual, **variables})
         size = struct.pack("HHHH", rows, columns, 0, 0)
         server = fork_server_for(environ) if program is COMMAND else None
@@ -153,7 +158,9 @@ class Terminal:
         """Wait until `unwanted` stands on the screen no more."""
         until = time.monotonic() + within_s
         while unwanted in self.text:
-            assert time.monotonic() < until, f"{unwanted!r} still there after {within_s:g} s on\n{self.text}"
+            assert time.monotonic() < until, (
+                f"{unwanted!r} still there after {within_s:g} s on\n{self.text}"
+            )
             time.sleep(0.02)
 
     def children(self) -> list[psutil.Process]:

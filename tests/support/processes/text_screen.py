@@ -50,7 +50,9 @@ class TextScreen(pyte.Screen):
             super().draw(data)
             return
         row = self.cursor.y
-        self.buffer[row].update(zip(range(begin, end), map(self._cells.__getitem__, data), strict=True))
+        self.buffer[row].update(
+            zip(range(begin, end), map(self._cells.__getitem__, data), strict=True)
+        )
         self.cursor.x = end
         self.dirty.add(row)
 
@@ -71,6 +73,8 @@ class TextScreen(pyte.Screen):
                 if row < self.lines:
                     line = self.buffer[row]
                     # The place after a character of two columns is empty.
-                    self._rendered[row] = "".join([line[column].data for column in columns]).rstrip()
+                    self._rendered[row] = "".join(
+                        [line[column].data for column in columns]
+                    ).rstrip()
             self.dirty.clear()
         return self._rendered.copy()

@@ -48,5 +48,7 @@ async def running(*works: Coroutine[Any, Any, None]) -> AsyncIterator[list[async
         for task in tasks:
             task.cancel()
         for outcome in await asyncio.gather(*tasks, return_exceptions=True):
-            if isinstance(outcome, BaseException) and not isinstance(outcome, asyncio.CancelledError):
+            if isinstance(outcome, BaseException) and not isinstance(
+                outcome, asyncio.CancelledError
+            ):
                 raise outcome

@@ -71,5 +71,7 @@ def fed(
         feed.scatter(seed=tick)
         feed.set("exec_completed", 1_000 * tick)
         ts_ns = START_NS + tick * NS_PER_S
-        taken += [Stored(ts_ns + number, each) for number, each in enumerate(feed.telemetry(ts_ns=ts_ns))]
+        taken += [
+            Stored(ts_ns + number, each) for number, each in enumerate(feed.telemetry(ts_ns=ts_ns))
+        ]
     return feed, plain(taken)

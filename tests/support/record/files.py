@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 START_NS = 1_767_571_200_000_000_000
 NS_PER_S = 1_000_000_000
 ABOUT = About(
-    id="r1", fleets=("demo",), broker="mqtt://127.0.0.1:1883", started="2026-01-05T00:00:00Z", seed=7
+    id="r1",
+    fleets=("demo",),
+    broker="mqtt://127.0.0.1:1883",
+    started="2026-01-05T00:00:00Z",
+    seed=7,
 )
 
 
@@ -30,7 +34,9 @@ def value(number: int, seconds: float, size: int = 200) -> Stored:
     """Return a telemetry message of one of eight topics; its payload names its number and compresses badly."""
     noise = (b"%d" % (number * 2_654_435_761 % 2**32)) * (size // 8)
     topic = build_topic("demo", TopicClass.TELEMETRY, f"uc1/us-{number % 8:04d}")
-    return Stored(at(seconds), Envelope(topic, b"%08d" % number + noise[:size], 0, False, CONTENT_TYPE_CBOR))
+    return Stored(
+        at(seconds), Envelope(topic, b"%08d" % number + noise[:size], 0, False, CONTENT_TYPE_CBOR)
+    )
 
 
 def state(topic_class: TopicClass, path: str, text: str, seconds: float) -> Stored:

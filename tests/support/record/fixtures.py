@@ -83,8 +83,12 @@ def make_fleet(name: str, ticks: int, folder: Path) -> Path:
 
 def _record(run: Run, ticks: int, path: Path) -> Path:
     path.unlink(missing_ok=True)
-    model = run.fleet.model_copy(update={"publish": Publishing(format="cbor", granularity="instance")})
-    record_simulation(make_engine(run, model), SimulationRequest(path, run, ticks, 0.0, CLIENT, DEFAULT_ROOT))
+    model = run.fleet.model_copy(
+        update={"publish": Publishing(format="cbor", granularity="instance")}
+    )
+    record_simulation(
+        make_engine(run, model), SimulationRequest(path, run, ticks, 0.0, CLIENT, DEFAULT_ROOT)
+    )
     return path
 
 

@@ -74,13 +74,20 @@ def buy(ledger: Ledger, search_request: SearchRequest) -> Block:
 
 
 def enter(
-    ledger: Ledger, kind: str, places: Sequence[int], start: str, end: str, payment: str = "succeeded"
+    ledger: Ledger,
+    kind: str,
+    places: Sequence[int],
+    start: str,
+    end: str,
+    payment: str = "succeeded",
 ) -> Block:
     """Enter a block that there is already, bought a week before its start or just now."""
     start_ns, end_ns = at(start), at(end)
     bought_ns = min(start_ns - 7 * rules.DAY_NS, ledger.now_ns)
     if payment == "pending":
         bought_ns = ledger.now_ns
-    made = ledger.make(kind, places, start_ns, end_ns, ExtensionState(f"payment-{payment}"), bought_ns)
+    made = ledger.make(
+        kind, places, start_ns, end_ns, ExtensionState(f"payment-{payment}"), bought_ns
+    )
     ledger.set_up([made])
     return made

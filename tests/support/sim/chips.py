@@ -61,8 +61,13 @@ def make_fleet(
         cluster["instances"] = [{"type": kind, "count": instances}]
     if ultraservers:
         cluster["ultraservers"] = [{"count": ultraservers}]
-    jobs = [{"kind": "training", "name": f"job-{number}", "on": [path]} for number, path in enumerate(on)]
-    return validate({"name": "f", "clusters": [cluster], "jobs": jobs} | rest, FleetFile, "fleet.toml")
+    jobs = [
+        {"kind": "training", "name": f"job-{number}", "on": [path]}
+        for number, path in enumerate(on)
+    ]
+    return validate(
+        {"name": "f", "clusters": [cluster], "jobs": jobs} | rest, FleetFile, "fleet.toml"
+    )
 
 
 class Chips:
@@ -75,7 +80,8 @@ class Chips:
         rows = {Scope.CHIP: self.layout.chips, Scope.INSTANCE: len(self.layout.instances)}
         self.columns: dict[str, NDArray[Any]] = {
             metric.name: np.zeros(
-                (rows[metric.scope], metric.width) if metric.is_vector else rows[metric.scope], metric.dtype
+                (rows[metric.scope], metric.width) if metric.is_vector else rows[metric.scope],
+                metric.dtype,
             )
             for metric in METRICS
         }

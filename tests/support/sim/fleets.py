@@ -22,7 +22,9 @@ INFERENCE: dict[str, Any] = {"kind": "inference", "name": "serve", "on": ["c/sta
 def make_fleet() -> Callable[..., FleetFile]:
     """Return a maker of fleets `f` with a cluster `c`: instances of trn2.48xlarge, UltraServers, and what is given."""
 
-    def make(*jobs: dict[str, Any], instances: int = 2, ultraservers: int = 0, **rest: Any) -> FleetFile:
+    def make(
+        *jobs: dict[str, Any], instances: int = 2, ultraservers: int = 0, **rest: Any
+    ) -> FleetFile:
         cluster: dict[str, Any] = {"name": "c"}
         if instances:
             cluster["instances"] = [{"type": "trn2.48xlarge", "count": instances}]

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 _DAY_NS = 86_400 * 10**9
 
 
-def fleet_of(*jobs: dict[str, Any], instances: int = 2, ultraservers: int = 0, **cluster: Any) -> FleetFile:
+def fleet_of(
+    *jobs: dict[str, Any], instances: int = 2, ultraservers: int = 0, **cluster: Any
+) -> FleetFile:
     """Return a fleet `f` with a cluster `c` of trn2.48xlarge and UltraServers."""
     parts: dict[str, Any] = {"name": "c"} | cluster
     if instances:
@@ -41,7 +43,9 @@ def fleet_of(*jobs: dict[str, Any], instances: int = 2, ultraservers: int = 0, *
 class JobRun:
     """Jobs and their clock, which begins at midnight UTC."""
 
-    def __init__(self, fleet: FleetFile, seed: int = 4, traces: Mapping[str, Trace] | None = None) -> None:
+    def __init__(
+        self, fleet: FleetFile, seed: int = 4, traces: Mapping[str, Trace] | None = None
+    ) -> None:
         layout = Layout.of(expand(fleet))
         self.placement = placement = Placement.of(layout, fleet)
         cohorts = Cohorts.of(layout, placement)
@@ -71,7 +75,9 @@ class JobRun:
 
     def power_share(self, tick: JobTick) -> NDArray[np.float64]:
         """Return each job's power, mean of its kinds of instances: a share of the range above the background."""
-        return np.array([self.alike_share(tick, number).mean() for number in range(len(self.names))])
+        return np.array(
+            [self.alike_share(tick, number).mean() for number in range(len(self.names))]
+        )
 
     def alike_share(self, tick: JobTick, job: int) -> NDArray[np.float64]:
         """Return the same for each set of a job's instances that are alike."""

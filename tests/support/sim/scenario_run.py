@@ -124,7 +124,8 @@ class ScenarioRun:
     def figure(self, job: str, name: str) -> NDArray[np.float64]:
         """Return a job's figure over time, NaN for null."""
         return np.array(
-            [each[name] if each[name] is not None else np.nan for each in self.jobs[job]], np.float64
+            [each[name] if each[name] is not None else np.nan for each in self.jobs[job]],
+            np.float64,
         )
 
     def states(self, job: str) -> list[str]:

@@ -64,7 +64,9 @@ class SmallFleet:
         self.layout = Layout.of(expand(self.fleet))
         self.placement = Placement.of(self.layout, self.fleet)
         scenario = validate({"faults": list(faults), **rest}, Scenario, "scenario.toml")
-        self.incidents = IncidentTimeline(self.layout, self.fleet, self.placement, Rng(seed), scenario)
+        self.incidents = IncidentTimeline(
+            self.layout, self.fleet, self.placement, Rng(seed), scenario
+        )
         self.effects = self.incidents.effects
         self.columns: dict[str, NDArray[Any]] = {
             metric.name: np.zeros(self.layout.chips, metric.dtype)

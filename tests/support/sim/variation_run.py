@@ -78,7 +78,9 @@ def cycle_figures(file: FleetFile, seed: int, for_s: float) -> list[CycleFigures
     return found
 
 
-def chip_columns(engine: Engine, ticks: int, rows: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
+def chip_columns(
+    engine: Engine, ticks: int, rows: NDArray[np.int64]
+) -> dict[str, NDArray[np.float64]]:
     """Return some ticks of some chips' metrics in their units, each of shape (ticks, rows)."""
     columns = {name: np.empty((ticks, len(rows))) for name in CHIP_METRICS}
     for tick in range(ticks):
@@ -93,7 +95,9 @@ def chip_figures(file: FleetFile, seed: int, ticks: int) -> list[ChipFigures]:
     engine = Engine(file, seed, 1.0, to_ns(file.start))
     columns = chip_columns(engine, ticks, np.arange(engine.layout.chips))
     owner = engine.job_of_instance[engine.layout.instance_of_chip]
-    place = np.arange(engine.layout.chips) - engine.layout.chip_start[engine.layout.instance_of_chip]
+    place = (
+        np.arange(engine.layout.chips) - engine.layout.chip_start[engine.layout.instance_of_chip]
+    )
     found = []
     for number, job in enumerate(file.jobs):
         mine = owner == number
@@ -107,7 +111,10 @@ def chip_figures(file: FleetFile, seed: int, ticks: int) -> list[ChipFigures]:
                 variation.autocorrelation(left["power_w"]),
                 variation.kurtosis(left["power_w"]),
                 variation.metric_correlation(left["power_w"], left["tflops"]),
-                float(degrees[mine & (place % 2 == 1)].mean() - degrees[mine & (place % 2 == 0)].mean()),
+                float(
+                    degrees[mine & (place % 2 == 1)].mean()
+                    - degrees[mine & (place % 2 == 0)].mean()
+                ),
             )
         )
     return found

@@ -16,7 +16,9 @@ MARK = "<!-- report of make truth -->"
 def main() -> None:
     """Simulate an hour of every shipped fleet of Trainium2, and print what its telemetry adds up to."""
     parser = argparse.ArgumentParser(prog="make truth")
-    parser.add_argument("--write", action="store_true", help="write the tables into docs/telemetry.md")
+    parser.add_argument(
+        "--write", action="store_true", help="write the tables into docs/telemetry.md"
+    )
     asked = parser.parse_args()
     parts = [f"## {heading}\n\n{text}\n" for heading, text in sections(look())]
     for part in parts:

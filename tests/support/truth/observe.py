@@ -128,5 +128,6 @@ def _by_job(engine: Engine, name: str, owner: NDArray[np.int32], jobs: int) -> N
         owner = owner[engine.layout.instance_of_chip]
     runs = owner >= 0
     return (
-        np.asarray(np.bincount(owner[runs], weights=of_row[runs], minlength=jobs), np.float64) * metric.scale
+        np.asarray(np.bincount(owner[runs], weights=of_row[runs], minlength=jobs), np.float64)
+        * metric.scale
     )

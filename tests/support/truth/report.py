@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 Row = TypeVar("Row", Agreement, StepBytes, TokenCost)
 
 HOUR_S = 3_600.0
-PERIODS_S = {"demo": 2.0, "training": 2.0, "inference": 2.0, "cluster-10k": 10.0, "rainier-1m": 20.0}
+PERIODS_S = {
+    "demo": 2.0,
+    "training": 2.0,
+    "inference": 2.0,
+    "cluster-10k": 10.0,
+    "rainier-1m": 20.0,
+}
 """Shipped fleets of Trainium2, and the ticks by which an hour of them is simulated; longer ones average."""
 SEEDS = range(5)
 CYCLES_S = {"training": HOUR_S, "demo": 3.4 * HOUR_S}
@@ -64,7 +70,8 @@ def replica_correlation(found: Observation, job: str) -> float:
     instances = np.flatnonzero(found.engine.job_of_instance == number)
     starts = found.engine.layout.chip_start
     of_replica = [
-        found.chip_tflops[:, int(starts[each]) : int(starts[each + 1])].sum(axis=1) for each in instances
+        found.chip_tflops[:, int(starts[each]) : int(starts[each + 1])].sum(axis=1)
+        for each in instances
     ]
     return variation.replica_correlation(np.stack(of_replica, axis=1).astype(np.float64))
 
@@ -81,7 +88,9 @@ def sections(seen: Seen) -> Iterator[tuple[str, str]]:
         "Traffic and intensity of a step",
         "Bytes of a step over all chips as published, beside what the collectives of its parallelism send (and the checkpoints' "
         "part, over EFA).\n\n"
-        + tables.traffic(_most([*seen.traffic], lambda each: abs(each.links / each.links_due - 1.0))),
+        + tables.traffic(
+            _most([*seen.traffic], lambda each: abs(each.links / each.links_due - 1.0))
+        ),
     )
     yield (
         "Energy and money of a token",
@@ -110,7 +119,13 @@ def _published(seen: Seen) -> str:
     return tables.rendered(
         ("figure", "published", "here", "within", "source"),
         (
-            (each.what, each.published, each.ours, "yes" if each.is_within else "**no**", each.source)
+            (
+                each.what,
+                each.published,
+                each.ours,
+                "yes" if each.is_within else "**no**",
+                each.source,
+            )
             for each in rows
         ),
     )
@@ -149,7 +164,9 @@ def _variation(seen: Seen) -> str:
     return tables.rendered(("figure (seeds 0 to 4, or 1)", "limit", "here"), rows)
 
 
-def _by_job(cycles: Iterable[tuple[str, CycleFigures]]) -> list[tuple[str, str, list[CycleFigures]]]:
+def _by_job(
+    cycles: Iterable[tuple[str, CycleFigures]],
+) -> list[tuple[str, str, list[CycleFigures]]]:
     found: dict[tuple[str, str], list[CycleFigures]] = {}
     for fleet, each in cycles:
         found.setdefault((fleet, each.job), []).append(each)

@@ -29,7 +29,14 @@ def short(value: float, unit: str = "") -> str:
     """Return a figure with three significant digits and an SI prefix."""
     if not math.isfinite(value):
         return "n/a"
-    for factor, prefix in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+    for factor, prefix in (
+        (1e18, "E"),
+        (1e15, "P"),
+        (1e12, "T"),
+        (1e9, "G"),
+        (1e6, "M"),
+        (1e3, "k"),
+    ):
         if abs(value) >= factor:
             return f"{value / factor:.3g} {prefix}{unit}".rstrip()
     return f"{value:.3g} {unit}".rstrip()
@@ -38,7 +45,17 @@ def short(value: float, unit: str = "") -> str:
 def flops(rows: Iterable[Agreement]) -> str:
     """Return the three figures of each training job."""
     return rendered(
-        ("fleet, job", "model", "chips", "tokens/s", "by tokens", "by chips", "by MFU", "MFU", "apart"),
+        (
+            "fleet, job",
+            "model",
+            "chips",
+            "tokens/s",
+            "by tokens",
+            "by chips",
+            "by MFU",
+            "MFU",
+            "apart",
+        ),
         (
             (
                 f"{each.fleet} {each.job}",

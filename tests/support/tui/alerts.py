@@ -16,7 +16,13 @@ NOW_NS = 1_767_600_000 * NS_PER_S
 
 
 def rule(name: str = "hot", severity: str = "critical", **rest: Any) -> Rule:
-    fields = {"name": name, "scope": "chip", "severity": severity, "figure": "temperature_c", "above": 90.0}
+    fields = {
+        "name": name,
+        "scope": "chip",
+        "severity": severity,
+        "figure": "temperature_c",
+        "above": 90.0,
+    }
     return Rule.model_validate({**fields, "summary": "{worst} is at {value}", **rest})
 
 
@@ -30,7 +36,9 @@ def held(
 ) -> AlertWithStatus:
     of = of or rule()
     begun_ns = NOW_NS - round(age_s * NS_PER_S)
-    alert = Alert(of, target, fingerprint_of("demo", of.name, target), labels=labels_of("demo", of, target))
+    alert = Alert(
+        of, target, fingerprint_of("demo", of.name, target), labels=labels_of("demo", of, target)
+    )
     alert.since_ns, alert.value, alert.chips, alert.place = begun_ns, 95.0, 1, target
     if status is not AlertStatus.PENDING:
         alert.state, alert.fired_ns = AlertState.FIRING, begun_ns
@@ -50,5 +58,6 @@ class Board:
 
 def storm(count: int, **rest: Any) -> list[AlertWithStatus]:
     return [
-        held(f"uc1/us-{number:04d}/trn2u-{number:04d}-0/chip00", **rest) for number in range(1, count + 1)
+        held(f"uc1/us-{number:04d}/trn2u-{number:04d}-0/chip00", **rest)
+        for number in range(1, count + 1)
     ]

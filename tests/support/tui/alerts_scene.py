@@ -79,7 +79,9 @@ def chips_at(feed: Feed, address: str) -> slice:
     return slice(chips.start, chips.stop)
 
 
-def alerts_app(feed: Feed, *, can_write: bool = True, is_loud: bool = False) -> tuple[FleetApp, Loopback]:
+def alerts_app(
+    feed: Feed, *, can_write: bool = True, is_loud: bool = False
+) -> tuple[FleetApp, Loopback]:
     """Return the app over a fleet, and what an operator writes through."""
     publisher = Loopback(feed.monitor)
     operator = OperatorActions("demo", publisher=publisher if can_write else None, owner="ann")  # type: ignore[arg-type]

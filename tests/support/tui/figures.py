@@ -24,7 +24,9 @@ _HEADS = {
     "temp": "temperature_max_c",
     "TFLOPS/W": "tflops_per_w",
 }
-_HEAD = re.compile(rf"(?<![^\s↑↓])({'|'.join(map(re.escape, sorted(_HEADS, key=len, reverse=True)))})(?!\S)")
+_HEAD = re.compile(
+    rf"(?<![^\s↑↓])({'|'.join(map(re.escape, sorted(_HEADS, key=len, reverse=True)))})(?!\S)"
+)
 _PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _VALUE = r"(-?\d[\d.]*) ?([kMGTP]?)(?:%|W|B/s|FLOP/s|°C|(?= ))"
 _FIGURE = re.compile(rf"(?<!\S)({'|'.join(_NAMES)}) +{_VALUE}(?!\S)")
@@ -72,7 +74,13 @@ def _is_same(shown: Shown, value: float | None) -> bool:
     wanted = value * (1e12 if shown.key == "tflops" else 1.0)
     # One decimal of percentages and degrees, three digits of the rest.
     is_fixed = shown.key.endswith(("_pct", "_c"))
-    room = 0.0501 if is_fixed else 0.00501 * max(abs(wanted), 1.0) if shown.key != "tflops_per_w" else 0.00501
+    room = (
+        0.0501
+        if is_fixed
+        else 0.00501 * max(abs(wanted), 1.0)
+        if shown.key != "tflops_per_w"
+        else 0.00501
+    )
     return abs(shown.value - wanted) <= room
 
 
@@ -83,7 +91,9 @@ def _shown(match: re.Match[str], where: str) -> Shown:
 
 def _root(lines: list[str]) -> Iterator[Shown]:
     """Yield the figures of the first row of the tree, if there is one."""
-    top = next((y for y, line in enumerate(lines) if re.match(r"\s+[↑↓]?name\s+[↑↓]?state\b", line)), None)
+    top = next(
+        (y for y, line in enumerate(lines) if re.match(r"\s+[↑↓]?name\s+[↑↓]?state\b", line)), None
+    )
     if top is None or top + 2 >= len(lines):
         return
     head, row, seen, before = lines[top], lines[top + 2], set[str](), 0

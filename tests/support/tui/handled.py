@@ -75,5 +75,7 @@ async def silence(feed: Feed, name: str, who: str = "bob", why: str = "cable swa
 
 
 async def _retain(feed: Feed, topic_class: TopicClass, path: str, payload: bytes) -> None:
-    feed.monitor.apply([Envelope(build_topic(feed.fleet, topic_class, path), payload, qos=1, retain=True)])
+    feed.monitor.apply(
+        [Envelope(build_topic(feed.fleet, topic_class, path), payload, qos=1, retain=True)]
+    )
     await turn(feed)

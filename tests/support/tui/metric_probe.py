@@ -45,7 +45,12 @@ def probe(name: str, value: float, *, json: bool) -> Probe:
     monitor, metric = feed.monitor, BY_NAME[name]
     context = UiContext.of(monitor, feed.clock)
     facts = read_chip(
-        context, Descriptions(monitor), 5, feed.clock.monotonic_s(), CounterRates(), PartMarks(context.alerts)
+        context,
+        Descriptions(monitor),
+        5,
+        feed.clock.monotonic_s(),
+        CounterRates(),
+        PartMarks(context.alerts),
     )
     texts = (
         "\n".join(line.make().text for line in arrange(facts, width, 60, provenance=False))

@@ -102,7 +102,8 @@ class FleetPilot(Pilot[None]):
         """Return the lines of the screen as texts with their styles."""
         strips = self.app.screen._compositor.render_strips()
         return [
-            [(segment.text, segment.style) for segment in line] for line in strips[: self.app.size.height]
+            [(segment.text, segment.style) for segment in line]
+            for line in strips[: self.app.size.height]
         ]
 
     def text(self) -> str:
@@ -142,7 +143,9 @@ class ViewHost(App[None]):
 
 def fleet_app(feed: Feed, **options: Any) -> FleetApp:
     """Return the app of a fleet, on a broker that names itself."""
-    return FleetApp(feed.monitor, **{"clock": feed.clock, "broker_kind": "mosquitto 2.0.11", **options})
+    return FleetApp(
+        feed.monitor, **{"clock": feed.clock, "broker_kind": "mosquitto 2.0.11", **options}
+    )
 
 
 @contextlib.asynccontextmanager

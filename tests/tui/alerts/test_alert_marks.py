@@ -52,9 +52,9 @@ async def test_from_an_alert_to_its_place_and_back() -> None:
         await pilot.press("A")
         await pilot.pause()
         assert alerts_view(app).pattern == f"at={CHIP}"
-        assert [row.single.alert.place for row in alerts_view(app).list.rows if row.single is not None] == [
-            CHIP
-        ]
+        assert [
+            row.single.alert.place for row in alerts_view(app).list.rows if row.single is not None
+        ] == [CHIP]
         await pilot.press("escape", "escape")
         assert app.entry.title == "Chip"
 
@@ -135,7 +135,9 @@ async def test_the_sparklines_of_calm_rows_are_quiet() -> None:
 
 async def test_a_marked_row_keeps_the_end_of_its_name() -> None:
     """Where the sign leaves no room for a name its beginning goes: instances of one UltraServer differ in their ends."""
-    feed = alerts_feed([(f"{path}-of-hall-{end}", kind) for end, (path, kind) in enumerate(ultraservers(1))])
+    feed = alerts_feed(
+        [(f"{path}-of-hall-{end}", kind) for end, (path, kind) in enumerate(ultraservers(1))]
+    )
     feed.set("temperature_c", 95.0, slice(16, 17))
     app, _ = alerts_app(feed)
     async with running(app, size=(80, 24)) as pilot:
@@ -177,7 +179,9 @@ async def test_bell_and_notification(monkeypatch: pytest.MonkeyPatch) -> None:
     """New alerts ring once in ten seconds, all together; quiet ones and information do not."""
     feed = alerts_feed()
     said: list[str] = []
-    monkeypatch.setattr("trnfleet.tui.notifications.send_notification", lambda _app, told: said.append(told))
+    monkeypatch.setattr(
+        "trnfleet.tui.notifications.send_notification", lambda _app, told: said.append(told)
+    )
     app, _ = alerts_app(feed, is_loud=True)
     rung: list[int] = []
     monkeypatch.setattr(app, "bell", lambda: rung.append(1))

@@ -212,7 +212,11 @@ async def test_the_order() -> None:
         names = []
         for _ in range(3):
             names.append(
-                [row.single.alert.name for row in alerts_view(app).list.rows if row.single is not None]
+                [
+                    row.single.alert.name
+                    for row in alerts_view(app).list.rows
+                    if row.single is not None
+                ]
             )
             await pilot.press("s")
         assert names == [

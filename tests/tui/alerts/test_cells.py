@@ -20,7 +20,12 @@ PLACE = "uc1/us-0001"
 async def test_an_alert_of_a_cell_names_it_and_is_handled_there(size: tuple[int, int]) -> None:
     """Its cell is not described here: it says that it is not observed; a, z and x say where to go and open nothing."""
     feed = alerts_feed()
-    labels = {"alertname": "links-down", "severity": "critical", "target": PLACE, "scope": "ultraserver"}
+    labels = {
+        "alertname": "links-down",
+        "severity": "critical",
+        "target": PLACE,
+        "scope": "ultraserver",
+    }
     published = alert_message(
         rule="links-down",
         target=PLACE,

@@ -102,7 +102,11 @@ async def test_history_is_asked_by_the_fleets_own_time() -> None:
     files.answers = True
     app, playback = made(feed, history=files)
     wall_ns = feed.clock.wall_ns()
-    playback.start_ns, playback.end_ns, playback.position_ns = wall_ns - HOUR_NS // 6, wall_ns, wall_ns
+    playback.start_ns, playback.end_ns, playback.position_ns = (
+        wall_ns - HOUR_NS // 6,
+        wall_ns,
+        wall_ns,
+    )
     async with running(app, size=(160, 50)) as pilot:
         await pilot.press("at", *typed(moment.time_ns - 60 * HOUR_NS), "enter")
         assert CHARTS_ALONE not in pilot.text()

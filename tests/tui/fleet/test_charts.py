@@ -37,7 +37,12 @@ SLOW = Rule.model_validate(
 
 def steps(feed: Feed, job: str, on: str, step_s: float) -> None:
     message = JobMessage(
-        job=job, kind="training", state="running", ts="2026-01-05T00:00:00Z", on=(on,), step_time_s=step_s
+        job=job,
+        kind="training",
+        state="running",
+        ts="2026-01-05T00:00:00Z",
+        on=(on,),
+        step_time_s=step_s,
     )
     topic = build_topic(feed.fleet, TopicClass.JOB, job)
     feed.monitor.apply([Envelope(topic, encode_message(message), qos=1, retain=True)])
@@ -97,7 +102,9 @@ async def test_jobs_have_their_colours_and_a_legend() -> None:
         assert "pretrain-70b +20 %" in wide
         # The list of jobs has the same figure.
         (listed,) = (
-            line.split(" pretrain-70b ")[1] for line in text.splitlines() if "pretrain-70b running" in line
+            line.split(" pretrain-70b ")[1]
+            for line in text.splitlines()
+            if "pretrain-70b running" in line
         )
         assert " +20 %" in listed
         assert "pretrain" in text
@@ -117,7 +124,9 @@ async def test_the_only_job_is_named_where_its_name_fits() -> None:
         (first, *_) = power.chart.series
         alone = power._replace(chart=power.chart._replace(series=[first]), figures=("319 W",))
         for width in (46, 36):
-            assert first.name.partition("-")[0] in "".join(text for text, _ in alone.title(str, width))
+            assert first.name.partition("-")[0] in "".join(
+                text for text, _ in alone.title(str, width)
+            )
 
 
 async def test_thresholds_and_alerts_are_on_the_charts_of_what_they_watch() -> None:
@@ -158,7 +167,9 @@ async def test_charts_without_a_place_are_not_made(monkeypatch: pytest.MonkeyPat
 
         return make
 
-    monkeypatch.setattr(trend_charts, "trend_makers", lambda _context: [*map(counting, range(len(makers)))])
+    monkeypatch.setattr(
+        trend_charts, "trend_makers", lambda _context: [*map(counting, range(len(makers)))]
+    )
     shown = Trends(context)
     for _ in range(2):
         assert len(shown.lines(0, 10, 90)) == 10

@@ -255,7 +255,9 @@ async def test_jobs_are_told_with_their_state(size: tuple[int, int]) -> None:
         assert "✖ " in text
         assert "job hung" in text
         lines = text.splitlines()
-        head, told = next((line, lines[row + 1]) for row, line in enumerate(lines) if " Jobs 1" in line)
+        head, told = next(
+            (line, lines[row + 1]) for row, line in enumerate(lines) if " Jobs 1" in line
+        )
         assert told[head.rindex("state") :].startswith("hung ")
         assert told[: head.rindex("MFU") + 3].endswith(" 40.0 %")
 

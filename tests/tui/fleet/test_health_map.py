@@ -56,7 +56,9 @@ def tiles(pilot: FleetPilot) -> list[tuple[Health, str, Color]]:
     found = []
     for row in range(heat.size.height):
         column = 0
-        cells = [(letter, segment.style) for segment in heat.render_line(row) for letter in segment.text]
+        cells = [
+            (letter, segment.style) for segment in heat.render_line(row) for letter in segment.text
+        ]
         for column, (letter, style) in enumerate(cells):
             hit = heat.zoom.hit(heat.grid, column, row)
             if hit is None or letter in "[]" or style is None or style.bgcolor is None:
@@ -123,8 +125,15 @@ async def test_the_cursor_hides_no_trouble(size: tuple[int, int]) -> None:
             heat.show_place(feed.layout.path(Node(Level.CHIP, chip)))
             await pilot.tick(feed)
             rect = heat.zoom.rect(*heat.cursor.unit(heat.zoom))
-            left, row = rect.left - int(heat.scroll_offset.x), rect.top // 2 - int(heat.scroll_offset.y)
-            cells = [(letter, segment.style) for segment in heat.render_line(row) for letter in segment.text]
+            left, row = (
+                rect.left - int(heat.scroll_offset.x),
+                rect.top // 2 - int(heat.scroll_offset.y),
+            )
+            cells = [
+                (letter, segment.style)
+                for segment in heat.render_line(row)
+                for letter in segment.text
+            ]
             shown = cells[left : left + heat.zoom.width]
             assert shown[0] == ("[", theme.MAP_CURSOR)
             assert (("▲", theme.TILE_STYLE[Tile.WARNING]) in shown) == is_hot
@@ -151,11 +160,16 @@ def test_states_are_told_apart_by_glyph(name: str, *, ascii_only: bool) -> None:
         Health.NORMAL, Health.IDLE, Health.RESERVED_IDLE, Health.STALE, Health.OFFLINE, Health.WARNING,
         Health.CRITICAL, Health.MISSING,
     )  # fmt: skip
-    glyphs = [theme.to_ascii(tile_of(each)[0]) if ascii_only else tile_of(each)[0] for each in states]
+    glyphs = [
+        theme.to_ascii(tile_of(each)[0]) if ascii_only else tile_of(each)[0] for each in states
+    ]
     assert len(set(glyphs)) == len(glyphs)
     assert all(len(each) == 1 for each in glyphs)
     # What is silent keeps its glyph in the colours of a problem.
-    assert tile_of(Health.OFFLINE_CRITICAL) == (tile_of(Health.OFFLINE)[0], tile_of(Health.CRITICAL)[1])
+    assert tile_of(Health.OFFLINE_CRITICAL) == (
+        tile_of(Health.OFFLINE)[0],
+        tile_of(Health.CRITICAL)[1],
+    )
 
 
 def health_of(feed: Feed, chips: list[int]) -> list[Health]:
@@ -230,7 +244,9 @@ async def test_a_cell_of_several_chips_shows_the_worst() -> None:
             said.append(count_text(heat))
             x, y = heat.grid.place_of(70)
             side = heat.zoom.chips
-            pixel = heat.healths.window(heat.grid, side, np.array([x // side]), np.array([y // side]))
+            pixel = heat.healths.window(
+                heat.grid, side, np.array([x // side]), np.array([y // side])
+            )
             assert pixel[0, 0] == Health.CRITICAL
             await pilot.press("underscore")
         assert "1 chip = 2 cells" in said
@@ -255,7 +271,9 @@ async def test_pixels_of_any_size_have_the_worst_of_their_chips() -> None:
             each = np.zeros(chips.shape, np.int8)
             each[chips >= 0] = healths.of_chips(chips[chips >= 0])
             for side in (1, 2, 1):
-                whole = healths.window(grid, side, np.arange(columns // side), np.arange(rows // side))
+                whole = healths.window(
+                    grid, side, np.arange(columns // side), np.arange(rows // side)
+                )
                 blocks = each.reshape(rows // side, side, columns // side, side)
                 assert np.array_equal(whole, blocks.max(axis=(1, 3)))
 

@@ -71,7 +71,9 @@ async def test_an_alert_marks_the_part_of_an_ultraserver_where_it_is() -> None:
 async def test_standalone_instances_of_different_types_have_groups_of_their_own() -> None:
     """Each with the name of its first instance above it, and the end of its last one's."""
     feed = fed(
-        standalone(2, "trn1.32xlarge") + standalone(1, "trn2.3xlarge") + standalone(2, "inf2.48xlarge")
+        standalone(2, "trn1.32xlarge")
+        + standalone(1, "trn2.3xlarge")
+        + standalone(2, "inf2.48xlarge")
     )
     async with running(fleet_app(feed), size=(120, 40)) as pilot:
         await pilot.telemetry(feed)

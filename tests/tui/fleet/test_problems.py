@@ -41,7 +41,9 @@ def listed(app: FleetApp) -> ProblemList:
 def lines(app: FleetApp) -> list[str]:
     """Return the list's visible lines that are not empty."""
     shown = listed(app)
-    texts = (shown.render_line(y).text.rstrip() for y in range(shown.scrollable_content_region.height))
+    texts = (
+        shown.render_line(y).text.rstrip() for y in range(shown.scrollable_content_region.height)
+    )
     return [text for text in texts if text]
 
 
@@ -107,7 +109,9 @@ async def test_the_cursor_stays_when_stale_becomes_offline() -> None:
         await pilot.press("w", "home")
         await pilot.press(
             *["down"]
-            * next(n for n, each in enumerate(listed(app).rows) if each.place.address == "uc1/us-0002")
+            * next(
+                n for n, each in enumerate(listed(app).rows) if each.place.address == "uc1/us-0002"
+            )
         )
         assert under_cursor(app) == ("us-0002", "stale")
         feed.monitor.apply([feed.publisher_envelope("offline")])
@@ -219,7 +223,9 @@ async def test_nothing_is_cut_while_lines_are_blank() -> None:
             assert each in shown, each
         assert "…" not in shown
         place = Place("uc1/us-0001/trn2u-0001-1/chip06", "", "south")
-        link = problem._replace(place=place, text="link at 40 % of its peers", jobs=(), owner="", chips=1)
+        link = problem._replace(
+            place=place, text="link at 40 % of its peers", jobs=(), owner="", chips=1
+        )
         app.context.alerts.problems = Problems((link,))
         listed(app).tick()
         await pilot.pause()
@@ -228,7 +234,9 @@ async def test_nothing_is_cut_while_lines_are_blank() -> None:
             "▲ trn2u-0001-1/chip06:south",
             "link at 40 % of its peers",
         ]
-        app.context.alerts.problems = Problems(tuple(problem._replace(key=str(n)) for n in range(9)))
+        app.context.alerts.problems = Problems(
+            tuple(problem._replace(key=str(n)) for n in range(9))
+        )
         for _ in range(2):
             app.page.renew()
             app.page.tick(1_000)
@@ -270,7 +278,9 @@ async def test_the_keys_reach_jobs() -> None:
         assert page.jobs.has_focus
         assert page.place == "uc1/us-0001/trn2u-0001-1"
         assert page.subject.matchers == 'job="llm-70b"'
-        assert any(">" in line.partition("llm-70b")[0][-4:] for line in pilot.screen() if "llm-70b" in line)
+        assert any(
+            ">" in line.partition("llm-70b")[0][-4:] for line in pilot.screen() if "llm-70b" in line
+        )
         await pilot.press("tab")
         assert page.map.has_focus
         await pilot.press("tab", "tab", "enter")
@@ -290,7 +300,8 @@ async def test_the_newest_events_fill_a_large_screen() -> None:
             lines = pilot.screen()
             assert any(" Latest " in line for line in lines) == is_there, size
             at = [
-                next((y for y, line in enumerate(lines) if word in line), 0) for word in ("went on", "began")
+                next((y for y, line in enumerate(lines) if word in line), 0)
+                for word in ("went on", "began")
             ]
             assert not is_there or 0 < at[0] < at[1]
 

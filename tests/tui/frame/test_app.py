@@ -122,7 +122,11 @@ async def test_a_lost_connection_is_told_with_its_age() -> None:
     app = fleet_app(feed)
     async with running(app, size=(120, 40)) as pilot:
         link = feed.monitor.link
-        link.connected, link.changed_s, link.last_error = False, feed.clock.monotonic_s(), "broken pipe"
+        link.connected, link.changed_s, link.last_error = (
+            False,
+            feed.clock.monotonic_s(),
+            "broken pipe",
+        )
         await feed.advance(12)
         await pilot.tick(feed)
         assert "no connection to mqtt://127.0.0.1:1883 for 12 s" in pilot.text()
@@ -229,7 +233,9 @@ async def test_a_resize_storm_raises_nothing() -> None:
             width, height = 20 + number * 97 % 281, 5 + number * 41 % 96
             await pilot.resize_terminal(width, height)
             if number % 5 == 0:
-                await pilot.press(["1", "underscore", "plus", "w", "m", "2", "4", "1"][number // 5 % 8])
+                await pilot.press(
+                    ["1", "underscore", "plus", "w", "m", "2", "4", "1"][number // 5 % 8]
+                )
             assert pilot.text()
         await pilot.press("1")
         await pilot.resize_terminal(80, 24)
@@ -264,7 +270,9 @@ async def test_remote_text_is_shown_plainly() -> None:
     async with running(app, size=(120, 40)) as pilot:
         for text in ("[@click=app.quit]x[/]", "[/nope]", "\x1b]0;x\x07", "a\u202eb", "\x9b31m"):
             feed.monitor.link.broker = feed.monitor.link.last_error = text
-            hostile = job.model_copy(update={"job": text, "kind": text, "state": text, "on": (text,)})
+            hostile = job.model_copy(
+                update={"job": text, "kind": text, "state": text, "on": (text,)}
+            )
             feed.monitor.ingest.jobs[text] = hostile
             finding = usual.shown[0]._replace(what=text)
             feed.monitor.findings = usual._replace(shown=(finding,), total=1)

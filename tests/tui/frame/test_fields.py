@@ -24,7 +24,10 @@ SIZES = [(80, 24), (120, 40), (200, 55)]
 def style_of(pilot: FleetPilot, text: str) -> Style:
     """Return the style in which a text stands on the screen."""
     return next(
-        style for line in pilot.styled() for said, style in line if text in said and style is not None
+        style
+        for line in pilot.styled()
+        for said, style in line
+        if text in said and style is not None
     )
 
 
@@ -70,7 +73,9 @@ async def test_a_filter_is_no_mistake_before_it_is_submitted() -> None:
         await pilot.press("enter")
         assert style_of(pilot, "a value is missing").bgcolor == theme.BAR_ALERT.bgcolor
         await pilot.press("backspace")
-        assert theme.BAR_ALERT.bgcolor not in {style.bgcolor for _, style in pilot.styled()[-3] if style}
+        assert theme.BAR_ALERT.bgcolor not in {
+            style.bgcolor for _, style in pilot.styled()[-3] if style
+        }
 
 
 @pytest.mark.parametrize("name", ["dark", "light", "high-contrast", "colour-blind"])
@@ -96,7 +101,8 @@ def _contrast(one: Color, other: Color) -> float:
 
 def _luminance(color: Color) -> float:
     linear = [
-        each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in color.normalized
+        each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4
+        for each in color.normalized
     ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 

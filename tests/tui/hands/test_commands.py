@@ -25,7 +25,9 @@ def test_completion_and_the_nearest_command() -> None:
     )
     assert commands.complete("th") == "theme"
     assert commands.complete("theme L") == "theme light"
-    assert commands.complete("theme x") is commands.complete("") is commands.complete("quit x") is None
+    assert (
+        commands.complete("theme x") is commands.complete("") is commands.complete("quit x") is None
+    )
     commands.run(":theme light")
     commands.run("q")
     assert done == ["light", ""]
@@ -178,7 +180,11 @@ PLACES = [
         "uc1/us-0002/trn2u-0002-1/chip00",
         "16 chips match '0002-1': this is uc1/us-0002/trn2u-0002-1/chip00",
     ),
-    ("go train", "uc1/us-0002/trn2u-0002-0", "2 jobs match 'train': this is uc1/us-0002/trn2u-0002-0"),
+    (
+        "go train",
+        "uc1/us-0002/trn2u-0002-0",
+        "2 jobs match 'train': this is uc1/us-0002/trn2u-0002-0",
+    ),
 ]
 """Commands, where each leads, and what is said of it."""
 

@@ -26,7 +26,9 @@ def burning() -> Feed:
     feed.jobs = {"pretrain": ("uc1/us-0001",)}
     feed.describe()
     feed.tick()
-    feed.monitor.apply([feed.reservation("cr-1", "uc1/us-0001"), feed.event("", "it failed", job="pretrain")])
+    feed.monitor.apply(
+        [feed.reservation("cr-1", "uc1/us-0001"), feed.event("", "it failed", job="pretrain")]
+    )
     return feed
 
 
@@ -50,7 +52,9 @@ def burning() -> Feed:
     ],
     ids=["chip", "instance", "reservation", "event", "alert of a reservation", "problem"],
 )
-async def test_z_silences_what_the_cursor_is_on(keys: tuple[str, ...], matchers: str, said: str) -> None:
+async def test_z_silences_what_the_cursor_is_on(
+    keys: tuple[str, ...], matchers: str, said: str
+) -> None:
     """The form has the matcher of that thing and says what it hides; the comment has the keys."""
     feed = burning()
     app, publisher = alerts_app(feed)

@@ -76,7 +76,9 @@ async def test_what_follows_a_command_is_no_text(keys: str) -> None:
         assert not app.ask_line.is_open
 
 
-@pytest.mark.parametrize(("keys", "pattern"), [("/power>450\r2", "power>450"), ("/power>450\x1b2", "")])
+@pytest.mark.parametrize(
+    ("keys", "pattern"), [("/power>450\r2", "power>450"), ("/power>450\x1b2", "")]
+)
 async def test_what_follows_a_filter_is_no_text(keys: str, pattern: str) -> None:
     """The filter is taken, or cleared, as it was typed up to there."""
     app = fleet_app(fed())

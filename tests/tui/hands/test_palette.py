@@ -107,7 +107,9 @@ async def test_choosing_does_what_the_key_does() -> None:
         await choose(pilot, "sort by pow")
         assert app.note == "P is a key of Hierarchy (2): Sort by power"
         await pilot.press("8")
-        assert "M in Fleet: heat map: Previous metric" in map(words, await opened(pilot, "previous metric"))
+        assert "M in Fleet: heat map: Previous metric" in map(
+            words, await opened(pilot, "previous metric")
+        )
         await pilot.press("escape", "1")
         await choose(pilot, "a")
         app.clear_note()
@@ -221,7 +223,11 @@ async def test_a_click_chooses_and_a_click_beside_it_closes() -> None:
     app = fleet_app(fed())
     async with running(app, size=(120, 40)) as pilot:
         await opened(pilot)
-        y = next(y for y, line in enumerate(pilot.screen()) if " Events" in line and "9 " in line and y > 2)
+        y = next(
+            y
+            for y, line in enumerate(pilot.screen())
+            if " Events" in line and "9 " in line and y > 2
+        )
         await pilot.click(offset=(30, y))
         await pilot.pause()
         await pilot.pause()

@@ -26,7 +26,9 @@ def burning() -> Feed:
     return feed
 
 
-async def mouse(pilot: FleetPilot, kind: type[events.MouseEvent], x: int, y: int, button: int = 1) -> None:
+async def mouse(
+    pilot: FleetPilot, kind: type[events.MouseEvent], x: int, y: int, button: int = 1
+) -> None:
     """Do something with the mouse as a terminal reports it."""
     app = pilot.app
     app.post_message(
@@ -35,7 +37,9 @@ async def mouse(pilot: FleetPilot, kind: type[events.MouseEvent], x: int, y: int
     await pilot.pause()
 
 
-async def drag(pilot: FleetPilot, begin: tuple[int, int], end: tuple[int, int], button: int = 1) -> None:
+async def drag(
+    pilot: FleetPilot, begin: tuple[int, int], end: tuple[int, int], button: int = 1
+) -> None:
     await mouse(pilot, events.MouseDown, *begin, button)
     await mouse(pilot, events.MouseMove, *end, button)
     await mouse(pilot, events.MouseUp, *end, button)
@@ -43,7 +47,9 @@ async def drag(pilot: FleetPilot, begin: tuple[int, int], end: tuple[int, int], 
 
 def reversed_text(pilot: FleetPilot) -> str:
     """Return the text on the screen that is in reverse."""
-    lines = ["".join(text for text, style in line if style and style.reverse) for line in pilot.styled()]
+    lines = [
+        "".join(text for text, style in line if style and style.reverse) for line in pilot.styled()
+    ]
     return "\n".join(line for line in lines if line)
 
 
@@ -63,7 +69,10 @@ async def test_ctrl_c_copies_what_is_selected(*, backwards: bool) -> None:
         place = app.page.place
         await drag(pilot, *(reversed(ends) if backwards else ends))
         wanted = f"{lines[y][x:79].rstrip()}\n{lines[y + 1][:10].rstrip()}".rstrip()
-        assert "\n".join(line.rstrip() for line in reversed_text(pilot).splitlines()).rstrip() == wanted
+        assert (
+            "\n".join(line.rstrip() for line in reversed_text(pilot).splitlines()).rstrip()
+            == wanted
+        )
         await pilot.press("ctrl+c")
         assert app.clipboard.rstrip() == wanted
         assert app.note.startswith("copied ")

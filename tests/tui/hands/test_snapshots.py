@@ -87,12 +87,22 @@ def rows_of(path: Path) -> list[dict[str, str]]:
     [
         ("1", "fleet", {"severity": "warning", "place": CHIP, "status": "firing"}),
         ("2xx", "hierarchy", {"address": CHIP, "level": "chip", "temperature_c [degC]": "96"}),
-        ("4", "chip", {"address": CHIP, "metric": "temperature_c", "value": "96", "freshness": "live"}),
+        (
+            "4",
+            "chip",
+            {"address": CHIP, "metric": "temperature_c", "value": "96", "freshness": "live"},
+        ),
         ("7", "reservations", {"id": "cr-1", "state": "active"}),
         (
             "8",
             "alerts",
-            {"severity": "warning", "rule": "hot", "place": CHIP, "target": CHIP, "status": "firing"},
+            {
+                "severity": "warning",
+                "rule": "hot",
+                "place": CHIP,
+                "target": CHIP,
+                "status": "firing",
+            },
         ),
         ("9", "events", {"place": CHIP, "source": "kernel"}),
         ("9t", "events", {"client": "feed", "state": "online", "chips": "96"}),
@@ -124,7 +134,9 @@ async def test_every_view_is_saved_as_picture_and_table(
         assert (table.stat().st_mode & 0o077, picture.stat().st_mode & 0o077) == (0, 0)
 
 
-async def test_the_table_has_what_the_filter_leaves_and_no_file_is_overwritten(folder: Path) -> None:
+async def test_the_table_has_what_the_filter_leaves_and_no_file_is_overwritten(
+    folder: Path,
+) -> None:
     """A second one of the same moment gets a number."""
     app = fleet_app(await fed())
     async with running(app, size=(120, 40)) as pilot:
@@ -152,7 +164,9 @@ async def test_what_cannot_be_written_is_told(folder: Path) -> None:
         assert len(files(folder)) == 2
 
 
-async def test_the_help_is_saved_as_a_picture(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_help_is_saved_as_a_picture(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without a table, as it has no rows; its lower border says where, or why not, because the status line is out of sight."""
     app = fleet_app(await fed())
     async with running(app, size=(160, 50)) as pilot:
@@ -192,7 +206,9 @@ async def test_a_tree_is_of_the_layout_that_there_is(folder: Path) -> None:
         await pilot.telemetry(feed)
         app.action_snapshot()
         await written(pilot)
-        group = next(row for row in rows_of(files(folder, "*.csv")[-1]) if row["address"] == "uc1/us-0001")
+        group = next(
+            row for row in rows_of(files(folder, "*.csv")[-1]) if row["address"] == "uc1/us-0001"
+        )
         assert group["chips"] == "48"
 
 

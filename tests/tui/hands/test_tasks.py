@@ -137,7 +137,9 @@ async def test_the_moment_of_a_crash(name: str) -> None:
     await feed.clock.advance(1.0)
     feed.tick()
     playback = FakePlayback(feed.monitor)
-    fired_ns = next(each for each in feed.monitor.alerts.active() if each.name == "job-failed").fired_ns
+    fired_ns = next(
+        each for each in feed.monitor.alerts.active() if each.name == "job-failed"
+    ).fired_ns
     assert fired_ns is not None
     playback.moments = {fired_ns: START_NS + 125 * NS_PER_S}
     if name.startswith("e2"):

@@ -50,7 +50,10 @@ class Host(ViewHost):
     def shown(self) -> list[str]:
         """Return the rows' texts."""
         table = self.view.table
-        return [table.render_line(y).text.rstrip() for y in range(table.scrollable_content_region.height)]
+        return [
+            table.render_line(y).text.rstrip()
+            for y in range(table.scrollable_content_region.height)
+        ]
 
     def row(self, name: str) -> str:
         """Return the text of the row whose name starts so."""
@@ -85,7 +88,9 @@ async def test_rows_show_the_stores_values(width: int, height: int) -> None:
         assert chip is not None
         codes = store.columns["nc_util_pct"][chip.number]
         assert f" {codes.mean() / 2:.1f}" in app.row("chip05")
-        assert f" {with_unit(float(store.columns['power_w'][chip.number]) / 10, 'W')}" in app.row("chip05")
+        assert f" {with_unit(float(store.columns['power_w'][chip.number]) / 10, 'W')}" in app.row(
+            "chip05"
+        )
         instance = feed.monitor.store.columns["power_w"][6 * 16 : 7 * 16].sum() / 10
         assert f" {with_unit(float(instance), 'W')}" in app.row("trn2u-0001-2")
         if width == 240:
@@ -184,7 +189,10 @@ async def test_filter_shows_matches_with_what_they_are_in() -> None:
         assert len([text for text in app.shown() if text.strip()]) > 10
         assert app.view.check_action("clear", ()) is False
         await press(pilot, "slash", *"!us-000", "enter")
-        assert [text.split()[1] for text in app.shown() if text.strip()][:2] == ["uc1", "standalone"]
+        assert [text.split()[1] for text in app.shown() if text.strip()][:2] == [
+            "uc1",
+            "standalone",
+        ]
         assert not any("us-000" in text for text in app.shown())
         await press(pilot, "escape", "slash", *"2/chip07", "enter")
         assert sum("chip07" in text for text in app.shown()) == 3
@@ -208,7 +216,9 @@ async def test_stale_and_offline_are_said_and_dimmed() -> None:
         assert "◌ stale 12 s" in app.row("trn2u-0001-1")
         assert "◐ 48/64 live" in app.row("us-0001")
         line = app.shown().index(app.row("trn2u-0001-1"))
-        styles = [segment.style for segment in app.view.table.render_line(line) if segment.text.strip()]
+        styles = [
+            segment.style for segment in app.view.table.render_line(line) if segment.text.strip()
+        ]
         assert set(styles) == {theme.STATE_STYLE[Freshness.STALE]}
         assert theme.STATE_STYLE[Freshness.STALE] != theme.BASE
         feed.monitor.apply([feed.publisher_envelope("offline")])

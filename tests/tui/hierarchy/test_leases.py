@@ -59,9 +59,13 @@ class Viewer:
         assert (asked["target"], asked["args"]) == ("uc1/us-0001", {"lease_s": 60.0})
         return str(asked["id"])
 
-    async def answer(self, pilot: FleetPilot, command: str, *, ok: bool = True, reason: str = "") -> None:
+    async def answer(
+        self, pilot: FleetPilot, command: str, *, ok: bool = True, reason: str = ""
+    ) -> None:
         reply = ReplyMessage(id=command, ok=ok, reason=reason)
-        self.leases.take(message_envelope(f"trnfleet/v1/demo/reply/viewer/{command}", reply, retain=False))
+        self.leases.take(
+            message_envelope(f"trnfleet/v1/demo/reply/viewer/{command}", reply, retain=False)
+        )
         await pilot.paint()
 
     def forwarded(self) -> list[Envelope]:
@@ -96,7 +100,9 @@ async def test_an_ultraserver_is_opened_and_left_again() -> None:
 
 
 @pytest.mark.parametrize("keys", [["enter"], ["down"]])
-async def test_chips_that_are_there_for_somebody_else_are_asked_for_as_well(keys: list[str]) -> None:
+async def test_chips_that_are_there_for_somebody_else_are_asked_for_as_well(
+    keys: list[str],
+) -> None:
     """Else they would go with the other one, under the eyes of this one: by Enter on the row, or by staying below it for a moment."""
     viewer = Viewer()
     async with running(viewer.app, size=(130, 40)) as pilot:

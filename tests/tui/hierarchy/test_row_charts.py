@@ -57,7 +57,9 @@ async def test_charts_are_of_the_row_under_the_cursor_with_its_figures() -> None
             assert charted(pilot) == f"{path}  {level}"
             view = view_of(pilot)
             row = view.table.render_line(view.table.row - view.table.top).text
-            text = "\n".join(view.charts.render_line(y).text for y in range(view.charts.size.height))
+            text = "\n".join(
+                view.charts.render_line(y).text for y in range(view.charts.size.height)
+            )
             (util,) = re.findall(r"NC util ([\d.]+) %", text)
             (power,) = re.findall(r"power ([\d.]+ k?W)", text)
             (temperature,) = re.findall(r"temp (?:max )?([\d.]+) °C", text)
@@ -73,8 +75,12 @@ async def test_charts_are_of_the_row_under_the_cursor_with_its_figures() -> None
         assert " of 500 W" in text
 
 
-@pytest.mark.parametrize(("size", "shown"), [((80, 24), False), ((100, 60), False), ((120, 40), True)])
-async def test_charts_have_the_rows_that_the_tree_leaves_empty(size: tuple[int, int], shown: bool) -> None:
+@pytest.mark.parametrize(
+    ("size", "shown"), [((80, 24), False), ((100, 60), False), ((120, 40), True)]
+)
+async def test_charts_have_the_rows_that_the_tree_leaves_empty(
+    size: tuple[int, int], shown: bool
+) -> None:
     """A tree that needs the screen has it, below a height from which there is room for both."""
     feed = await busy(3)
     async with running(fleet_app(feed), size=size) as pilot:
@@ -137,7 +143,9 @@ async def test_charts_of_what_is_silent_say_so_and_have_no_present_values() -> N
                 await pilot.paint()
             assert re.match(rf"{path}  {level}  . stale \d+ s$", charted(pilot))
             view = view_of(pilot)
-            text = "\n".join(view.charts.render_line(y).text for y in range(view.charts.size.height))
+            text = "\n".join(
+                view.charts.render_line(y).text for y in range(view.charts.size.height)
+            )
             assert re.search(r"power n/a of \S+ k?W ─", text)
             assert re.search(r"temp\S*( max)? n/a ─", text)
             assert " now of " not in text

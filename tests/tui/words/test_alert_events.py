@@ -75,7 +75,9 @@ async def test_a_wide_screen_has_the_details_beside_the_list() -> None:
             assert words in shown, words
         assert pilot.screen()[-2].rstrip().endswith("1/1")
         event = next(
-            each for each in feed.monitor.ingest.alert_events.newest_first() if each.rule == "overheated"
+            each
+            for each in feed.monitor.ingest.alert_events.newest_first()
+            if each.rule == "overheated"
         )
         assert event.text.count("overheated") <= 1
     async with running(fleet_app(feed), size=(120, 40)) as pilot:

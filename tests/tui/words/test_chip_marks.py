@@ -58,7 +58,9 @@ async def test_what_was_done_about_it_stands_beside_the_part() -> None:
         assert "✖HBM uncorrected" in pilot.text()
         assert "1 acknowledged, 1 silenced" in line_with(lines, "alerts:")
         strips = app.screen._compositor.render_strips()
-        styles = {part.text: part.style for strip in strips for part in strip if f"✖{LINK}" in part.text}
+        styles = {
+            part.text: part.style for strip in strips for part in strip if f"✖{LINK}" in part.text
+        }
         style = next(iter(styles.values()))
         assert style is not None
         assert style.color == theme.QUIET.color

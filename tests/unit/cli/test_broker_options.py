@@ -71,7 +71,9 @@ def test_options_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
     file = secret_file(tmp_path)
     with pytest.raises(ConfigError, match="--password-file and --ask-password do not go together"):
         session_of("--broker", "mqtt://a@h", "--ask-password", "--password-file", file)
-    with pytest.raises(ConfigError, match="--token-file needs a user: mqtts://user@h, or --user NAME"):
+    with pytest.raises(
+        ConfigError, match="--token-file needs a user: mqtts://user@h, or --user NAME"
+    ):
         session_of("--broker", "mqtts://h", "--token-file", file)
     with pytest.raises(ConfigError, match="--ask-password needs a terminal"):
         session_of("--broker", "mqtt://a@h", "--ask-password")
@@ -79,7 +81,9 @@ def test_options_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
         session_of("--broker", "mqtt://a@h", "--user", "b")
 
 
-def test_of_options_that_come_instead_of_each_other_the_stronger_source_decides(tmp_path: Path) -> None:
+def test_of_options_that_come_instead_of_each_other_the_stronger_source_decides(
+    tmp_path: Path,
+) -> None:
     """A token on the command line or of a profile comes instead of the password file of [common] or a variable, as does --insecure of --ca."""
     file = secret_file(tmp_path)
     settings = tmp_path / "settings.toml"
@@ -106,8 +110,12 @@ def test_the_password_s_variable_goes_before_settings_files(tmp_path: Path) -> N
     for line in (f'password-file = "{file}"', f'token-file = "{file}"', "ask-password = true"):
         settings.write_text(f"[common]\n{line}\n")
         assert session_of(*broker, **variable).password == Password("other")
-        assert session_of(*broker, "--password-file", file, **variable).password == Password("hunter2")
-    assert session_of(*broker, TRNFLEET_PASSWORD_FILE=file, **variable).password == Password("hunter2")
+        assert session_of(*broker, "--password-file", file, **variable).password == Password(
+            "hunter2"
+        )
+    assert session_of(*broker, TRNFLEET_PASSWORD_FILE=file, **variable).password == Password(
+        "hunter2"
+    )
 
 
 def test_an_option_is_for_the_brokers_that_have_a_use_for_it(tmp_path: Path) -> None:
@@ -136,7 +144,8 @@ def test_a_token_of_the_settings_is_for_brokers_with_a_user(tmp_path: Path) -> N
     file = secret_file(tmp_path)
     assert session_of("--broker", "mqtt://h", TRNFLEET_TOKEN_FILE=file).password is None
     assert isinstance(
-        session_of("--broker", "mqtt://h", "--user", "ops", TRNFLEET_TOKEN_FILE=file).password, TokenFile
+        session_of("--broker", "mqtt://h", "--user", "ops", TRNFLEET_TOKEN_FILE=file).password,
+        TokenFile,
     )
 
 

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 def completed(*words: str, **variables: Any) -> list[str]:
     """Return what bash is offered for the last of the words of a line that begins with `trnfleet`."""
     line = " ".join(("trnfleet", *words))
-    result = run(_TRNFLEET_COMPLETE="bash_complete", COMP_WORDS=line, COMP_CWORD=str(len(words)), **variables)
+    result = run(
+        _TRNFLEET_COMPLETE="bash_complete", COMP_WORDS=line, COMP_CWORD=str(len(words)), **variables
+    )
     assert (result.returncode, result.stderr) == (0, ""), result.stderr
     return [offered.partition(",")[2] for offered in result.stdout.split()]
 
@@ -85,7 +87,9 @@ def test_profiles_come_from_the_settings_files(tmp_path: Path) -> None:
         ("fish", {"COMP_WORDS": "trnfleet mon", "COMP_CWORD": "mon"}, "plain,monitor\tThe app against a broker.\n"),
     ],
 )  # fmt: skip  # a line a case
-def test_other_shells_ask_in_their_own_way(shell: str, variables: dict[str, Any], said: str) -> None:
+def test_other_shells_ask_in_their_own_way(
+    shell: str, variables: dict[str, Any], said: str
+) -> None:
     """Files are left to the shell."""
     result = run(_TRNFLEET_COMPLETE=f"{shell}_complete", **variables)
     assert (result.returncode, result.stdout) == (0, said)

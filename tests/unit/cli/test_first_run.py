@@ -23,7 +23,9 @@ def test_only_the_first_run_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert is_first_run()
 
 
-def test_every_run_is_one_where_nothing_can_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_run_is_one_where_nothing_can_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without a home, and without any folder for temporary files either; nothing is left there."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", "/dev/null/nobody")
@@ -33,7 +35,9 @@ def test_every_run_is_one_where_nothing_can_be_kept(tmp_path: Path, monkeypatch:
     assert is_first_run()
 
 
-def test_a_state_folder_with_a_folder_in_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_folder_with_a_folder_in_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is there by that name counts as there; a dangling link is neither followed nor an error."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     (tmp_path / "trnfleet").mkdir()

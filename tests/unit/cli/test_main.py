@@ -15,7 +15,10 @@ from trnfleet.cli import main
     ("file", "named"), [("/run/some\x1b[2Jwhere", "/run/some\\u001b[2Jwhere: "), (None, "")]
 )
 def test_an_error_of_the_system_names_its_file(
-    file: str | None, named: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    file: str | None,
+    named: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The line has the file, as plain text, and the reason."""
 

@@ -17,7 +17,9 @@ def test_a_topic_filter_is_taken_as_it_is(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "a/#/b", "a+/b", "a/b#"])
 def test_what_is_no_topic_filter_is_refused(text: str) -> None:
-    with pytest.raises(click.BadParameter, match=f"'{text}' is not a topic filter".replace("+", r"\+")):
+    with pytest.raises(
+        click.BadParameter, match=f"'{text}' is not a topic filter".replace("+", r"\+")
+    ):
         TopicFilter().convert(text, None, None)
 
 
@@ -59,7 +61,9 @@ def test_what_is_no_size(text: str) -> None:
         Size().convert(text, None, None)
 
 
-@pytest.mark.parametrize("text", ["+90", "-1h30m", "0:15:30.5", "2026-01-06", "2026-01-06T01:15:00+01:00"])
+@pytest.mark.parametrize(
+    "text", ["+90", "-1h30m", "0:15:30.5", "2026-01-06", "2026-01-06T01:15:00+01:00"]
+)
 def test_a_moment_stays_text_until_a_file_is_open(text: str) -> None:
     """What it means depends on the recording."""
     assert Moment().convert(f" {text} ", None, None) == text
@@ -68,5 +72,7 @@ def test_a_moment_stays_text_until_a_file_is_open(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "noon", "25:00", "90s", "+", "+1y", "2026-13-01"])
 def test_what_is_no_moment(text: str) -> None:
     """Anything else is refused before a file is opened."""
-    with pytest.raises(click.BadParameter, match="is not a moment; write it as 2026-01-31T14:03:00Z, 14:03"):
+    with pytest.raises(
+        click.BadParameter, match="is not a moment; write it as 2026-01-31T14:03:00Z, 14:03"
+    ):
         Moment().convert(text, None, None)

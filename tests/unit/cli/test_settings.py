@@ -65,7 +65,9 @@ def test_each_source_goes_before_the_next(
     monkeypatch.setenv("TRNFLEET_THEME", "ansi")
     found = printed(capsys, "monitor", "--profile", "prod", "--past", "7MB")
     user, system = map(str, files)
-    assert {name: (each["value"], each["place"]) for name, each in found.items() if each["place"]} == {
+    assert {
+        name: (each["value"], each["place"]) for name, each in found.items() if each["place"]
+    } == {
         "theme": ("ansi", "TRNFLEET_THEME"),
         "name": (["prod"], f"{user} [profile.prod]"),
         "pue": (1.2, f"{system} [profile.prod]"),
@@ -95,7 +97,11 @@ def test_a_command_gets_what_is_printed(files: Files, capsys: pytest.CaptureFixt
     ("chosen", "by"), [("--profile", "lab"), ("TRNFLEET_PROFILE", "lab"), ("[common]", "prod")]
 )
 def test_a_profile_is_chosen_in_three_ways(
-    chosen: str, by: str, files: Files, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    chosen: str,
+    by: str,
+    files: Files,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The option, its variable, the key `profile` of [common]; `none` for none of them."""
     files.user.write_text(
@@ -202,7 +208,10 @@ def test_secrets_are_not_printed(
 
 
 def test_a_password_of_the_service_is_printed_with_its_file(
-    files: Files, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    files: Files,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     """As a credential of systemd; where the variable is set, that comes first, and an empty one is none."""
     monkeypatch.delenv("TRNFLEET_MQTT_PASSWORD", raising=False)
@@ -218,7 +227,9 @@ def test_a_password_of_the_service_is_printed_with_its_file(
     for words in (["watch"], []):
         assert run(["config", "print", *words]) == 0
         output = capsys.readouterr().out
-        assert re.search(rf"password of broker +\*\*\* +credential {re.escape(str(credential))}", output)
+        assert re.search(
+            rf"password of broker +\*\*\* +credential {re.escape(str(credential))}", output
+        )
         assert "hunter2" not in output
     monkeypatch.setenv("TRNFLEET_MQTT_PASSWORD", "hunter3")
     assert printed(capsys, "watch")["password of broker"]["source"] == "variable"
@@ -252,7 +263,10 @@ def test_a_command_that_takes_one_broker_names_the_choice(
     files.user.write_text('[profile.two]\nbroker = ["mqtt://b1", "mqtt://b2"]\n')
     name = " ".join(words[:2]) if words[0] in {"reserve", "silence", "history"} else words[0]
     says = f"{name} takes one broker; choose one with --broker: {', '.join(ONE)}"
-    assert refusal(capsys, *words, "--profile", "two") == f"Error: {files.user}: [profile.two] broker: {says}"
+    assert (
+        refusal(capsys, *words, "--profile", "two")
+        == f"Error: {files.user}: [profile.two] broker: {says}"
+    )
     assert refusal(capsys, *words, "--broker", "b1", "--broker", "b2") == f"Error: --broker: {says}"
 
 
@@ -272,7 +286,9 @@ def test_the_command_line_chooses_one_of_several_brokers_and_fleets(
     assert run(["usage", "--profile", "two", "--broker", broker, "--name", "a"]) == 1
     assert capsys.readouterr().err.splitlines()[-1].endswith(f"mqtt://{broker}: connection refused")
     monkeypatch.setenv("TRNFLEET_BROKER", "b1 b2")
-    assert refusal(capsys, "watch").startswith("Error: TRNFLEET_BROKER: watch takes one broker; choose one")
+    assert refusal(capsys, "watch").startswith(
+        "Error: TRNFLEET_BROKER: watch takes one broker; choose one"
+    )
     monkeypatch.delenv("TRNFLEET_BROKER")
     files.user.write_text('[watch]\nbroker = ["mqtt://b1", "mqtt://b2"]\n')
     assert printed(capsys, "watch", "--broker", "b2")["broker"]["value"] == "b2"
@@ -285,7 +301,9 @@ def test_the_command_line_chooses_one_of_several_brokers_and_fleets(
     assert capsys.readouterr().err.splitlines()[-1].endswith(f"mqtt://{broker}: connection refused")
     files.user.write_text('[watch]\nbroker = ["mqtt://b1", "mqtt://b2"]\n')
     assert run(["check", str(files.user)]) == 2
-    assert capsys.readouterr().out.endswith("INVALID: [watch] broker: watch takes one broker, not 2\n")
+    assert capsys.readouterr().out.endswith(
+        "INVALID: [watch] broker: watch takes one broker, not 2\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -350,11 +368,15 @@ def test_a_mistake_in_the_table_of_another_command_is_left_to_check(
     files.user.write_text("[watch]\nexit-no = 'critical'\n")
     assert printed(capsys, "status")
     assert run(["config", "path"]) == 0
-    assert "INVALID: unknown key [watch] 'exit-no': did you mean 'exit-on'?" in capsys.readouterr().out
+    assert (
+        "INVALID: unknown key [watch] 'exit-no': did you mean 'exit-on'?" in capsys.readouterr().out
+    )
     assert run(["check", str(files.user)]) == 2
 
 
-def test_init_writes_every_setting_and_changes_none(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
+def test_init_writes_every_setting_and_changes_none(
+    files: Files, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The file is its owner's alone, and is never written over without --force."""
     assert run(["config", "init"]) == 0
     assert stat.S_IMODE(files.user.stat().st_mode) == 0o600
@@ -380,7 +402,9 @@ def test_path_says_which_files_are_read(
 
     def states() -> dict[str, str]:
         assert run(["config", "path", "--json"]) == 0
-        return {each["kind"]: each["state"] for each in json.loads(capsys.readouterr().out)["places"]}
+        return {
+            each["kind"]: each["state"] for each in json.loads(capsys.readouterr().out)["places"]
+        }
 
     files.system.write_text("[common]\n")
     assert states() == {"user": "not there", "system": "read"}
@@ -416,7 +440,10 @@ def test_print_without_a_command_shows_what_is_no_default(
     ("words", "said"),
     [
         (("monitr",), "no command 'monitr': did you mean 'monitor'?"),
-        (("reserve",), "reserve has commands of its own: choose from buy, extend, list, offerings, show"),
+        (
+            ("reserve",),
+            "reserve has commands of its own: choose from buy, extend, list, offerings, show",
+        ),
         (("reserve", "lst"), "no command 'reserve lst': did you mean 'list'?"),
         (("status", "--wiat", "1s"), "'--wait'"),
     ],

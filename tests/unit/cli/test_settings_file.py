@@ -22,7 +22,9 @@ def test_the_settings_file_names_every_setting(name: str) -> None:
     text = (shipped_folder(".") / "trnfleet.toml").read_text(encoding="utf-8")
     tables = {
         table: set(re.findall(r"^(?:# )?([a-z-]+) = ", body, re.MULTILINE))
-        for table, body in re.findall(r"^\[([a-z]+)\][^\n]*\n(.*?)(?=^\[|\Z)", text, re.MULTILINE | re.DOTALL)
+        for table, body in re.findall(
+            r"^\[([a-z]+)\][^\n]*\n(.*?)(?=^\[|\Z)", text, re.MULTILINE | re.DOTALL
+        )
     }
     settings = {
         key
@@ -40,6 +42,10 @@ def test_an_option_that_may_be_repeated_takes_one_value_or_a_list(tmp_path: Path
         file = tmp_path / f"{several}.toml"
         file.write_text(f"[common]\nbroker = {value}\n")
         ctx = load_command("status").make_context("status", ["--config", str(file)])
-        assert [str(each) for each in ctx.params["broker"]] == ["mqtt://b1:1883", "mqtt://b2:1883"][:several]
-    with pytest.raises(click.UsageError, match=r"\[common\] broker: watch takes one broker; choose one with"):
+        assert [str(each) for each in ctx.params["broker"]] == ["mqtt://b1:1883", "mqtt://b2:1883"][
+            :several
+        ]
+    with pytest.raises(
+        click.UsageError, match=r"\[common\] broker: watch takes one broker; choose one with"
+    ):
         load_command("watch").make_context("watch", ["--config", str(tmp_path / "2.toml")])

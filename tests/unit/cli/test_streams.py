@@ -72,7 +72,10 @@ def test_a_home_that_is_not_writable_is_said_once(
     assert capsys.readouterr().err == both
     given = tmp_path / "given.log"
     assert log_file_for_app(str(given), keeps_past=True) == given
-    assert capsys.readouterr().err == f"{home}.cache/trnfleet: Not a directory; the past is in {folder}\n"
+    assert (
+        capsys.readouterr().err
+        == f"{home}.cache/trnfleet: Not a directory; the past is in {folder}\n"
+    )
     assert log_file_for_app(str(given)) == given
     assert not capsys.readouterr().err
 

@@ -31,7 +31,9 @@ def test_a_dependency_that_is_not_installed_has_no_version(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An extra that was left out, and a tree that runs without having been installed."""
-    monkeypatch.setattr(metadata, "requires", lambda _: ["numpy>=2", "not-there>=1; extra == 'aws'"])
+    monkeypatch.setattr(
+        metadata, "requires", lambda _: ["numpy>=2", "not-there>=1; extra == 'aws'"]
+    )
     assert run(["--version", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["dependencies"] == {
         "not-there": None,

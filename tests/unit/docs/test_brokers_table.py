@@ -21,7 +21,9 @@ def test_each_cell_says_what_came_of_it() -> None:
     lines = table(versions, cells).splitlines()
     assert lines[0] == "| case | " + " | ".join(f"{name} 1.0" for name in NAMES) + " |"
     rows = {
-        line.split(" | ")[0].removeprefix("| "): line.split(" | ")[1:] for line in lines if line[:1] == "|"
+        line.split(" | ")[0].removeprefix("| "): line.split(" | ")[1:]
+        for line in lines
+        if line[:1] == "|"
     }
     titles = {case.name: case.title for case in CASES}
     assert rows[titles["version"]][0] == "5"
@@ -42,7 +44,9 @@ def test_the_page_has_a_whole_table() -> None:
     """The page has a row for each case and a column for each broker, every cell filled, and nothing failed in it."""
     body = read("brokers.md").split(BEGIN)[1].split(END)[0]
     lines = [line for line in body.splitlines() if line.startswith("|")]
-    assert [line.split(" | ")[0].removeprefix("| ") for line in lines[2:]] == [case.title for case in CASES]
+    assert [line.split(" | ")[0].removeprefix("| ") for line in lines[2:]] == [
+        case.title for case in CASES
+    ]
     for name in NAMES:
         assert re.search(rf"\| {re.escape(name)} [\d.]+ ", lines[0]), name
     assert "FAILED" not in body

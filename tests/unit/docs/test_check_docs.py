@@ -15,7 +15,8 @@ def test_links_and_paths_of_every_page_exist() -> None:
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         problems += [
-            f"{page.name}:{line}: {what}" for line, what in (*check.links(page, text), *check.paths(text))
+            f"{page.name}:{line}: {what}"
+            for line, what in (*check.links(page, text), *check.paths(text))
         ]
     assert problems == []
 
@@ -23,12 +24,12 @@ def test_links_and_paths_of_every_page_exist() -> None:
 def test_broken_links_are_found(tmp_path: Path) -> None:
     """A missing file and a missing heading are found with their lines; addresses elsewhere and code are left alone."""
     links = script("check-docs").links
-    (tmp_path / "other.md").write_text("# One `thing`\n\n## Two: words, (more)\n\n## Two: words, (more)\n")
+    (tmp_path / "other.md").write_text(
+        "# One `thing`\n\n## Two: words, (more)\n\n## Two: words, (more)\n"
+    )
     page = tmp_path / "page.md"
     page.write_text("")
-    good = (
-        "[a](other.md) [b](other.md#one-thing) [c](other.md#two-words-more-1) [d](https://example.com/none)\n"
-    )
+    good = "[a](other.md) [b](other.md#one-thing) [c](other.md#two-words-more-1) [d](https://example.com/none)\n"
     bad = "[e](none.md)\n```\n[f](none.md)\n```\n[g](other.md#three) ![h](none.png)\n[i](#here)\n"
     assert list(links(page, good)) == []
     assert list(links(page, bad)) == [
@@ -43,4 +44,7 @@ def test_missing_paths_are_found() -> None:
     """A path in backticks must exist; patterns match at least one file, and `...` stands for anything."""
     paths = script("check-docs").paths
     text = "`trnfleet/clock.py` `config/alerts/*.toml`\n`trnfleet/none.py` `trnfleet/` `trnfleet/.../x.py` `none.md`\n`docs/*.rst`"
-    assert list(paths(text)) == [(2, "trnfleet/none.py: no such file"), (3, "docs/*.rst: no such file")]
+    assert list(paths(text)) == [
+        (2, "trnfleet/none.py: no such file"),
+        (3, "docs/*.rst: no such file"),
+    ]

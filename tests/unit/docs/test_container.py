@@ -35,7 +35,9 @@ def test_nothing_runs_as_root() -> None:
 
 
 def test_the_services_are_commands_with_their_variables() -> None:
-    found = re.findall(r'command: \["(\w+)"\]\n +environment:\n((?: +TRNFLEET_\w+: .+\n)+)', COMPOSE)
+    found = re.findall(
+        r'command: \["(\w+)"\]\n +environment:\n((?: +TRNFLEET_\w+: .+\n)+)', COMPOSE
+    )
     assert [command for command, _ in found] == ["simulate", "watch", "monitor"]
     for command, variables in found:
         known = {each.envvar for each in load_command(command).params}

@@ -18,7 +18,9 @@ def test_the_page_is_current() -> None:
 
 
 def test_every_command_has_its_part() -> None:
-    headings = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith(".SS ")]
+    headings = [
+        line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith(".SS ")
+    ]
     assert {heading.split('"')[1].split()[0] for heading in headings} == set(COMMANDS)
 
 

@@ -28,7 +28,10 @@ def job(**rest: Any) -> Inference:
             {"model": "llama-3.1-405b", "dtype": "fp8", "speculative_tokens": 7},
         ),
         ("Llama 3.3 70B, BF16", {"model": "llama-3.3-70b"}),
-        ("Llama 3.3 70B, BF16, 7 speculated tokens", {"model": "llama-3.3-70b", "speculative_tokens": 7}),
+        (
+            "Llama 3.3 70B, BF16, 7 speculated tokens",
+            {"model": "llama-3.3-70b", "speculative_tokens": 7},
+        ),
     ],
 )
 def test_times_in_the_docs_are_the_models(row: str, settings: dict[str, Any]) -> None:

@@ -54,6 +54,8 @@ def test_conditions_read_like_promql() -> None:
     assert expression({"figure": "health", "has": ["hbm", "sram"]}) == "health has any of hbm, sram"
     assert expression({"figure": "state", "equals": ["failed", "hung"]}) == "state == failed, hung"
     assert (
-        expression({"figure": "step_time_s", "share_of_median_of": "past", "past": "30m", "above": 1.1})
+        expression(
+            {"figure": "step_time_s", "share_of_median_of": "past", "past": "30m", "above": 1.1}
+        )
         == "step_time_s / median(30m past) > 1.1"
     )

@@ -89,7 +89,11 @@ def sample(chip: int | None, seq: int = 0, **values: Any) -> dict[str, Any]:
 
 def frame(seq: int = 0) -> bytes:
     """Return the page's frame."""
-    values = {"nc_util_pct": [87.5] * 127 + [None], "power_w": [312.4] * 16, "host_power_w": [1900.0]}
+    values = {
+        "nc_util_pct": [87.5] * 127 + [None],
+        "power_w": [312.4] * 16,
+        "host_power_w": [1900.0],
+    }
     payload: bytes = FRAME["frame"](PATH, BOOT, seq, START_NS, values)
     return payload
 
@@ -103,7 +107,12 @@ class Reader:
         )
 
     def take(
-        self, topic_class: TopicClass, path: str, payload: bytes | dict[str, Any], *, retain: bool = False
+        self,
+        topic_class: TopicClass,
+        path: str,
+        payload: bytes | dict[str, Any],
+        *,
+        retain: bool = False,
     ) -> None:
         """Take one message."""
         data = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
@@ -117,7 +126,9 @@ class Reader:
     def chips(self, **changes: Any) -> None:
         """Take the telemetry of all 16 chips, with changes of their fields; None leaves one out."""
         for chip in range(16):
-            message = {key: value for key, value in (sample(chip) | changes).items() if value != "left out"}
+            message = {
+                key: value for key, value in (sample(chip) | changes).items() if value != "left out"
+            }
             self.take(TopicClass.TELEMETRY, f"{PATH}/chip{chip:02d}", message)
 
     @property
@@ -129,7 +140,15 @@ class Reader:
     def refused(self) -> dict[str, int]:
         """Counters of what was not used, those that are not 0."""
         counts = self.monitor.counts
-        names = ("undecodable", "misplaced", "rejected", "undescribed", "lost", "late", "duplicates")
+        names = (
+            "undecodable",
+            "misplaced",
+            "rejected",
+            "undescribed",
+            "lost",
+            "late",
+            "duplicates",
+        )
         return {name: getattr(counts, name) for name in names if getattr(counts, name)}
 
 
@@ -173,9 +192,11 @@ def test_fields_of_a_descriptors_parts(part: str, name: str) -> None:
     """The same holds of the objects within."""
     reader = Reader()
     message = descriptor(columns=[dict(FRAME["COLUMNS"][0])])
-    del {"clock": message["clock"], "instance": message["instances"][0], "column": message["columns"][0]}[
-        part
-    ][name]
+    del {
+        "clock": message["clock"],
+        "instance": message["instances"][0],
+        "column": message["columns"][0],
+    }[part][name]
     reader.describe(message)
     assert bool(reader.refused) is fields("wire.md", part)[name]
 
@@ -186,10 +207,18 @@ def test_telemetry_fields(name: str) -> None:
     reader = Reader()
     reader.describe()
     reader.chips(
-        **({"power_w": "left out", "nc_util_pct": [50.0] * 8} if name == "metrics" else {name: "left out"})
+        **(
+            {"power_w": "left out", "nc_util_pct": [50.0] * 8}
+            if name == "metrics"
+            else {name: "left out"}
+        )
     )
     needed = fields("wire.md", "telemetry") | {"chip": True}
-    assert (reader.live == 0 and sum(reader.refused.values()) == 16) if needed[name] else reader.live == 16
+    assert (
+        (reader.live == 0 and sum(reader.refused.values()) == 16)
+        if needed[name]
+        else reader.live == 16
+    )
 
 
 @pytest.mark.parametrize("name", fields("wire.md", "frame"))
@@ -209,7 +238,9 @@ def test_frame_fields(name: str) -> None:
 
 def test_the_frame_of_the_page_is_read() -> None:
     """Raw integers times the descriptor's scale are the values; the type's largest integer is no value."""
-    columns = tuple(ColumnSpec.model_validate_json(json.dumps(column)) for column in FRAME["COLUMNS"])
+    columns = tuple(
+        ColumnSpec.model_validate_json(json.dumps(column)) for column in FRAME["COLUMNS"]
+    )
     decoded = FrameDecoder(columns, 16, 1).decode(frame())
     assert decoded.chip["nc_util_pct"].tolist()[15] == [175] * 7 + [255]
     assert decoded.chip["power_w"].tolist() == [3_124] * 16
@@ -314,12 +345,16 @@ def test_limits_are_those_of_the_program() -> None:
 
 def test_actions_are_those_of_the_simulator() -> None:
     """The table of actions has every action with its arguments."""
-    section = read("wire.md").partition("| action | arguments |\n|---|---|\n")[2].partition("\n\n")[0]
+    section = (
+        read("wire.md").partition("| action | arguments |\n|---|---|\n")[2].partition("\n\n")[0]
+    )
     listed = {
         name.strip("` "): set(re.findall(r"`([a-z_]+)`", arguments))
         for name, arguments in (row.strip("|").split("|") for row in section.splitlines())
     }
-    assert listed == {name: set(arguments) for name, arguments in (ARGUMENTS | Leases.arguments).items()}
+    assert listed == {
+        name: set(arguments) for name, arguments in (ARGUMENTS | Leases.arguments).items()
+    }
 
 
 def test_every_class_of_topics_is_there() -> None:

@@ -34,7 +34,9 @@ def test_bad_addresses(text: str) -> None:
 
 def test_chip_and_core_names_are_pairs() -> None:
     """Formatting and parsing a chip's or core's segment are inverses."""
-    assert [address.parse_chip(address.format_chip(chip)) for chip in range(144)] == list(range(144))
+    assert [address.parse_chip(address.format_chip(chip)) for chip in range(144)] == list(
+        range(144)
+    )
     assert [address.parse_core(address.format_core(core)) for core in range(8)] == list(range(8))
     assert address.parse_chip("chip5") is None
     assert address.parse_core("ncx") is None

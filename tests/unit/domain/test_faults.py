@@ -190,7 +190,12 @@ def test_broken_memory_is_replaced_in_time(name: str) -> None:
 
 def test_kernel_logs_name_errors_that_the_problem_detector_knows() -> None:
     """The node problem detector matches NEURON_HW_ERR with these four (neuron-helm-charts)."""
-    known = {"SRAM_UNCORRECTABLE_ERROR", "NC_UNCORRECTABLE_ERROR", "HBM_UNCORRECTABLE_ERROR", "DMA_ERROR"}
+    known = {
+        "SRAM_UNCORRECTABLE_ERROR",
+        "NC_UNCORRECTABLE_ERROR",
+        "HBM_UNCORRECTABLE_ERROR",
+        "DMA_ERROR",
+    }
     assert {fault.hw_error for fault in FAULTS.values() if fault.hw_error} <= known
     assert all(bool(fault.hw_error) == bool(fault.action) for fault in FAULTS.values())
 

@@ -33,7 +33,10 @@ def test_expand_names_instances() -> None:
         ({"nmae": 1}, "unknown key 'nmae': did you mean 'name'?"),
         ({"name": "a b"}, "name = 'a b'"),
         ({"clusters": []}, "clusters"),
-        ({"clusters": [{"name": "uc1", "ultraserver": [{"count": 1}]}]}, "did you mean 'ultraservers'?"),
+        (
+            {"clusters": [{"name": "uc1", "ultraserver": [{"count": 1}]}]},
+            "did you mean 'ultraservers'?",
+        ),
         ({"clusters": [{"name": "uc1", "ultraservers": [{"count": 0}]}]}, "count = 0"),
         ({"clusters": [{"name": "uc1", "ultraservers": [{"count": True}]}]}, "count = True"),
         (
@@ -51,7 +54,10 @@ def test_expand_names_instances() -> None:
         ({"start": datetime(9999, 12, 31, tzinfo=UTC)}, "year 9999"),
         ({"pue": 0.5}, "pue = 0.5"),
         ({"pue": float("nan")}, "pue = nan"),
-        ({"jobs": [{"kind": "training", "name": "j", "on": ["uc1"], "mfuu": 0.4}]}, "did you mean 'mfu'?"),
+        (
+            {"jobs": [{"kind": "training", "name": "j", "on": ["uc1"], "mfuu": 0.4}]},
+            "did you mean 'mfu'?",
+        ),
         ({"jobs": [{"kind": "mining", "name": "j", "on": ["uc1"]}]}, "kind"),
         (
             {
@@ -67,7 +73,10 @@ def test_expand_names_instances() -> None:
             },
             "at most 1",
         ),
-        ({"jobs": [{"kind": "training", "name": "j", "on": ["uc1"]}] * 2}, "job 'j' is there twice"),
+        (
+            {"jobs": [{"kind": "training", "name": "j", "on": ["uc1"]}] * 2},
+            "job 'j' is there twice",
+        ),
     ],
 )
 def test_mistakes_are_explained(changes: dict[str, Any], said: str) -> None:

@@ -103,17 +103,29 @@ def test_fine_tuning_is_a_chain_of_runs() -> None:
     [
         ("training", {"model": "llama-3.1-40b"}, "did you mean 'llama-3.1-405b'?"),
         ("training", {"tensor_parallel": 8}, "tensor_parallel needs parameters"),
-        ("training", {"parameters": 8e9, "tensor_parallel": 10}, "choose 1, 2, 3, 4, 6, 8, 12 or 16 chips"),
+        (
+            "training",
+            {"parameters": 8e9, "tensor_parallel": 10},
+            "choose 1, 2, 3, 4, 6, 8, 12 or 16 chips",
+        ),
         ("training", {"recompute": 0.5}, "recompute needs parameters"),
         (
             "training",
             {"parameters": 8e9, "active_parameters": 9e9},
             "active_parameters 9e+09 must be at most",
         ),
-        ("training", {"profile": "claude-like-pretrainin"}, "did you mean 'claude-like-pretraining'?"),
+        (
+            "training",
+            {"profile": "claude-like-pretrainin"},
+            "did you mean 'claude-like-pretraining'?",
+        ),
         ("training", {"model": "llama-3.1-8b", "adapter_parameters": 4e7}, "adapter_parameters"),
         ("training", {"compute_share": 0.9, "collective_share": 0.5}, "at most 1"),
-        ("training", {"starts_at_s": 5.0, "ends_at_s": 5.0}, "ends_at_s 5 must be after starts_at_s, 5"),
+        (
+            "training",
+            {"starts_at_s": 5.0, "ends_at_s": 5.0},
+            "ends_at_s 5 must be after starts_at_s, 5",
+        ),
         ("training", {"evaluation_s": 5.0}, "evaluation_s"),
         ("finetuning", {"checkpoint_every_steps": 0}, "greater than or equal to 1"),
         ("inference", {"profile": "llama-405b-latenc"}, "did you mean 'llama-405b-latency'?"),

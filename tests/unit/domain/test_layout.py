@@ -41,7 +41,8 @@ def test_order_of_input_means_nothing() -> None:
 def test_every_node_is_found_at_its_path(places: list[tuple[int, int, int, bool]]) -> None:
     """Paths and nodes are inverses, children name their parent, and ranges cover every chip once."""
     layout = Layout.of(
-        (f"uc{c}/us-{u}/i-{i}", "trn2.3xlarge" if small else "trn2.48xlarge") for c, u, i, small in places
+        (f"uc{c}/us-{u}/i-{i}", "trn2.3xlarge" if small else "trn2.48xlarge")
+        for c, u, i, small in places
     )
     for node in all_nodes(layout):
         assert layout.find(layout.path(node)) == node
@@ -50,7 +51,9 @@ def test_every_node_is_found_at_its_path(places: list[tuple[int, int, int, bool]
             assert all(layout.parent(Node(below, child)) == node for child in layout.children(node))
     for level in (Level.CLUSTER, Level.ULTRASERVER, Level.INSTANCE):
         covered = [
-            chip for number in range(layout.count(level)) for chip in layout.chip_range(Node(level, number))
+            chip
+            for number in range(layout.count(level))
+            for chip in layout.chip_range(Node(level, number))
         ]
         assert covered == list(range(layout.chips))
 
@@ -58,7 +61,13 @@ def test_every_node_is_found_at_its_path(places: list[tuple[int, int, int, bool]
 def test_find_what_is_not_there() -> None:
     """Addresses that the fleet does not have are not found; a core's address finds its chip."""
     layout = Layout.of(DEMO)
-    for path in ("uc2", "uc1/us-0003", "uc1/us-0001/nope", "uc1/us-0001/trn2u-0001-0/chip16", "a/b/c/d/e/f"):
+    for path in (
+        "uc2",
+        "uc1/us-0003",
+        "uc1/us-0001/nope",
+        "uc1/us-0001/trn2u-0001-0/chip16",
+        "a/b/c/d/e/f",
+    ):
         assert layout.find(path) is None
     assert layout.find("uc1/us-0001/trn2u-0001-0/chip03/nc2") == layout.find(
         "uc1/us-0001/trn2u-0001-0/chip03"

@@ -72,7 +72,10 @@ def test_what_has_begun_before_the_start_means_the_start(text: str, is_there: bo
 
 
 @given(
-    st.integers(0, 5 * DAY_NS), st.integers(0, 5 * DAY_NS), st.integers(0, 5 * DAY_NS), st.integers(0, 1_439)
+    st.integers(0, 5 * DAY_NS),
+    st.integers(0, 5 * DAY_NS),
+    st.integers(0, 5 * DAY_NS),
+    st.integers(0, 1_439),
 )
 def test_the_nearest_of_several_days(first: int, length: int, after: int, minute: int) -> None:
     """If a time of day is there at all, one that is there is found, and none on the same side of the day is nearer."""

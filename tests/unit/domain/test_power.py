@@ -15,7 +15,10 @@ def layout_of(ultraservers: int = 2, alone: int = 2) -> Layout:
         for place in range(4)
     ]
     return Layout.of(
-        [*joined, *((f"c/standalone/trn2-{number:04d}", "trn2.48xlarge") for number in range(alone))]
+        [
+            *joined,
+            *((f"c/standalone/trn2-{number:04d}", "trn2.48xlarge") for number in range(alone)),
+        ]
     )
 
 
@@ -35,9 +38,13 @@ def test_an_ultraserver_stands_in_two_racks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "count"), [("trn2u.48xlarge", 5), ("trn2.48xlarge", 4)], ids=["too many", "of another type"]
+    ("kind", "count"),
+    [("trn2u.48xlarge", 5), ("trn2.48xlarge", 4)],
+    ids=["too many", "of another type"],
 )
-def test_an_ultraserver_that_cannot_be_has_racks_named_by_their_first_instance(kind: str, count: int) -> None:
+def test_an_ultraserver_that_cannot_be_has_racks_named_by_their_first_instance(
+    kind: str, count: int
+) -> None:
     """Two publishers may describe the same UltraServer: no index beyond its racks, and no name twice."""
     us = "c/us-0000"
     racks = Racks.of(

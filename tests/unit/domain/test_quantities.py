@@ -39,7 +39,8 @@ def test_sizes_have_three_digits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "text"), [(0, "0 chips"), (1, "1 chip"), (2, "2 chips"), (1_000_000, "1,000,000 chips")]
+    ("number", "text"),
+    [(0, "0 chips"), (1, "1 chip"), (2, "2 chips"), (1_000_000, "1,000,000 chips")],
 )
 def test_one_thing_is_in_the_singular(number: int, text: str) -> None:
     assert counted(number, "chip") == text

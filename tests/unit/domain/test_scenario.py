@@ -78,11 +78,16 @@ def test_entries_follow_each_other() -> None:
 
 def test_a_long_chain_is_no_trouble() -> None:
     """Thousands of entries may follow each other."""
-    chain = [fault(id="e0", at=0), *(fault(id=f"e{n}", after=f"e{n - 1}", delay=1) for n in range(1, 3_000))]
+    chain = [
+        fault(id="e0", at=0),
+        *(fault(id=f"e{n}", after=f"e{n - 1}", delay=1) for n in range(1, 3_000)),
+    ]
     assert scenario(*reversed(chain)).begins()[0] == 2_999.0
 
 
-@given(st.permutations(range(8)), st.lists(st.integers(0, 100), min_size=8, max_size=8), st.randoms())
+@given(
+    st.permutations(range(8)), st.lists(st.integers(0, 100), min_size=8, max_size=8), st.randoms()
+)
 def test_begins_add_up_in_any_order(order: list[int], delays: list[int], random: Any) -> None:
     """An entry begins as much later than the one before it as its delay says."""
     before = [None if number == 0 else random.randrange(number) for number in range(8)]
@@ -92,7 +97,9 @@ def test_begins_add_up_in_any_order(order: list[int], delays: list[int], random:
         else fault(id=f"e{number}", after=f"e{before[number]}", delay=delays[number])
         for number in range(8)
     ]
-    begins = dict(zip(order, scenario(*(entries[number] for number in order)).begins(), strict=True))
+    begins = dict(
+        zip(order, scenario(*(entries[number] for number in order)).begins(), strict=True)
+    )
     for number, other in enumerate(before):
         assert begins[number] == delays[number] + (0 if other is None else begins[other])
 

@@ -15,7 +15,9 @@ class Times(BaseModel):
     at_s: Instant = 0.0
 
 
-@pytest.mark.parametrize(("given", "seconds"), [("5m", 300.0), (45, 45.0), (0.25, 0.25), ("250ms", 0.25)])
+@pytest.mark.parametrize(
+    ("given", "seconds"), [("5m", 300.0), (45, 45.0), (0.25, 0.25), ("250ms", 0.25)]
+)
 def test_a_field_takes_text_and_numbers(given: Any, seconds: float) -> None:
     """Numbers are seconds, whole ones too; both kinds of field read alike."""
     times = Times.model_validate({"lasts_s": given, "at_s": given})
@@ -29,7 +31,9 @@ def test_only_an_instant_may_be_zero() -> None:
         Times.model_validate({"lasts_s": "0s"})
 
 
-@pytest.mark.parametrize("given", [-1, -0.5, float("nan"), float("inf"), True, None, "soon", "9" * 400, [5]])
+@pytest.mark.parametrize(
+    "given", [-1, -0.5, float("nan"), float("inf"), True, None, "soon", "9" * 400, [5]]
+)
 def test_what_is_no_time_is_refused(given: Any) -> None:
     """Neither kind of field takes what lies before zero, is not finite, or is no number."""
     for name in ("lasts_s", "at_s"):

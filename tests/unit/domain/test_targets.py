@@ -38,7 +38,9 @@ def drawing(seed: int) -> Callable[[int, int], list[int]]:
 
 
 def addresses(fault: str, text: str, seed: int = 1, layout: Layout = LAYOUT) -> list[str]:
-    return [target.address(layout) for target in resolve(layout, FAULTS[fault], text, drawing(seed))]
+    return [
+        target.address(layout) for target in resolve(layout, FAULTS[fault], text, drawing(seed))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +62,9 @@ def addresses(fault: str, text: str, seed: int = 1, layout: Layout = LAYOUT) -> 
         ("z_link_down", "uc1/us-0001/*/chip06:z_next", [f"uc1/us-0001/trn2u-0001-{n}/chip06:z_next" for n in range(4)]),
     ],
 )  # fmt: skip
-def test_an_address_names_things_of_the_faults_scope(fault: str, text: str, expected: list[str]) -> None:
+def test_an_address_names_things_of_the_faults_scope(
+    fault: str, text: str, expected: list[str]
+) -> None:
     """Segments may hold patterns, siblings may be a range with both ends, and a link has its direction."""
     assert addresses(fault, text) == expected
 
@@ -76,7 +80,9 @@ def test_standalone_is_no_ultraserver() -> None:
 
 def test_a_pattern_over_all_chips_respects_instances_of_other_sizes() -> None:
     """A trn2.3xlarge has one chip: no other instance's chip is taken for its second."""
-    assert addresses("straggler", "uc1/standalone/small-0001/*") == ["uc1/standalone/small-0001/chip00"]
+    assert addresses("straggler", "uc1/standalone/small-0001/*") == [
+        "uc1/standalone/small-0001/chip00"
+    ]
     found = addresses("straggler", "*")
     assert len(found) == len(set(found)) == LAYOUT.chips
     assert found == sorted(found)
@@ -114,7 +120,9 @@ def test_a_links_direction_is_drawn_where_it_is_not_said() -> None:
         ("link_down", "uc1/standalone/*/*", 3 * 16),
     ],
 )
-def test_of_many_chips_those_without_such_a_link_are_left_out(fault: str, text: str, chips: int) -> None:
+def test_of_many_chips_those_without_such_a_link_are_left_out(
+    fault: str, text: str, chips: int
+) -> None:
     """Instances that stand alone have no Z links, and a trn2.3xlarge has none at all."""
     found = addresses(fault, text)
     assert len({each.partition(":")[0] for each in found}) == len(found) == chips
@@ -170,7 +178,11 @@ def test_what_is_not_there_is_refused(fault: str, text: str, message: str) -> No
 def test_too_much_at_once_is_refused() -> None:
     """The limit itself is allowed."""
     large = of(
-        *((f"c/us-{n:04d}/trn2u-{n:04d}-{place}", "trn2u.48xlarge") for n in range(65) for place in range(4))
+        *(
+            (f"c/us-{n:04d}/trn2u-{n:04d}-{place}", "trn2u.48xlarge")
+            for n in range(65)
+            for place in range(4)
+        )
     )
     assert len(addresses("straggler", f"random({MOST_TARGETS})", layout=large)) == MOST_TARGETS
     with pytest.raises(ConfigError, match=r"names 4,160 things; at most 4,096 at once"):

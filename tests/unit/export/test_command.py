@@ -53,14 +53,18 @@ async def test_a_program_gets_the_alert(tmp_path: Path) -> None:
 
 async def test_a_program_that_fails_or_never_ends(tmp_path: Path) -> None:
     """Why it failed is said; one that goes on is killed with all that it started."""
-    assert await run_program(("sh", "-c", "exit 7"), notification(), ManualClock()) == "exit status 7"
+    assert (
+        await run_program(("sh", "-c", "exit 7"), notification(), ManualClock()) == "exit status 7"
+    )
     assert await run_program(("/no/such",), notification(), ManualClock()) != ""
     clock = ManualClock()
     started = tmp_path / "started"
     said: list[str] = []
 
     async def hang() -> None:
-        said.append(await run_program(("sh", "-c", f"touch {started}; sleep 1000"), notification(), clock))
+        said.append(
+            await run_program(("sh", "-c", f"touch {started}; sleep 1000"), notification(), clock)
+        )
 
     async with running(hang()):
         await eventually(started.exists)
@@ -84,7 +88,9 @@ async def test_a_program_ends_with_the_watch(tmp_path: Path) -> None:
         os.kill(int(started.read_text()), 0)
 
 
-async def test_one_after_the_other_for_one_alert_and_four_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_after_the_other_for_one_alert_and_four_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Notifications of an alert keep their order, at most four programs run, and a failure is repeated three times."""
     clock = ManualClock()
     under_way: list[str] = []
@@ -123,7 +129,9 @@ async def test_programs_end_with_the_watch(tmp_path: Path) -> None:
     )
     receiver.notify([notification()])
     async with running(receiver.run()):
-        await eventually(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip())
+        await eventually(
+            lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip()
+        )
         pid = int((tmp_path / "pid").read_text())
     await eventually(lambda: not _runs(pid))
 

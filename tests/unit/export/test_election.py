@@ -24,14 +24,25 @@ def presence(
     since = None if since_ns is None else format_rfc3339(since_ns)
     return encode_message(
         WatchMessage.model_validate(
-            {"client": client, "state": state, "boot": boot, "role": role, "since": since, "leads": leads}
+            {
+                "client": client,
+                "state": state,
+                "boot": boot,
+                "role": role,
+                "since": since,
+                "leads": leads,
+            }
         )
     )
 
 
-def take(election: Election, client: str, payload: bytes, now_s: float, *, is_retained: bool = False) -> bool:
+def take(
+    election: Election, client: str, payload: bytes, now_s: float, *, is_retained: bool = False
+) -> bool:
     """Let an election take a message; the wall clock goes with the other."""
-    return election.take(client, payload, now_s, NOW_NS + round(now_s * SECOND), is_retained=is_retained)
+    return election.take(
+        client, payload, now_s, NOW_NS + round(now_s * SECOND), is_retained=is_retained
+    )
 
 
 def test_the_one_that_began_first_speaks() -> None:
@@ -173,7 +184,8 @@ def test_only_a_trusted_leader_moves_others_back() -> None:
     """Standbys alone, a leader that is distrusted, and one that began a tick before leave a newcomer where it is."""
     tick_ns = SECOND // 1_000
     alone, distrusting, next_tick = (
-        Election("watch-m", begun_ns) for begun_ns in (10 * SECOND, 10 * SECOND, 50 * SECOND + tick_ns)
+        Election("watch-m", begun_ns)
+        for begun_ns in (10 * SECOND, 10 * SECOND, 50 * SECOND + tick_ns)
     )
     take(alone, "watch-b", presence("watch-b", 50 * SECOND, leads=False), 1)
     for each in (distrusting, next_tick):
@@ -273,4 +285,7 @@ def test_a_process_that_did_not_run_listens_again() -> None:
     assert attendance.has_listened(LISTEN_S)
     assert not attendance.was_away(LISTEN_S + GONE_S - 0.1, is_up=True, connects=1)
     assert attendance.was_away(LISTEN_S + 2 * GONE_S, is_up=True, connects=1)
-    assert (attendance.paused_s > GONE_S, attendance.has_listened(LISTEN_S + 2 * GONE_S)) == (True, False)
+    assert (attendance.paused_s > GONE_S, attendance.has_listened(LISTEN_S + 2 * GONE_S)) == (
+        True,
+        False,
+    )

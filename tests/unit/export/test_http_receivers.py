@@ -15,8 +15,20 @@ from support.processes.waiting import running
 from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339
 from trnfleet.domain.alerts.watches import NO_ERRORS, ReceiverError
 from trnfleet.errors import ConfigError
-from trnfleet.export.alertmanager import REPEATED_EVERY_S, RESOLVED_FOR_S, SETTLES_S, AlertmanagerReceiver
-from trnfleet.export.http import WHOLE_LIMIT_S, Outcome, Target, make_client, parse_target, post_json
+from trnfleet.export.alertmanager import (
+    REPEATED_EVERY_S,
+    RESOLVED_FOR_S,
+    SETTLES_S,
+    AlertmanagerReceiver,
+)
+from trnfleet.export.http import (
+    WHOLE_LIMIT_S,
+    Outcome,
+    Target,
+    make_client,
+    parse_target,
+    post_json,
+)
 from trnfleet.export.notification import labels_of
 from trnfleet.export.other_clock import OtherClock
 from trnfleet.export.receiver import MOST_WAITING
@@ -85,7 +97,10 @@ TARGET = Target("http://am:9093/", "ann", "secret")
 
 def starts(other: Other) -> list[list[str]]:
     """Return which alerts each request was about."""
-    return [[each["annotations"]["summary"].rpartition(" ")[2] for each in body] for body in other.bodies]
+    return [
+        [each["annotations"]["summary"].rpartition(" ")[2] for each in body]
+        for body in other.bodies
+    ]
 
 
 async def test_alertmanager_is_told_at_once_and_again_every_minute() -> None:
@@ -104,7 +119,10 @@ async def test_alertmanager_is_told_at_once_and_again_every_minute() -> None:
     assert other.requests[0].headers["Authorization"].startswith("Basic ")
     first, again = other.bodies[0][0], other.bodies[1][0]
     assert first["startsAt"] == again["startsAt"] == format_rfc3339(BEGIN_NS)
-    assert (first["endsAt"], again["endsAt"][:16]) == ("2026-01-05T08:04:00.000Z", "2026-01-05T08:05")
+    assert (first["endsAt"], again["endsAt"][:16]) == (
+        "2026-01-05T08:04:00.000Z",
+        "2026-01-05T08:05",
+    )
     assert "none" not in first["labels"]
     assert first["annotations"] == {"summary": "number 1", "runbook": "look", "value": "40"}
     assert told == ["firing@2026-01-05T08:00:00.000Z"] * 2
@@ -149,7 +167,9 @@ async def test_alertmanager_is_told_no_step_of_our_clock(step_s: float) -> None:
             await other.clock.advance(REPEATED_EVERY_S)
             told = other.bodies[-1][0]
             assert seconds(told["startsAt"]) == pytest.approx(0, abs=2)
-            assert seconds(told["endsAt"]) == pytest.approx(other.now_s - BEGIN_NS / 1e9 + 240, abs=3)
+            assert seconds(told["endsAt"]) == pytest.approx(
+                other.now_s - BEGIN_NS / 1e9 + 240, abs=3
+            )
     # Not once with an end that is over there: Alertmanager would tell that it resolved.
     assert all(0 < seconds(each[0]["endsAt"]) < 400 for each in other.bodies)
 
@@ -201,7 +221,9 @@ async def test_links_go_where_receivers_look_for_them() -> None:
         "runbook_url": "https://wiki.example/hot",
         "generator_url": "https://dash.example/?fleet=demo",
     }
-    alertmanager = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
+    alertmanager = AlertmanagerReceiver(
+        "alertmanager", TARGET, other.clock, transport=other.transport
+    )
     webhook = WebhookReceiver("webhook", TARGET, other.clock, transport=other.transport)
     async with running(alertmanager.run()), running(webhook.run()):
         for receiver in (alertmanager, webhook):
@@ -223,7 +245,9 @@ async def test_alertmanager_hears_of_the_end_for_a_quarter_of_an_hour() -> None:
         receiver.notify([notification(1, resolved_s=4)])
         await other.clock.advance(RESOLVED_FOR_S + 120)
         count = len(other.requests)
-        assert {each["endsAt"] for body in other.bodies[1:] for each in body} == {"2026-01-05T08:00:04.000Z"}
+        assert {each["endsAt"] for body in other.bodies[1:] for each in body} == {
+            "2026-01-05T08:00:04.000Z"
+        }
         assert 14 <= count - 1 <= 16
         await other.clock.advance(600)
         assert len(other.requests) == count
@@ -241,7 +265,10 @@ async def test_alertmanager_that_is_away_gets_everything_later() -> None:
         await other.clock.advance(8)
         assert len(other.requests) == 4  # at 0, 1, 3 and 7 s
         assert told == []
-        assert receiver.errors() == (1, (ReceiverError("alertmanager", "alerts", "", "ConnectError"),))
+        assert receiver.errors() == (
+            1,
+            (ReceiverError("alertmanager", "alerts", "", "ConnectError"),),
+        )
         receiver.notify([notification(2)])
         other.error = None
         await other.clock.advance(30)
@@ -263,7 +290,9 @@ async def test_alertmanager_refuses_one_and_takes_the_others() -> None:
         await other.clock.advance(1)
         assert sorted(told) == [fingerprint(number) for number in (1, 2, 4, 5)]
         assert receiver.tally.refused == 1
-        refused = ReceiverError("alertmanager", "alert", fingerprint(3), "HTTP 400 'no\\n\\x1b[31m'")
+        refused = ReceiverError(
+            "alertmanager", "alert", fingerprint(3), "HTTP 400 'no\\n\\x1b[31m'"
+        )
         assert receiver.errors() == (1, (refused,))
         other.requests.clear()
         await other.clock.advance(3 * REPEATED_EVERY_S)
@@ -308,7 +337,9 @@ async def test_alertmanager_gets_batches_and_forgets_when_another_speaks() -> No
         receiver.notify([notification(1, resolved_s=2), notification(2, resolved_s=2)])
         receiver.end_leadership({notification(1).fingerprint})
         await other.clock.advance(300)
-        assert [each["endsAt"] for body in other.bodies[3:] for each in body] == ["2026-01-05T08:00:02.000Z"]
+        assert [each["endsAt"] for body in other.bodies[3:] for each in body] == [
+            "2026-01-05T08:00:02.000Z"
+        ]
 
 
 async def test_what_a_former_watch_told_is_repeated() -> None:
@@ -329,7 +360,9 @@ async def test_what_a_former_watch_told_is_repeated() -> None:
 async def test_a_webhook_gets_what_alertmanager_would_post() -> None:
     """The body has Alertmanager's form, version 4, with what all alerts of it have in common."""
     other = Other()
-    receiver = WebhookReceiver("webhook", Target("http://h/x"), other.clock, transport=other.transport)
+    receiver = WebhookReceiver(
+        "webhook", Target("http://h/x"), other.clock, transport=other.transport
+    )
     async with running(receiver.run()):
         receiver.notify([notification(1), notification(2, resolved_s=3)])
         await other.clock.advance(0)
@@ -347,7 +380,9 @@ async def test_a_webhook_keeps_the_order_and_is_tried_again() -> None:
     """A batch that fails is posted before the next one; what is refused is left, and the next one goes out."""
     other = Other()
     other.status = 503
-    receiver = WebhookReceiver("webhook", Target("http://h/x"), other.clock, transport=other.transport)
+    receiver = WebhookReceiver(
+        "webhook", Target("http://h/x"), other.clock, transport=other.transport
+    )
     told: list[str] = []
     receiver.confirm = lambda each: told.append(each.fingerprint)
     async with running(receiver.run()):
@@ -402,13 +437,27 @@ async def test_an_answer_that_takes_for_ever_is_a_failure() -> None:
 def test_urls_and_their_passwords() -> None:
     """User and password come from the URL or the variable and are never shown, nor is a path that may be a secret."""
     target = parse_target("--webhook", "https://ann:s%40crt@[::1]:8443/hook?token=1", "other")
-    assert (target.url, target.user, target.password) == ("https://[::1]:8443/hook?token=1", "ann", "s@crt")
+    assert (target.url, target.user, target.password) == (
+        "https://[::1]:8443/hook?token=1",
+        "ann",
+        "s@crt",
+    )
     assert str(target) == "https://[::1]:8443"
     assert "s@crt" not in repr(target)
     assert "token" not in repr(target)
-    assert parse_target("--webhook", "http://ann@h/", "other") == Target("http://h/", "ann", "other")
+    assert parse_target("--webhook", "http://ann@h/", "other") == Target(
+        "http://h/", "ann", "other"
+    )
     assert parse_target("--webhook", "http://h/", "other").user is None
-    for bad in ("h:9093", "ftp://h", "http://", "http://h:0", "http://h:x", "http://h/\n", "http://[h"):
+    for bad in (
+        "h:9093",
+        "ftp://h",
+        "http://",
+        "http://h:0",
+        "http://h:x",
+        "http://h/\n",
+        "http://[h",
+    ):
         with pytest.raises(ConfigError, match="--webhook: not a URL"):
             parse_target("--webhook", bad)
 

@@ -25,13 +25,23 @@ async def test_lines_are_written_at_once() -> None:
     told: list[str] = []
     receiver.confirm = lambda each: told.append(each.fingerprint)
     async with running(receiver.run()):
-        assert receiver.notify([notification(1, summary="grün\n"), notification(2, resolved_s=3)]) == 2
+        assert (
+            receiver.notify([notification(1, summary="grün\n"), notification(2, resolved_s=3)]) == 2
+        )
         await eventually(lambda: len(told) == 2)
     first, second = os.read(reader, 100_000).splitlines()
     assert first.isascii()
     line = json.loads(first)
-    assert (line["state"], line["summary"], line["fingerprint"]) == ("firing", "grün\n", fingerprint(1))
-    assert (line["ts"], line["fired"], line["resolved"]) == (line["fired"], "2026-01-05T08:00:00.000Z", None)
+    assert (line["state"], line["summary"], line["fingerprint"]) == (
+        "firing",
+        "grün\n",
+        fingerprint(1),
+    )
+    assert (line["ts"], line["fired"], line["resolved"]) == (
+        line["fired"],
+        "2026-01-05T08:00:00.000Z",
+        None,
+    )
     assert json.loads(second)["ts"] == json.loads(second)["resolved"] == "2026-01-05T08:00:03.000Z"
     for descriptor in (reader, writer):
         os.close(descriptor)
@@ -47,7 +57,9 @@ async def test_a_reader_that_holds_still_keeps_nobody() -> None:
         assert receiver.tally.waiting > 0
     # The thread gets its end with the reader's, and asyncio has nothing to complain about.
     complaints: list[Any] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context))
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _loop, context: complaints.append(context)
+    )
     os.close(reader)
     await eventually(lambda: not any(each.name == "stdout" for each in threading.enumerate()))
     del receiver

@@ -199,7 +199,12 @@ def test_a_new_leader_repeats_nothing_and_loses_nothing(client: str) -> None:
     bench.notification_log.take_over(retained, bench.now(10))
     assert ear.heard == []
     bench.step(11, 1, 2, 6)
-    assert sorted(ear.states()) == [("firing", "2"), ("firing", "6"), ("resolved", "3"), ("resolved", "4")]
+    assert sorted(ear.states()) == [
+        ("firing", "2"),
+        ("firing", "6"),
+        ("resolved", "3"),
+        ("resolved", "4"),
+    ]
     published = bench.published()
     assert {each.watch for each in published.values() if each is not None} == {client}
 
@@ -291,7 +296,10 @@ def test_what_others_left_may_come_late() -> None:
     bench = LogBench(ear)
     fired = {"webhook": "firing@2026-01-05T08:00:00.000Z"}
     bench.notification_log.take_late(
-        [alert_message(1, told=fired, watch="watch-9"), alert_message(2, told=fired, watch="watch-1")],
+        [
+            alert_message(1, told=fired, watch="watch-9"),
+            alert_message(2, told=fired, watch="watch-1"),
+        ],
         bench.now(1),
     )
     assert len(bench.notification_log) == 1
@@ -374,7 +382,10 @@ def test_an_end_lies_between_the_beginning_and_now(resolved_s: int) -> None:
     bench.step(1, 1)
     bench.resolved = {fingerprint(1): BEGIN_NS + resolved_s * NS_PER_S}
     bench.step(21)
-    assert (ear.heard[-1].message.state, ear.heard[-1].ends_ns) == ("resolved", BEGIN_NS + 21 * NS_PER_S)
+    assert (ear.heard[-1].message.state, ear.heard[-1].ends_ns) == (
+        "resolved",
+        BEGIN_NS + 21 * NS_PER_S,
+    )
 
 
 def test_an_end_moves_with_the_wall_clock() -> None:

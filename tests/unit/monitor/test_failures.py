@@ -92,7 +92,9 @@ def fed() -> Feed:
     feed.set("temperature_c", 95.0, [3])
     feed.monitor.ingest.alerts = Alerts("demo", rules_of(HOT, IDLE))
     feed.describe()
-    feed.monitor.apply([feed.reservation("cr-1", "uc1/us-0001"), feed.reservation("cr-2", "uc1/standalone")])
+    feed.monitor.apply(
+        [feed.reservation("cr-1", "uc1/us-0001"), feed.reservation("cr-2", "uc1/standalone")]
+    )
     feed.tick()
     return feed
 
@@ -145,7 +147,9 @@ def test_one_reservation_that_fails_is_left_out(monkeypatch: pytest.MonkeyPatch,
     assert feed.monitor.counts.last_problem.endswith(", cr-1")
 
 
-async def test_one_rule_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch, log: Log) -> None:
+async def test_one_rule_that_fails_leaves_the_others(
+    monkeypatch: pytest.MonkeyPatch, log: Log
+) -> None:
     """Its alerts stay as they were; the others begin and end, whichever of them comes first."""
     feed = fed()
     alerts = feed.monitor.alerts
@@ -200,7 +204,13 @@ def test_each_kind_is_logged_once_and_then_seldom(log: Log) -> None:
         3 * LOGGED_EACH,
         None,
     ]
-    assert [line.get("exc_info") is not None for line in log.lines] == [True, False, False, False, True]
+    assert [line.get("exc_info") is not None for line in log.lines] == [
+        True,
+        False,
+        False,
+        False,
+        True,
+    ]
     assert counts.internal_errors == 3 * LOGGED_EACH + 1
     assert "unit.monitor.test_failures:" in log.lines[0]["kind"]
     assert len(log.lines[-1]["subject"]) == 200

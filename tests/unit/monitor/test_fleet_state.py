@@ -40,7 +40,9 @@ def test_every_part_that_views_draw_has_a_revision() -> None:
         before = monitor.revision
         monitor.apply(messages)
         after = monitor.revision
-        changed = {field for field in after._fields if getattr(before, field) != getattr(after, field)}
+        changed = {
+            field for field in after._fields if getattr(before, field) != getattr(after, field)
+        }
         assert name in changed
         assert changed <= {"store", name}
     before = monitor.revision

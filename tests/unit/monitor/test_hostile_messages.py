@@ -33,7 +33,9 @@ async def test_nothing_that_comes_stops_a_monitor(seed: int) -> None:
     for _ in range(ROUNDS):
         hostile = originals(evil)
         # A publisher that has said what is wrong goes on with telemetry that is right.
-        monitor.apply([mutated(random.choice(hostile), random) for _ in range(A_ROUND)] + evil.telemetry())
+        monitor.apply(
+            [mutated(random.choice(hostile), random) for _ in range(A_ROUND)] + evil.telemetry()
+        )
         feed.scatter(random.randrange(1_000))
         await feed.clock.advance(1.1)
         feed.tick()
@@ -43,7 +45,8 @@ async def test_nothing_that_comes_stops_a_monitor(seed: int) -> None:
         chips = monitor.store.layout.chip_range(good)
         assert (monitor.store.chip_state[chips.start : chips.stop] == Freshness.LIVE).all()
         assert json.dumps(
-            facts(monitor, monitor.summary(), published_problems(monitor), healthy=True), allow_nan=False
+            facts(monitor, monitor.summary(), published_problems(monitor), healthy=True),
+            allow_nan=False,
         )
         assert "cr-good" in [each.message.id for each in monitor.reservations.table()]
         monitor.alerts.counts()

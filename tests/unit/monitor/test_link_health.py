@@ -45,7 +45,9 @@ class Outage(Feed):
 
     def __init__(self, *, proof_s: float = PROOF_S) -> None:
         super().__init__(ultraservers(2))
-        self.monitor = Monitor(SilentSource(), "demo", clock=self.clock, rules=RULES, proof_s=proof_s)
+        self.monitor = Monitor(
+            SilentSource(), "demo", clock=self.clock, rules=RULES, proof_s=proof_s
+        )
         self.monitor.alerts.listener = self._note
         self.news: list[tuple[str, str]] = []
         self.scatter()
@@ -113,11 +115,13 @@ async def test_what_is_dead_after_an_outage_is_found() -> None:
     fleet.connect(up=True)
     fleet.dead.add(second)
     await fleet.live(10)
-    assert [each.target for each in fleet.monitor.alerts.active() if each.name == "instance-silent"] == [
-        first
-    ]
+    assert [
+        each.target for each in fleet.monitor.alerts.active() if each.name == "instance-silent"
+    ] == [first]
     await fleet.live(12)
-    found = {each.target for each in fleet.monitor.alerts.active() if each.name == "instance-silent"}
+    found = {
+        each.target for each in fleet.monitor.alerts.active() if each.name == "instance-silent"
+    }
     assert found == {first, second}
     assert [each for each in fleet.news if each[1] == "instance-silent"] == [
         ("firing", "instance-silent")
@@ -215,8 +219,12 @@ def _watch_message(fleet: Feed) -> list[Envelope]:
     heartbeat = WatchMessage(client="watch-1", state="online", boot="1", role="watch", leads=True)
     topics = (TopicClass.PUBLISHER, "watch-1"), (TopicClass.ALERT, "f" * 16)
     return [
-        Envelope(build_topic("demo", topic_class, name), payload, received_s=fleet.clock.monotonic_s())
-        for (topic_class, name), payload in zip(topics, (encode_message(heartbeat), b""), strict=True)
+        Envelope(
+            build_topic("demo", topic_class, name), payload, received_s=fleet.clock.monotonic_s()
+        )
+        for (topic_class, name), payload in zip(
+            topics, (encode_message(heartbeat), b""), strict=True
+        )
     ]
 
 
@@ -294,7 +302,10 @@ async def test_a_publisher_that_goes_again_and_again_does_not_flap_its_hosts() -
 async def test_a_publisher_that_goes_on_saying_nothing() -> None:
     """Without a will the silence of several is that of the hosts after a while; that of a host's own agent is at once."""
     fleet = Outage()
-    other, agent = _beside(fleet, ultraservers(1, "uc2")), _beside(fleet, standalone(1, cluster="uc3"))
+    other, agent = (
+        _beside(fleet, ultraservers(1, "uc2")),
+        _beside(fleet, standalone(1, cluster="uc3")),
+    )
     agent.publisher = "agent"
     agent.describe()
     await _both(fleet, other, 5)
@@ -386,7 +397,9 @@ async def test_a_queue_that_is_behind_is_overload_and_no_silence() -> None:
     async with _running(fleet, source) as monitor:
         source.batches.put_nowait(fleet.telemetry())
         for _ in range(20):
-            late = [each._replace(received_s=each.received_s - 4.0) for each in fleet.telemetry(half)]
+            late = [
+                each._replace(received_s=each.received_s - 4.0) for each in fleet.telemetry(half)
+            ]
             source.batches.put_nowait(late)
             await fleet.clock.advance(1.0)
         firing = {each.name for each in monitor.alerts.active() if each.fired_ns is not None}

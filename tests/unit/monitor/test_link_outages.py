@@ -21,7 +21,8 @@ class TwoLinks(Feed):
         super().__init__(ultraservers(2))
         source = SilentSource()
         self.parts = tuple(
-            LinkStatus(broker=f"mqtt://b{number}:1883", connected=True, connects=1) for number in (1, 2)
+            LinkStatus(broker=f"mqtt://b{number}:1883", connected=True, connects=1)
+            for number in (1, 2)
         )
         source.status.parts = self.parts
         self.monitor = Monitor(source, "demo", clock=self.clock, rules=RULES, proof_s=23.0)
@@ -67,7 +68,10 @@ async def test_what_a_lost_connection_carries_is_not_silent() -> None:
     fleet.dead.add(fleet.on("us-0001")[0])
     await fleet.live(30)
     assert fleet.monitor.store.count(Freshness.STALE) == 64 + 16
-    assert fleet.firing == {("connection-lost", "pipeline"), ("instance-silent", fleet.on("us-0001")[0])}
+    assert fleet.firing == {
+        ("connection-lost", "pipeline"),
+        ("instance-silent", fleet.on("us-0001")[0]),
+    }
     assert fleet.monitor.findings.total == 1
     # The publisher of both is heard over the other connection; one that is not heard at all is not silent either.
     assert fleet.monitor.pipeline(at_once=True).publishers.count(State.SILENT) == 0
@@ -85,7 +89,9 @@ async def test_a_publisher_behind_a_lost_connection_is_not_silent() -> None:
     fleet = TwoLinks()
     for number, (name, server) in enumerate((("one", "us-0001"), ("two", "us-0002")), 1):
         fleet.publisher = name
-        fleet.monitor.apply([each._replace(link=number) for each in fleet.announcements(fleet.on(server))])
+        fleet.monitor.apply(
+            [each._replace(link=number) for each in fleet.announcements(fleet.on(server))]
+        )
     fleet.monitor.compute()
     await fleet.live(5)
     fleet.connect(up=False)
@@ -97,7 +103,9 @@ async def test_a_publisher_behind_a_lost_connection_is_not_silent() -> None:
     await fleet.live(30)
     publishers = fleet.monitor.pipeline(at_once=True).publishers
     assert [
-        name for name, state in zip(publishers.names, publishers.state, strict=True) if state == State.SILENT
+        name
+        for name, state in zip(publishers.names, publishers.state, strict=True)
+        if state == State.SILENT
     ] == ["one"]
 
 
@@ -118,7 +126,9 @@ async def test_what_does_not_come_back_with_its_connection_is_found() -> None:
 async def test_a_source_that_is_heard_over_both_connections_is_judged_while_one_stands() -> None:
     """A descriptor that came over both is known over both, also where its bytes are the same."""
     fleet = TwoLinks()
-    fleet.monitor.apply([each._replace(link=1) for each in fleet.announcements(fleet.on("us-0002"))])
+    fleet.monitor.apply(
+        [each._replace(link=1) for each in fleet.announcements(fleet.on("us-0002"))]
+    )
     await fleet.live(5)
     fleet.connect(up=False)
     await fleet.live(12)

@@ -25,7 +25,9 @@ def made_up(topic_class: TopicClass, number: int, name: str) -> Envelope:
         message = WatchMessage(client=f"w{number}", state="online", boot="b", role="watch")
     else:
         message = PublisherMessage(client=f"p{number}", state="online", boot="b")
-    return Envelope(build_topic("demo", topic_class, message.client), encode_message(message), 1, retain=True)
+    return Envelope(
+        build_topic("demo", topic_class, message.client), encode_message(message), 1, retain=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -38,7 +40,9 @@ def made_up(topic_class: TopicClass, number: int, name: str) -> Envelope:
         (TopicClass.PUBLISHER, "watch", "more than 50 watches"),
     ],
 )
-def test_they_are_counted_and_leave_little(topic_class: TopicClass, name: str, refused: str) -> None:
+def test_they_are_counted_and_leave_little(
+    topic_class: TopicClass, name: str, refused: str
+) -> None:
     """Nothing is kept of what is beyond a limit, it is counted with its reason, and the fleet is shown as before."""
     feed = Feed(DEMO, limits=LIMITS)
     feed.scatter()
@@ -62,7 +66,9 @@ def test_a_fleet_that_comes_after_them_is_shown() -> None:
     feed = Feed(standalone(150), limits=LIMITS)
     feed.scatter()
     feed.monitor.apply([made_up(TopicClass.PUBLISHER, number, "") for number in range(COUNT)])
-    feed.monitor.apply([made_up(TopicClass.TELEMETRY, number, "uc9/us-{:04}") for number in range(COUNT)])
+    feed.monitor.apply(
+        [made_up(TopicClass.TELEMETRY, number, "uc9/us-{:04}") for number in range(COUNT)]
+    )
     feed.describe()
     feed.tick()
     assert feed.monitor.store.count(Freshness.LIVE) == feed.layout.chips

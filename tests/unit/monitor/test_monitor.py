@@ -55,7 +55,11 @@ async def test_run_reads_and_computes() -> None:
 
 async def test_a_tick_whose_messages_come_apart_is_one_pass() -> None:
     """A pass waits for the rest of a tick, not for a stream without an end, and not for a tick that is a little late; silence has its own."""
-    feed, source, clock = Feed(ultraservers(4), grouped=True), QueueSource(), ManualClock(monotonic_s=50.0)
+    feed, source, clock = (
+        Feed(ultraservers(4), grouped=True),
+        QueueSource(),
+        ManualClock(monotonic_s=50.0),
+    )
     feed.scatter()
     monitor = Monitor(source, "demo", clock=clock)
     passes: list[float] = []
@@ -84,7 +88,11 @@ async def test_a_tick_whose_messages_come_apart_is_one_pass() -> None:
 
 async def test_a_pass_waits_for_what_is_live_and_not_for_what_is_silent() -> None:
     """A pause amid a tick begins no pass; where a path has become silent, the others' values are not held up for more than 0.3 s."""
-    feed, source, clock = Feed(ultraservers(4), grouped=True), QueueSource(), ManualClock(monotonic_s=50.0)
+    feed, source, clock = (
+        Feed(ultraservers(4), grouped=True),
+        QueueSource(),
+        ManualClock(monotonic_s=50.0),
+    )
     feed.scatter()
     monitor = Monitor(source, "demo", clock=clock)
     passes: list[float] = []
@@ -178,7 +186,9 @@ class BusyMachine(ManualClock):
         return self.own_s
 
 
-async def test_slices_are_as_long_where_others_have_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slices_are_as_long_where_others_have_the_processor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Shorter ones would cost more for each message, in an overload that others have caused."""
     source, clock, lengths = QueueSource(), BusyMachine(monotonic_s=50.0), list[int]()
     monitor = Monitor(source, "demo", clock=clock)
@@ -186,7 +196,13 @@ async def test_slices_are_as_long_where_others_have_the_processor(monkeypatch: p
     async with background(monitor=monitor.run()):
         source.batches.put_nowait([Envelope("t", b"x")] * 4_000)
         await clock.advance(1.0)
-    assert lengths == [96, 192, 384, *[MOST_SLICE_MESSAGES] * 4, 4_000 - 672 - 4 * MOST_SLICE_MESSAGES]
+    assert lengths == [
+        96,
+        192,
+        384,
+        *[MOST_SLICE_MESSAGES] * 4,
+        4_000 - 672 - 4 * MOST_SLICE_MESSAGES,
+    ]
 
 
 def test_power_to_the_meter() -> None:
@@ -231,7 +247,9 @@ def test_power_of_which_a_part_is_not_known() -> None:
     assert feed.monitor.summary().it_power_w == pytest.approx(6_400)
 
 
-async def test_what_is_lost_in_joining_is_never_read_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_lost_in_joining_is_never_read_as_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Also not between the message that shows it and the next look at the link."""
     monkeypatch.setattr(link_health, "JOINS_FROM", 1)
     feed = Feed(standalone(2))
@@ -261,7 +279,10 @@ async def test_racks() -> None:
     ]
     await feed.clock.advance(4)
     feed.tick([path for path in feed.layout.instances if not path.endswith("0001-1")])
-    assert [rack.rack for rack in feed.monitor.racks()] == ["uc1/standalone/trn2-0001", "uc1/us-0001/rack-b"]
+    assert [rack.rack for rack in feed.monitor.racks()] == [
+        "uc1/standalone/trn2-0001",
+        "uc1/us-0001/rack-b",
+    ]
 
 
 def test_a_replaced_instance_costs_no_layout() -> None:
@@ -275,7 +296,10 @@ def test_a_replaced_instance_costs_no_layout() -> None:
     feed.describe()
     assert feed.monitor.store.layout is layout
     feed.tick()
-    assert (feed.monitor.store.generation, feed.monitor.store.count(Freshness.LIVE)) == (generation, 128)
+    assert (feed.monitor.store.generation, feed.monitor.store.count(Freshness.LIVE)) == (
+        generation,
+        128,
+    )
     counts = feed.monitor.counts
     assert (counts.lost, counts.undescribed, counts.messages) == (0, 0, 4)
     found = feed.monitor.ingest.descriptors.whole(layout.instances[0])

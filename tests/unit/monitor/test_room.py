@@ -36,10 +36,14 @@ INSTANT = "2026-01-05T00:00:00Z"
 
 def own_columns(seed: str) -> tuple[ColumnSpec, ...]:
     """Return the most columns that a descriptor may have, with names of its own."""
-    return tuple(ColumnSpec(name=f"{seed}_{number}", type="u8", scale=1.0, width=1) for number in range(128))
+    return tuple(
+        ColumnSpec(name=f"{seed}_{number}", type="u8", scale=1.0, width=1) for number in range(128)
+    )
 
 
-def descriptor(number: int, publisher: str = "sim", columns: tuple[ColumnSpec, ...] = ()) -> Descriptor:
+def descriptor(
+    number: int, publisher: str = "sim", columns: tuple[ColumnSpec, ...] = ()
+) -> Descriptor:
     """Return the descriptor of one instance."""
     path = f"uc1/us-{number:04}/trn2u-{number:04}-0"
     return Descriptor(
@@ -123,7 +127,10 @@ def test_one_owner_leaves_room_for_others() -> None:
         return room.of(owner)
 
     assert fill("a") == 1_500
-    assert room.refusal("a", 1, "jobs") == "a has 1500 of 1600 jobs already, and the rest is for others"
+    assert (
+        room.refusal("a", 1, "jobs")
+        == "a has 1500 of 1600 jobs already, and the rest is for others"
+    )
     assert room.refusal("a", 0, "jobs") is None
     assert fill("b") > 70
     full = Room(100)
@@ -219,7 +226,9 @@ def test_jobs_of_one_cluster_leave_room_for_those_of_another() -> None:
     ingest.ledgers[JobMessage] = Ledger(160, 10_000_000)
     for number in range(300):
         topic = f"trnfleet/v1/demo/job/job-{number}"
-        ingest.apply([Envelope(topic, encode_message(job(number, "evil/us-0001")), retain=True)], 0.0, 0)
+        ingest.apply(
+            [Envelope(topic, encode_message(job(number, "evil/us-0001")), retain=True)], 0.0, 0
+        )
     assert len(ingest.jobs) < 160
     topic = "trnfleet/v1/demo/job/job-999"
     ingest.apply([Envelope(topic, encode_message(job(999, "uc1/us-0001")), retain=True)], 0.0, 0)

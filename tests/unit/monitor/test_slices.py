@@ -145,8 +145,12 @@ def test_passes_are_rarer_while_messages_need_the_time(
 ) -> None:
     """An overloaded monitor gives passes half of their share of time, and makes one each second or two."""
     pacing, store = PassPacing(), Heard()
-    assert pacing.pause_s(own_s, 7.0, 7.1, store, is_overloaded=False) == pytest.approx(usual_s - 0.1)
-    assert pacing.pause_s(own_s, 7.0, 7.1, store, is_overloaded=True) == pytest.approx(overloaded_s - 0.1)
+    assert pacing.pause_s(own_s, 7.0, 7.1, store, is_overloaded=False) == pytest.approx(
+        usual_s - 0.1
+    )
+    assert pacing.pause_s(own_s, 7.0, 7.1, store, is_overloaded=True) == pytest.approx(
+        overloaded_s - 0.1
+    )
 
 
 @pytest.mark.parametrize("period_s", [0.1, 1.0, 60.0])
@@ -161,9 +165,9 @@ def test_no_tick_is_looked_for_right_after_one(period_s: float) -> None:
     assert pacing.pause_s(0.001, 100.0, 100.02, store, is_overloaded=False) == pytest.approx(
         expected_s - 100.02
     )
-    assert pacing.pause_s(0.001, expected_s, expected_s, store, is_overloaded=False) == pytest.approx(
-        shortest_s
-    )
+    assert pacing.pause_s(
+        0.001, expected_s, expected_s, store, is_overloaded=False
+    ) == pytest.approx(shortest_s)
     assert pacing.pause_s(0.057, 100.0, 100.1, store, is_overloaded=False) == pytest.approx(
         0.057 / PASS_SHARE - 0.1
     )

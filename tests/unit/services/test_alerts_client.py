@@ -75,7 +75,10 @@ SIMULATOR = Envelope(
 async def found(*at_once: Envelope, **later: Sequence[Envelope]) -> tuple[Publishers, float]:
     """Return what is found, and after how long."""
     clock = ManualClock(BEGIN_NS, 100.0)
-    plan = {0.0: list(at_once), **{float(at_s.removeprefix("s")): list(each) for at_s, each in later.items()}}
+    plan = {
+        0.0: list(at_once),
+        **{float(at_s.removeprefix("s")): list(each) for at_s, each in later.items()},
+    }
     publishers = await find_publishers(Script(clock, plan), "trnfleet", clock)
     return publishers, clock.monotonic_s() - 100.0
 
@@ -106,7 +109,9 @@ async def test_a_heartbeat_that_comes_settles_it(ts_s: float | None) -> None:
 
 async def test_one_live_watch_is_enough() -> None:
     """Where one is there for sure, the doubtful ones are not waited for."""
-    publishers, after_s = await found(presence("old", ts_s=-60), presence("new", ts_s=-1, since_s=-2))
+    publishers, after_s = await found(
+        presence("old", ts_s=-60), presence("new", ts_s=-1, since_s=-2)
+    )
     assert publishers[:2] == (("new",), ("old",))
     assert publishers.watched_s == pytest.approx(2.5)
     assert after_s == 0.5
@@ -114,5 +119,8 @@ async def test_one_live_watch_is_enough() -> None:
 
 async def test_a_last_will_and_nothing_are_no_watch() -> None:
     """Who is offline is gone at once; where there is no watch at all nothing is waited for."""
-    assert await found(presence(state="offline")) == (Publishers((), ("w",), False, float("inf")), 0.5)
+    assert await found(presence(state="offline")) == (
+        Publishers((), ("w",), False, float("inf")),
+        0.5,
+    )
     assert await found(SIMULATOR) == (Publishers((), (), True, float("inf")), 0.5)

@@ -100,9 +100,7 @@ async def test_it_is_given_up() -> None:
         program.end(2)
         await clock.advance(1_000.0)
         assert len(program.processes) == 1 + MOST_RESTARTS
-        given_up = (
-            "the simulator ended with exit status 2; given up after 3 restarts; the log is /state/app.log"
-        )
+        given_up = "the simulator ended with exit status 2; given up after 3 restarts; the log is /state/app.log"
         assert child.note == given_up
         assert child.figure == "simulator ended"
         assert child.is_given_up
@@ -140,7 +138,11 @@ async def test_a_start_that_fails_is_an_attempt() -> None:
 
 @pytest.mark.parametrize(
     ("status", "how"),
-    [(0, "ended with exit status 0"), (-11, "was killed by SIGSEGV"), (-42, "was killed by signal 42")],
+    [
+        (0, "ended with exit status 0"),
+        (-11, "was killed by SIGSEGV"),
+        (-42, "was killed by signal 42"),
+    ],
 )
 def test_how_it_ended(status: int, how: str) -> None:
     assert how_ended(status) == how

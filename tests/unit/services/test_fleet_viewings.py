@@ -48,7 +48,9 @@ class MemorySession:
 
 
 def viewings(stack: contextlib.ExitStack, *, past_bytes: int = 0) -> FleetViewings:
-    return FleetViewings(stack, rules=(), owner=None, may_write=False, pue=None, past_bytes=past_bytes)
+    return FleetViewings(
+        stack, rules=(), owner=None, may_write=False, pue=None, past_bytes=past_bytes
+    )
 
 
 async def test_fleets_that_come_are_shown_up_to_a_number_and_named_beyond_it() -> None:
@@ -114,7 +116,11 @@ async def test_the_past_is_shared_out_again(tmp_path: Any, monkeypatch: pytest.M
         shown = viewings(stack, past_bytes=15 * MIB)
 
         def shares() -> list[int]:
-            return [each.buffer.disk_bytes // MIB for each in shown.shown.values() if each.buffer is not None]
+            return [
+                each.buffer.disk_bytes // MIB
+                for each in shown.shown.values()
+                if each.buffer is not None
+            ]
 
         found = []
         for name in "abcd":

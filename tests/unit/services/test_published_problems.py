@@ -22,7 +22,9 @@ async def test_published_alerts_make_the_same_problems() -> None:
     alerts, now_ns = monitor.alerts, monitor.alerts.instant.now_ns
     snapshot = AlertSnapshot(monitor)
     snapshot.refresh(1.0)
-    messages = [describe(each, "watch-1") for each in alerts.active() if each.state is AlertState.FIRING]
+    messages = [
+        describe(each, "watch-1") for each in alerts.active() if each.state is AlertState.FIRING
+    ]
     published = problems_of(
         monitor, active_of(messages, alerts.silences, now_ns), rules=alerts.rules, now_ns=now_ns
     )

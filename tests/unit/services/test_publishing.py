@@ -31,7 +31,8 @@ async def test_a_publisher_that_is_refused_a_part_goes_on_and_fails_at_its_end()
             await publisher.publish([JOB, NODE])
             await clock.advance(1)
     with pytest.raises(
-        BrokerError, match="memory: 3 messages were refused; the last: the broker refuses f/node/a: not auth"
+        BrokerError,
+        match="memory: 3 messages were refused; the last: the broker refuses f/node/a: not auth",
     ):
         raise_if_refused(publisher.status)
     raise_if_refused(LinkStatus(sent=3))
@@ -46,16 +47,22 @@ async def test_a_publisher_of_which_nothing_is_taken_ends() -> None:
     assert not checking.done()
     await publisher.publish([JOB])
     await clock.advance(1)
-    with pytest.raises(BrokerError, match="nothing is published: the broker refuses f/job/a: not authorised"):
+    with pytest.raises(
+        BrokerError, match="nothing is published: the broker refuses f/job/a: not authorised"
+    ):
         await checking
 
 
 async def test_a_publisher_that_nobody_answers_ends() -> None:
     """A broker that has acknowledged nothing within the time for it takes nothing; one that did before is waited for."""
     clock = ManualClock()
-    silent, slow = LinkStatus(broker="b", unacknowledged=1), LinkStatus(acknowledged=1, unacknowledged=64)
+    silent, slow = (
+        LinkStatus(broker="b", unacknowledged=1),
+        LinkStatus(acknowledged=1, unacknowledged=64),
+    )
     with pytest.raises(
-        BrokerError, match=r"^b: nothing is published: .* acknowledges nothing: no PUBACK within 10 s$"
+        BrokerError,
+        match=r"^b: nothing is published: .* acknowledges nothing: no PUBACK within 10 s$",
     ):
         await fail_if_all_refused(silent, clock)
     async with background(refused=fail_if_all_refused(slow, clock)):

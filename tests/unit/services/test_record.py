@@ -52,7 +52,10 @@ async def test_what_has_come_when_a_recording_ends_is_in_it(
     monkeypatch.setattr("trnfleet.services.record.GATHER_S", 60.0)
     clock, source, file = ManualClock(), Connection(), tmp_path / "a.mcap"
     session: Any = SimpleNamespace(
-        clock=clock, root="trnfleet", url=parse_url("mqtt://127.0.0.1"), source=lambda *_, **__: source
+        clock=clock,
+        root="trnfleet",
+        url=parse_url("mqtt://127.0.0.1"),
+        source=lambda *_, **__: source,
     )
     source.come(b"first")
     request = RecordRequest(file, ("trnfleet/#",), duration_s=10.0)
@@ -67,6 +70,11 @@ async def test_what_has_come_when_a_recording_ends_is_in_it(
     assert (progress.messages, progress.dropped) == (4, 0)
     read = Recording.open([file])
     try:
-        assert [each.envelope.payload for each in read.all()] == [b"first", b"second", b"third", b"last"]
+        assert [each.envelope.payload for each in read.all()] == [
+            b"first",
+            b"second",
+            b"third",
+            b"last",
+        ]
     finally:
         read.close()

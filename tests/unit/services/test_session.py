@@ -36,7 +36,9 @@ class Busy:
         """Ask nobody."""
 
 
-async def read(every_s: Sequence[float], *, limit_s: float, shorten: tuple[int, float] | None = None) -> int:
+async def read(
+    every_s: Sequence[float], *, limit_s: float, shorten: tuple[int, float] | None = None
+) -> int:
     """Return the number of batches read; after the first `shorten[0]` of them the limit is brought forward."""
     clock = ManualClock()
     reader = BatchReader(Busy(clock, every_s), clock, limit_s=limit_s, quiet_s=0.5)

@@ -40,7 +40,9 @@ def make(clock: ManualClock, disk_bytes: int = 64 * 2**20) -> LiveBuffer | None:
 
 def test_no_disk_keeps_nothing_and_too_little_is_refused(cache: Path) -> None:
     assert make(ManualClock(), 0) is None
-    with pytest.raises(ConfigError, match=r"--past: 1 MiB is too little.*at least 4 MiB, or 0 for none"):
+    with pytest.raises(
+        ConfigError, match=r"--past: 1 MiB is too little.*at least 4 MiB, or 0 for none"
+    ):
         make(ManualClock(), 2**20)
     assert make(ManualClock(), viewing.LEAST_BYTES) is not None
     assert [path.name for path in cache.rglob("*")] == ["trnfleet"]
@@ -57,7 +59,9 @@ def test_the_past_is_kept_in_the_cache_and_is_gone_at_the_end(cache: Path) -> No
         (folder,) = (cache / "trnfleet" / "past").iterdir()
         assert folder.name.startswith("demo-")
         assert folder.stat().st_mode & 0o077 == 0
-        buffer.take([Envelope("trnfleet/v1/demo/event/-", b"{}", received_s=at_s) for at_s in (70.0, 74.0)])
+        buffer.take(
+            [Envelope("trnfleet/v1/demo/event/-", b"{}", received_s=at_s) for at_s in (70.0, 74.0)]
+        )
         assert buffer.save(cache / "saved.mcap") == 2
         assert buffer.window_s == 4.0
     finally:
@@ -85,7 +89,9 @@ def test_a_cache_that_cannot_be_made_is_a_problem_and_no_failure(cache: Path) ->
         buffer.close()
 
 
-def test_without_a_cache_folder_it_is_below_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_a_cache_folder_it_is_below_home(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert viewing.past_folder() == tmp_path / ".cache/trnfleet/past"
@@ -100,7 +106,9 @@ def test_monitors_of_the_past_are_of_the_same_fleet_and_keep_the_samples_they_ar
     assert monitor.link.broker == "the past"
 
 
-def test_the_playback_goes_back_by_the_buffers_own_time_and_pictures_the_same_site(cache: Path) -> None:
+def test_the_playback_goes_back_by_the_buffers_own_time_and_pictures_the_same_site(
+    cache: Path,
+) -> None:
     """It plays the recording of the present; the monitors that it makes have the figures of the live one."""
     clock = ManualClock(BEGIN_NS, 70.0)
     buffer = make(clock)

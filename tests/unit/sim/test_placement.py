@@ -20,7 +20,9 @@ class Placed:
     """A training instance, an idle one, and two UltraServers that serve: rows 0, 2 and from 3 on."""
 
     def __init__(self, chips_per_replica: int) -> None:
-        fleet = fleet_of(TRAINING, SERVING | {"chips_per_replica": chips_per_replica}, ultraservers=2)
+        fleet = fleet_of(
+            TRAINING, SERVING | {"chips_per_replica": chips_per_replica}, ultraservers=2
+        )
         self.layout = Layout.of(expand(fleet))
         self.placement = Placement.of(self.layout, fleet)
         self.cohorts = Cohorts.of(self.layout, self.placement)
@@ -69,14 +71,18 @@ def test_replicas_do_not_talk_to_each_other(size: int, used: set[int]) -> None:
         ("trn2.48xlarge", 1, [0]),
     ],
 )
-def test_chips_of_a_small_replica_use_the_links_between_them(kind: str, size: int, used: list[int]) -> None:
+def test_chips_of_a_small_replica_use_the_links_between_them(
+    kind: str, size: int, used: list[int]
+) -> None:
     """Where no lane leads to the same replica from all chips, as in a line of pairs, each chip uses those that do from it."""
     serving = SERVING | {
         "on": [f"c/standalone/{kind[:4]}-000{place}" for place in (1, 2)],
         "chips_per_replica": size,
     }
     cluster = {"name": "c", "instances": [{"type": kind, "count": 2}]}
-    fleet = validate({"name": "f", "clusters": [cluster], "jobs": [serving]}, FleetFile, "fleet.toml")
+    fleet = validate(
+        {"name": "f", "clusters": [cluster], "jobs": [serving]}, FleetFile, "fleet.toml"
+    )
     layout = Layout.of(expand(fleet))
     cohorts = Cohorts.of(layout, Placement.of(layout, fleet))
     of_chips: list[int] = cohorts.used_lanes[cohorts.of_chip].tolist()

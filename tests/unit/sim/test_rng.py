@@ -52,7 +52,10 @@ def test_a_word_of_a_row_depends_on_its_keys_alone() -> None:
     """Rows that are drawn together or apart have the same words, and any other seed, stream or key gives others."""
     jobs, cycles = np.arange(50), np.arange(50) * 7
     together = Rng(7).scattered(Stream.CYCLE, jobs, cycles)
-    assert together[[1, 9]].tolist() == Rng(7).scattered(Stream.CYCLE, jobs[[1, 9]], cycles[[1, 9]]).tolist()
+    assert (
+        together[[1, 9]].tolist()
+        == Rng(7).scattered(Stream.CYCLE, jobs[[1, 9]], cycles[[1, 9]]).tolist()
+    )
     others = [
         Rng(-1).scattered(Stream.CYCLE, jobs, cycles),
         Rng(7).scattered(Stream.ECC_BURST, jobs, cycles),

@@ -35,7 +35,17 @@ HEAD = Head("boot", 0, 1_767_571_200_000_000_000)
 
 def made_up(name: str, scope: Scope, wire: str, kind: Kind = Kind.GAUGE, **rest: Any) -> Metric:
     return Metric(
-        name, scope, wire, 0.5, "V", Aggregate.MEAN, kind, "Made up.", Origin.UNAVAILABLE, "nothing", **rest
+        name,
+        scope,
+        wire,
+        0.5,
+        "V",
+        Aggregate.MEAN,
+        kind,
+        "Made up.",
+        Origin.UNAVAILABLE,
+        "nothing",
+        **rest,
     )
 
 
@@ -77,12 +87,19 @@ def test_a_frame_holds_the_top_codes(engine: Engine) -> None:
     """In CBOR every byte of a new metric's array is that of the code for not available."""
     frame = cbor2.loads(
         FrameEncoder(
-            PATH, "boot", revision=0, columns=engine.columns, chips=slice(16, 32), instances=slice(1, 2)
+            PATH,
+            "boot",
+            revision=0,
+            columns=engine.columns,
+            chips=slice(16, 32),
+            instances=slice(1, 2),
         ).encode(0, HEAD.ts_ns)
     )
     for key, metrics, rows in (("chip", CHIP, 16), ("instance", INSTANCE, 1)):
         for metric in metrics:
-            assert frame[key][metric.name].value == b"\xff" * (rows * metric.bytes_per_row), metric.name
+            assert frame[key][metric.name].value == b"\xff" * (rows * metric.bytes_per_row), (
+                metric.name
+            )
     assert set(frame["chip"]["health"].value) == {0}
 
 

@@ -87,7 +87,11 @@ def test_bytes_come_out_as_they_came_in_however_they_are_cut() -> None:
         packet(f"{PREFIX}{number % 3}", b"x" * random.choice((0, 1, 120, 130, 20_000)))
         for number in range(300)
     ]
-    packets += [packet(f"{PREFIX}0", b"y" * 2**20), packet("t/node/a", b"z", kind=0x33), b"\xd0\x00"]
+    packets += [
+        packet(f"{PREFIX}0", b"y" * 2**20),
+        packet("t/node/a", b"z", kind=0x33),
+        b"\xd0\x00",
+    ]
     whole = b"".join(packets) + b"\x30\xff\xff\xff\xff\xff\xff"
     backlog, shed = made()
     out, at = b"", 0
@@ -138,7 +142,10 @@ def test_what_is_read_ahead_is_bounded() -> None:
     """Topics without end are read up to `MOST_BYTES`; the rest is left to the system and the broker."""
     backlog, _ = made()
     source = Socket(
-        b"".join(packet(f"{PREFIX}{number}", b"x" * 60_000) for number in range(MOST_BYTES // 60_000 + 100))
+        b"".join(
+            packet(f"{PREFIX}{number}", b"x" * 60_000)
+            for number in range(MOST_BYTES // 60_000 + 100)
+        )
     )
     before = len(source.data)
     for turn in range(100):

@@ -18,7 +18,10 @@ LARGEST = 2**28
 MESSAGES = [
     Envelope("t/a", b""),
     Envelope("t/ä", b"x" * 120, content_type=CONTENT_TYPE_JSON),
-    *(Envelope("t", bytes(size), content_type=CONTENT_TYPE_CBOR) for size in (106, 107, 16_362, 16_363)),
+    *(
+        Envelope("t", bytes(size), content_type=CONTENT_TYPE_CBOR)
+        for size in (106, 107, 16_362, 16_363)
+    ),
     Envelope("t" * 65_535, b"x" * 2_097_152),
 ]
 

@@ -26,10 +26,15 @@ def test_a_broker_that_states_nothing_takes_all() -> None:
     """MQTT 3.1.1 states no limits, and MQTT 5 none that it does not have."""
     assert BrokerLimits.of(None) == BrokerLimits()
     assert not BrokerLimits().reason_against(Envelope("a", bytes(1_000), 1, retain=True), 0)
-    assert "retained" in BrokerLimits(retains=False).reason_against(Envelope("a", b"", 1, retain=True), 1)
+    assert "retained" in BrokerLimits(retains=False).reason_against(
+        Envelope("a", b"", 1, retain=True), 1
+    )
 
 
 def test_a_message_without_acknowledgement_has_no_number() -> None:
     """QoS 0 saves two bytes; and a broker that retains nothing takes what is not to be retained."""
-    assert publish_bytes(Envelope("a", bytes(10), 1), 0) == publish_bytes(Envelope("a", bytes(10), 0), 0) + 2
+    assert (
+        publish_bytes(Envelope("a", bytes(10), 1), 0)
+        == publish_bytes(Envelope("a", bytes(10), 0), 0) + 2
+    )
     assert not BrokerLimits(retains=False).reason_against(Envelope("a", b"", 1), 1)

@@ -67,7 +67,9 @@ def test_topics_are_told_apart_after_the_cache_was_cleared(monkeypatch: pytest.M
 async def test_a_socket_closed_before_the_loop_has_its_turn_is_not_waited_for() -> None:
     """Paho opens it in a thread; a broker that cuts the connection at once has it closed again before it is registered."""
     reported: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: reported.append(context))
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _loop, context: reported.append(context)
+    )
     made = Client("localhost", open_socket=socket.socket)
     near, far = socket.socketpair()
     paho = made._client

@@ -45,7 +45,9 @@ def test_several_filters_are_one_pattern() -> None:
     """What falls under any of the filters matches, no topic does without filters, and each keeps its own borders."""
     pattern = topic_pattern("a/+", "+/b", "c/#")
     assert [
-        topic for topic in ("a/x", "x/b", "c", "c/d/e", "a/x/b", "$SYS/b", "ca") if pattern.fullmatch(topic)
+        topic
+        for topic in ("a/x", "x/b", "c", "c/d/e", "a/x/b", "$SYS/b", "ca")
+        if pattern.fullmatch(topic)
     ] == [
         "a/x",
         "x/b",

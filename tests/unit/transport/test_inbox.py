@@ -18,7 +18,9 @@ def transition(number: int, size: int = 1) -> Envelope:
     return Envelope(f"event/{number}", b"e" * size, qos=1)
 
 
-def make(messages: int = 3, size_bytes: int = 1000, payload_bytes: int = 100) -> tuple[Inbox, LinkStatus]:
+def make(
+    messages: int = 3, size_bytes: int = 1000, payload_bytes: int = 100
+) -> tuple[Inbox, LinkStatus]:
     status = LinkStatus()
     return Inbox(InboxLimits(messages, size_bytes, payload_bytes), status), status
 
@@ -125,9 +127,14 @@ def test_limits_must_be_positive() -> None:
     messages=st.integers(1, 8),
     size_bytes=st.integers(1, 120),
 )
-def test_nothing_vanishes_uncounted(kinds: list[tuple[bool, int]], messages: int, size_bytes: int) -> None:
+def test_nothing_vanishes_uncounted(
+    kinds: list[tuple[bool, int]], messages: int, size_bytes: int
+) -> None:
     """Whatever comes, the limits hold, order stays, all is counted, and no transition goes before telemetry."""
-    sent = [transition(n, size) if event else telemetry(n, size) for n, (event, size) in enumerate(kinds)]
+    sent = [
+        transition(n, size) if event else telemetry(n, size)
+        for n, (event, size) in enumerate(kinds)
+    ]
 
     async def play() -> None:
         inbox, status = make(messages, size_bytes, payload_bytes=30)
@@ -171,7 +178,14 @@ async def test_of_each_topic_the_newest_counts_for_a_reader_that_is_behind() -> 
     """Events and state come whole and first, topics have their turn in order, and a message says what it stands for."""
     inbox, status = behind()
     event = Envelope("event/x", b"e", qos=1, received_s=10.4)
-    fill(inbox, frame("a", 0, 10.0), frame("b", 0, 10.1), frame("a", 1, 10.3), event, frame("c", 0, 11.5))
+    fill(
+        inbox,
+        frame("a", 0, 10.0),
+        frame("b", 0, 10.1),
+        frame("a", 1, 10.3),
+        event,
+        frame("c", 0, 11.5),
+    )
     fill(inbox, frame("b", 1, 11.1), frame("a", 2, 11.2))
     assert await inbox.take() == [
         event,
@@ -179,7 +193,13 @@ async def test_of_each_topic_the_newest_counts_for_a_reader_that_is_behind() -> 
         frame("b", 1, 11.1)._replace(shed=1),
         frame("c", 0, 11.5),
     ]
-    assert (status.received, status.shed, status.dropped, len(inbox), inbox.size_bytes) == (7, 3, 0, 0, 0)
+    assert (status.received, status.shed, status.dropped, len(inbox), inbox.size_bytes) == (
+        7,
+        3,
+        0,
+        0,
+        0,
+    )
     fill(inbox, frame("a", 3, 12.0))
     assert await inbox.take() == [frame("a", 3, 12.0)]
 
@@ -231,12 +251,19 @@ async def test_a_reader_that_is_behind_has_its_limit_whatever_comes_at_once() ->
     messages=st.integers(1, 6),
     at_once=st.integers(1, 4),
 )
-def test_what_is_shed_adds_up(sent: list[tuple[int, int, bool]], messages: int, at_once: int) -> None:
+def test_what_is_shed_adds_up(
+    sent: list[tuple[int, int, bool]], messages: int, at_once: int
+) -> None:
     """Of every topic, the messages that come and what they stand for are all that was sent up to the last of them."""
 
     async def play() -> None:
         inbox, status = behind(messages=messages)
-        now_s, numbers, taken, batch = 10.0, dict.fromkeys(range(4), 0), list[Envelope](), list[Envelope]()
+        now_s, numbers, taken, batch = (
+            10.0,
+            dict.fromkeys(range(4), 0),
+            list[Envelope](),
+            list[Envelope](),
+        )
         for topic, tenths, takes in sent:
             now_s += tenths / 10
             numbers[topic] += 1
@@ -265,7 +292,8 @@ def test_what_is_shed_adds_up(sent: list[tuple[int, int, bool]], messages: int, 
 @given(
     st.lists(
         st.lists(
-            st.tuples(st.integers(0, 3), st.booleans(), st.integers(0, 130), st.integers(0, 2)), max_size=6
+            st.tuples(st.integers(0, 3), st.booleans(), st.integers(0, 130), st.integers(0, 2)),
+            max_size=6,
         ),
         max_size=12,
     ),
@@ -329,7 +357,10 @@ async def test_a_reader_that_was_behind_leaves_nothing_with_the_broker_for_a_whi
     fill(inbox, frame("a", 0, 10.0), frame("a", 1, 11.5))
     await inbox.take()
     # Two topics many times over, in far less than the time from which a reader is behind.
-    fill(inbox, *(frame("ab"[number % 2], 2 + number // 2, 12.0 + number / 100) for number in range(14)))
+    fill(
+        inbox,
+        *(frame("ab"[number % 2], 2 + number // 2, 12.0 + number / 100) for number in range(14)),
+    )
     assert (status.shed, status.dropped, len(inbox), inbox.is_full, inbox.is_behind) == (
         13,
         0,

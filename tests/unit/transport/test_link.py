@@ -78,8 +78,12 @@ async def test_stable_connection_resets_the_wait(network: Network) -> None:
         assert link.status.connects == 6
 
 
-@pytest.mark.parametrize(("answer", "outage_s"), [(NOT_AUTHORISED, 0), (REFUSED, 0), (REFUSED, 3_600)])
-async def test_a_return_is_found_within_10_s(network: Network, answer: LinkDown, outage_s: float) -> None:
+@pytest.mark.parametrize(
+    ("answer", "outage_s"), [(NOT_AUTHORISED, 0), (REFUSED, 0), (REFUSED, 3_600)]
+)
+async def test_a_return_is_found_within_10_s(
+    network: Network, answer: LinkDown, outage_s: float
+) -> None:
     """In a young outage, and in an old one in which nothing listens, the next attempt is at most 8 s away."""
     clock = ManualClock()
     network.answers = [answer] * 10_000
@@ -137,10 +141,14 @@ async def test_waiting_fails_with_where_and_why(network: Network) -> None:
     """Who waits for the first connection is told in one line why it failed; without an answer, after the time given."""
     network.answers = [REFUSED]
     link = make(ManualClock())
-    with pytest.raises(BrokerError, match=r"^broker mqtt://broker.example:1883: no answer within 0 s$"):
+    with pytest.raises(
+        BrokerError, match=r"^broker mqtt://broker.example:1883: no answer within 0 s$"
+    ):
         await link.wait_connected(0)
     async with running(link):
-        with pytest.raises(BrokerError, match=r"^broker mqtt://broker.example:1883: connection refused$"):
+        with pytest.raises(
+            BrokerError, match=r"^broker mqtt://broker.example:1883: connection refused$"
+        ):
             await link.wait_connected(1)
 
 
@@ -148,14 +156,18 @@ async def test_announcements_go_first_and_state_after_them(network: Network) -> 
     """Announcements are sent in order after every connect; what is published meanwhile follows them."""
     clock = ManualClock()
     publisher = MqttPublisher(BrokerUrl("h"), client_id="p", clock=clock)
-    publisher.on_connect(lambda: [Envelope(f"node/{number}", b"", 1, retain=True) for number in range(12)])
+    publisher.on_connect(
+        lambda: [Envelope(f"node/{number}", b"", 1, retain=True) for number in range(12)]
+    )
     publisher.on_connect(lambda: [Envelope("publisher/p", b"online", 1, retain=True)])
     announced = [*(f"node/{number}" for number in range(12)), "publisher/p"]
     network.gate.clear()
     async with running(publisher):
         await clock.advance(0)
         assert not publisher.status.connected
-        publishing = asyncio.create_task(publisher.publish([Envelope("node/0", b"new", 1, retain=True)]))
+        publishing = asyncio.create_task(
+            publisher.publish([Envelope("node/0", b"new", 1, retain=True)])
+        )
         await clock.advance(0)
         network.gate.set()
         await publishing
@@ -170,7 +182,11 @@ async def test_what_cannot_be_sent_is_counted(network: Network) -> None:
     """Without a connection, or when it breaks in the middle, all but retained state counts as dropped; none raises."""
     clock = ManualClock()
     publisher = MqttPublisher(BrokerUrl("h"), client_id="p", clock=clock)
-    batch = [Envelope("telemetry", b""), Envelope("event", b"", 1), Envelope("node", b"", 1, retain=True)]
+    batch = [
+        Envelope("telemetry", b""),
+        Envelope("event", b"", 1),
+        Envelope("node", b"", 1, retain=True),
+    ]
     assert await publisher.publish(batch) == PublishResult(unsent=3, error="no connection")
     assert (publisher.status.dropped, publisher.status.sent) == (2, 0)
     async with running(publisher):
@@ -236,7 +252,9 @@ async def test_oversize_is_not_sent(network: Network) -> None:
     assert (publisher.status.oversize, publisher.status.sent, publisher.status.dropped) == (1, 1, 0)
 
 
-async def test_a_stop_is_no_trouble_of_the_broker(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stop_is_no_trouble_of_the_broker(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A link that is stopped before it stands warns of nothing."""
     warned: list[str] = []
     monkeypatch.setattr(link_module.log, "warning", lambda event, **_: warned.append(event))

@@ -53,7 +53,9 @@ async def test_older_version_is_not_remembered_before_it_worked(network: Network
 
 
 @pytest.mark.parametrize("answer", [SILENT, FOREIGN])
-async def test_what_never_answered_gets_no_second_password(network: Network, answer: LinkDown) -> None:
+async def test_what_never_answered_gets_no_second_password(
+    network: Network, answer: LinkDown
+) -> None:
     """After one attempt that nothing answered there is none with a password, until a broker answers one without."""
     clock = ManualClock()
     network.answers = [answer] * 50
@@ -102,7 +104,10 @@ async def test_the_connection_that_shows_a_broker_is_closed(network: Network) ->
     [
         (IN_CLEAR, ENDED_EARLY),
         (IN_CLEAR, WRONG_VERSION),
-        (Login(BrokerUrl("broker.example", 8883, "ops", "mqtts"), "client", Password("hunter2")), SILENT),
+        (
+            Login(BrokerUrl("broker.example", 8883, "ops", "mqtts"), "client", Password("hunter2")),
+            SILENT,
+        ),
     ],
 )
 async def test_a_broker_of_the_older_version_gets_the_password_at_once(
@@ -115,13 +120,16 @@ async def test_a_broker_of_the_older_version_gets_the_password_at_once(
     assert network.passwords == [True, True]
 
 
-async def test_an_unverified_broker_that_keeps_silent_gets_no_second_password(network: Network) -> None:
+async def test_an_unverified_broker_that_keeps_silent_gets_no_second_password(
+    network: Network,
+) -> None:
     """With --insecure anybody may be at the other end of TLS."""
     url = BrokerUrl("broker.example", 8883, "ops", "mqtts")
     network.answers = [SILENT, SILENT]
     async with running(
         make(
-            clock := ManualClock(), Login(url, "client", Password("hunter2"), tls=TlsSettings(insecure=True))
+            clock := ManualClock(),
+            Login(url, "client", Password("hunter2"), tls=TlsSettings(insecure=True)),
         )
     ):
         await clock.advance(0)
@@ -152,7 +160,11 @@ async def test_silent_broker_is_asked_again_beside_the_connection(network: Netwo
         await clock.advance(18)
         assert len(network.tried) == 3
         await clock.advance(2)
-        assert (network.tried[3:], link.status.protocol, link.status.connects) == (["5", "5"], "5", 2)
+        assert (network.tried[3:], link.status.protocol, link.status.connects) == (
+            ["5", "5"],
+            "5",
+            2,
+        )
         assert [each.closed for each in network.connections] == [True, True, False]
         await clock.advance(100)
         assert len(network.tried) == 5
@@ -187,7 +199,9 @@ async def test_connections_that_do_not_hold_name_the_client_id(
     """The third short connection in a row is reported with the id, once; one that the broker calls taken over, at once."""
     logged: list[str] = []
     monkeypatch.setattr(
-        link_module.log, "warning", lambda event, **values: logged.append(f"{event} {values['client_id']}")
+        link_module.log,
+        "warning",
+        lambda event, **values: logged.append(f"{event} {values['client_id']}"),
     )
     clock = ManualClock()
     link = make(clock)

@@ -18,7 +18,11 @@ def bus() -> MemoryBus:
 
 async def test_live_messages_reach_who_subscribed(bus: MemoryBus) -> None:
     """A message reaches the sources whose filter matches, at the lower QoS, stamped with the time of its arrival."""
-    publisher, source, other = bus.publisher(), bus.source([("t/+", 1), ("t/#", 0)]), bus.source([("x", 1)])
+    publisher, source, other = (
+        bus.publisher(),
+        bus.source([("t/+", 1), ("t/#", 0)]),
+        bus.source([("x", 1)]),
+    )
     bus.reconnect()
     await publisher.publish(
         [Envelope("t/a", b"1", qos=1, content_type="application/json"), Envelope("t/b", b"2")]
@@ -40,14 +44,19 @@ async def test_retained_state_greets_the_late(bus: MemoryBus) -> None:
     )
     late.connect()
     await publisher.publish([Envelope("node/a", b"3", 1, retain=True)])
-    assert [(each.payload, each.retain) for each in await late.take()] == [(b"2", True), (b"3", False)]
+    assert [(each.payload, each.retain) for each in await late.take()] == [
+        (b"2", True),
+        (b"3", False),
+    ]
 
 
 async def test_empty_retained_message_clears(bus: MemoryBus) -> None:
     """An empty retained payload is delivered and leaves nothing retained."""
     publisher, source = bus.publisher(), bus.source([("#", 1)])
     bus.reconnect()
-    await publisher.publish([Envelope("a", b"1", 1, retain=True), Envelope("a", b"", 1, retain=True)])
+    await publisher.publish(
+        [Envelope("a", b"1", 1, retain=True), Envelope("a", b"", 1, retain=True)]
+    )
     assert [each.payload for each in await source.take()] == [b"1", b""]
     assert bus.retained == {}
 
@@ -69,7 +78,9 @@ async def test_will_is_published_at_death_alone(bus: MemoryBus) -> None:
 async def test_without_a_connection_telemetry_is_dropped_and_counted(bus: MemoryBus) -> None:
     """While disconnected, telemetry and events count as dropped; retained state does not."""
     publisher = bus.publisher()
-    await publisher.publish([Envelope("t", b""), Envelope("e", b"", 1), Envelope("s", b"", 1, retain=True)])
+    await publisher.publish(
+        [Envelope("t", b""), Envelope("e", b"", 1), Envelope("s", b"", 1, retain=True)]
+    )
     assert (publisher.status.dropped, publisher.status.sent) == (2, 0)
 
 
@@ -149,4 +160,8 @@ async def test_refused_messages_stay_away_and_are_counted(bus: MemoryBus) -> Non
         1, 1, 1, "the broker refuses f/ack/a: not authorised"
     )
     assert publisher.status.last_refusal == RefusedMessage("f/ack/a", "not authorised")
-    assert (publisher.status.sent, publisher.status.refused, set(bus.retained)) == (1, 1, {"f/alert/a"})
+    assert (publisher.status.sent, publisher.status.refused, set(bus.retained)) == (
+        1,
+        1,
+        {"f/alert/a"},
+    )

@@ -58,7 +58,9 @@ class Broker:
 
 
 @contextlib.asynccontextmanager
-async def asking(clock: ManualClock, *brokers: Broker) -> AsyncIterator[tuple[RetainedRequests, LinkStatus]]:
+async def asking(
+    clock: ManualClock, *brokers: Broker
+) -> AsyncIterator[tuple[RetainedRequests, LinkStatus]]:
     """Yield requests that run on the first connection."""
     status = LinkStatus()
     requests = RetainedRequests(clock, status, lambda _: False)

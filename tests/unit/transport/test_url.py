@@ -42,7 +42,10 @@ def test_url_is_read(text: str, url: BrokerUrl) -> None:
         ("", "is not a host"),
         ("mqt://h", "did you mean 'mqtt'?"),
         ("https://h", "'https' is not MQTT; a websocket is written wss://host:port/path"),
-        ("ops@h:8883", "port 8883 is usually that of TLS; write mqtts://ops@h:8883, or mqtt://ops@h:8883"),
+        (
+            "ops@h:8883",
+            "port 8883 is usually that of TLS; write mqtts://ops@h:8883, or mqtt://ops@h:8883",
+        ),
         ("mqtts://h/mqtt", "nothing may follow the port of mqtts"),
         ("ws://h/mqtt?token=1", "'ws://h/mqtt?***': nothing may follow the path"),
         (
@@ -102,10 +105,13 @@ def test_password_in_url_names_the_ways_that_work() -> None:
     host=st.from_regex(r"[a-z0-9][a-z0-9.-]{0,20}", fullmatch=True)
     | st.ip_addresses(v=6).map(lambda each: each.compressed),
     port=st.integers(1, 65535),
-    user=st.none() | st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1, max_size=20),
+    user=st.none()
+    | st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1, max_size=20),
     scheme=st.sampled_from(["mqtt", "mqtts", "ws", "wss"]),
 )
-def test_format_is_the_inverse_of_parse(host: str, port: int, user: str | None, scheme: str) -> None:
+def test_format_is_the_inverse_of_parse(
+    host: str, port: int, user: str | None, scheme: str
+) -> None:
     """Every URL survives being written and read."""
     url = BrokerUrl(host, port, user).spoken(scheme)
     assert parse_url(format_url(url)) == url
@@ -114,7 +120,11 @@ def test_format_is_the_inverse_of_parse(host: str, port: int, user: str | None, 
 def test_a_user_is_put_into_a_url_that_has_none() -> None:
     """Two names for one user are a contradiction, and what no terminal can show is no name."""
     url = BrokerUrl("h")
-    assert with_user(url, "ops") == with_user(with_user(url, "ops"), "ops") == BrokerUrl("h", user="ops")
+    assert (
+        with_user(url, "ops")
+        == with_user(with_user(url, "ops"), "ops")
+        == BrokerUrl("h", user="ops")
+    )
     with pytest.raises(ConfigError, match="the broker's URL has another user, 'ann'"):
         with_user(BrokerUrl("h", user="ann"), "ops")
     with pytest.raises(ConfigError, match="not printable"):

@@ -25,11 +25,18 @@ async def test_events_of_publishers_and_alerts_are_in_one_order() -> None:
     told = 0
     for text in ("first", "second"):
         monitor.apply([feed.event(CHIP, text)])
-        monitor.ingest.alert_events._add(FIRING._replace(text=f"firing: {text}"), feed.clock.monotonic_s())
+        monitor.ingest.alert_events._add(
+            FIRING._replace(text=f"firing: {text}"), feed.clock.monotonic_s()
+        )
         assert shown.received == (told := told + 2)
         await feed.clock.advance(1.0)
     lines = [line.make().text for line in shown.lines(0, 9, 60)]
-    assert [line[33:].strip() for line in lines] == ["firing: second", "second", "firing: first", "first"]
+    assert [line[33:].strip() for line in lines] == [
+        "firing: second",
+        "second",
+        "firing: first",
+        "first",
+    ]
     assert len(shown.lines(0, 2, 60)) == 2
 
 
@@ -58,7 +65,9 @@ def test_narrow_events_have_two_lines() -> None:
 
 
 @pytest.mark.parametrize("width", [1, 12, 46, 60, 74, 120])
-@pytest.mark.parametrize("text", ["[@click=app.quit]x[/]", "\x1b]0;x\x07", "a\u202eb", "\uff21" * 200])
+@pytest.mark.parametrize(
+    "text", ["[@click=app.quit]x[/]", "\x1b]0;x\x07", "a\u202eb", "\uff21" * 200]
+)
 def test_remote_text_is_plain_and_fits(text: str, width: int) -> None:
     for parts in event_lines(FIRING._replace(path=text, job=text, text=text), width):
         assert text_of(parts).isprintable()

@@ -15,7 +15,15 @@ import pytest
 from trnfleet.domain.metrics import METRICS
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.fields import FIELDS
-from trnfleet.tui.metric_display import CHIP_CHARTS, DISPLAY, FLEET_CHARTS, HEAT_MAP, LAST, PANELS, TREE
+from trnfleet.tui.metric_display import (
+    CHIP_CHARTS,
+    DISPLAY,
+    FLEET_CHARTS,
+    HEAT_MAP,
+    LAST,
+    PANELS,
+    TREE,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -22,7 +22,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TUI = ROOT / "trnfleet" / "tui"
-OWN = {"self", "field", "section", "tab", "entry", "plan", "limit", "color", "HEALTH", "binding", "active"}
+OWN = {
+    "self",
+    "field",
+    "section",
+    "tab",
+    "entry",
+    "plan",
+    "limit",
+    "color",
+    "HEALTH",
+    "binding",
+    "active",
+}
 """Names of what the program itself has made, whose titles, names and states are its own."""
 MARKUP = {"Static", "Label", "DataTable", "Markdown", "RichLog", "Pretty", "from_markup", "notify"}
 """What Textual and Rich draw by themselves, markup and escapes included: views draw texts with styles."""
@@ -56,7 +68,9 @@ def wire_fields() -> set[str]:
         each
         for module in modules
         for each in vars(module).values()
-        if inspect.isclass(each) and issubclass(each, BaseModel) and each.__module__ == module.__name__
+        if inspect.isclass(each)
+        and issubclass(each, BaseModel)
+        and each.__module__ == module.__name__
     ]
     return {
         name
@@ -103,7 +117,8 @@ def test_nothing_is_drawn_with_markup() -> None:
         f"{path.relative_to(TUI).as_posix()}: {name}"
         for path in sorted(TUI.rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call) and (name := ast.unparse(node.func).rpartition(".")[2]) in MARKUP
+        if isinstance(node, ast.Call)
+        and (name := ast.unparse(node.func).rpartition(".")[2]) in MARKUP
     }
     assert used == set()
 

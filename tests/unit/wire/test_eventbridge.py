@@ -183,7 +183,9 @@ def test_what_makes_no_sense_is_refused_by_name(line: bytes, says: str) -> None:
 
 def test_what_is_no_arn_is_left_out() -> None:
     """Resources are passed on only as far as they are ARNs."""
-    read = decode_eventbridge(page("Capacity Block Delivered", resources=["\x1b[2J", 5, *BLOCK.resources]))
+    read = decode_eventbridge(
+        page("Capacity Block Delivered", resources=["\x1b[2J", 5, *BLOCK.resources])
+    )
     assert read is not None
     assert read.resources == BLOCK.resources
 
@@ -211,7 +213,11 @@ def test_regions_and_zone_ids(zone: str, region: str, zone_id: str) -> None:
 )
 def test_arns_have_their_partition(zone: str, partition: str) -> None:
     """ARNs of China and GovCloud have partitions of their own."""
-    assert block_notice(ACCOUNT, zone, "cr-0aa", END_NS).resources[0].startswith(f"arn:{partition}:ec2:")
+    assert (
+        block_notice(ACCOUNT, zone, "cr-0aa", END_NS)
+        .resources[0]
+        .startswith(f"arn:{partition}:ec2:")
+    )
 
 
 def test_detail_and_resources_are_in_the_message_where_there_are_any() -> None:
@@ -219,4 +225,6 @@ def test_detail_and_resources_are_in_the_message_where_there_are_any() -> None:
     message = event(ChangeKind.DELIVERED, BLOCK)
     assert decode_message(encode_message(message), EventMessage) == message
     assert json.loads(encode_message(message))["detail"] == BLOCK.detail
-    assert {"detail", "resources"}.isdisjoint(json.loads(encode_message(event(ChangeKind.EXPIRED, None))))
+    assert {"detail", "resources"}.isdisjoint(
+        json.loads(encode_message(event(ChangeKind.EXPIRED, None)))
+    )

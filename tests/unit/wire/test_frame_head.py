@@ -14,8 +14,15 @@ from trnfleet.wire.frame_head import boot_span, frame_head, is_cbor
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope
 
 values = st.recursive(
-    st.integers() | st.binary(max_size=300) | st.text(max_size=40) | st.floats() | st.booleans() | st.none(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4),
+    st.integers()
+    | st.binary(max_size=300)
+    | st.text(max_size=40)
+    | st.floats()
+    | st.booleans()
+    | st.none(),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4)
+    ),
     max_leaves=8,
 )
 
@@ -40,7 +47,9 @@ def test_the_content_type_or_the_first_byte_identifies_a_frame(
 
 
 @given(
-    st.dictionaries(st.text(max_size=8).filter(lambda key: key not in {"boot", "seq"}), values, max_size=8),
+    st.dictionaries(
+        st.text(max_size=8).filter(lambda key: key not in {"boot", "seq"}), values, max_size=8
+    ),
     st.text(min_size=1, max_size=16),
     st.integers(0, 2**64 - 1),
 )
@@ -49,12 +58,17 @@ def test_the_head_is_found_among_whatever_else(others: dict[str, Any], boot: str
     """Before, between and behind other keys, with values of any form."""
     pairs = list(others.items())
     for place in range(len(pairs) + 1):
-        frame = cbor2.dumps({**dict(pairs[:place]), "seq": seq, **dict(pairs[place:]), "boot": boot})
+        frame = cbor2.dumps(
+            {**dict(pairs[:place]), "seq": seq, **dict(pairs[place:]), "boot": boot}
+        )
         assert frame_head(frame) == (boot, seq)
         assert frame[boot_span(frame)].decode() == boot
 
 
-@given(st.binary(max_size=80) | st.binary(max_size=40).map(lambda rest: cbor2.dumps({"path": "a"}) + rest))
+@given(
+    st.binary(max_size=80)
+    | st.binary(max_size=40).map(lambda rest: cbor2.dumps({"path": "a"}) + rest)
+)
 def test_what_is_no_frame_is_refused(payload: bytes) -> None:
     """With a WireError, whatever the bytes; nothing is found outside of them."""
     for find in (boot_span, frame_head):

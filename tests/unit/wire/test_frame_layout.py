@@ -58,6 +58,8 @@ def test_frames_of_others_are_refused(feed: Feed) -> None:
 def test_an_unknown_instance_type_is_named(feed: Feed) -> None:
     """Its chips cannot be counted."""
     [node] = (each for each in feed.announcements() if "/node/" in each.topic)
-    descriptor = decode_message(node.payload.replace(b"trn2u.48xlarge", b"trn9u.48xlarge"), Descriptor)
+    descriptor = decode_message(
+        node.payload.replace(b"trn2u.48xlarge", b"trn9u.48xlarge"), Descriptor
+    )
     with pytest.raises(WireError, match=r"unknown instance type 'trn9u\.48xlarge'"):
         Unit.of(descriptor)

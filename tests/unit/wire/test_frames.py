@@ -21,7 +21,12 @@ PATH = "uc1/us-0001"
 
 def encoder(feed: Feed, revision: int = 0) -> FrameEncoder:
     return FrameEncoder(
-        PATH, "boot", revision=revision, columns=feed.columns, chips=slice(0, 64), instances=slice(0, 4)
+        PATH,
+        "boot",
+        revision=revision,
+        columns=feed.columns,
+        chips=slice(0, 64),
+        instances=slice(0, 4),
     )
 
 
@@ -177,7 +182,9 @@ def test_tags_that_a_frame_does_not_have(tag: int) -> None:
         decoder().decode(cbor2.dumps({"x": cbor2.CBORTag(tag, pattern if tag == 35 else [1, 2])}))
 
 
-@pytest.mark.parametrize("payload", [b"\xbf\xff", b"\xa2\x61a\x01\x61a\x02", b"\xa1\x01\x01", b"\x81" * 20])
+@pytest.mark.parametrize(
+    "payload", [b"\xbf\xff", b"\xa2\x61a\x01\x61a\x02", b"\xa1\x01\x01", b"\x81" * 20]
+)
 def test_forms_that_a_frame_does_not_have(payload: bytes) -> None:
     """Indefinite lengths, keys that are there twice or are no text, and deep nesting are refused."""
     with pytest.raises(WireError):
@@ -198,7 +205,12 @@ def test_topics_share_what_was_learned(feed: Feed) -> None:
     reader = decoder()
     reader.decode(encoder(feed).encode(0, 0))
     other = FrameEncoder(
-        "uc1/us-0777", "boot", revision=0, columns=feed.columns, chips=slice(0, 64), instances=slice(0, 4)
+        "uc1/us-0777",
+        "boot",
+        revision=0,
+        columns=feed.columns,
+        chips=slice(0, 64),
+        instances=slice(0, 4),
     )
     frame = reader.decode(other.encode(5, 6))
     assert (frame.path, frame.head) == ("uc1/us-0777", ("boot", 5, 6))
@@ -228,7 +240,9 @@ def test_templates_are_bounded(feed: Feed) -> None:
     for number in range(1, 100):
         path, boot = "uc1/us-" + "0" * max(1, number - 50), "b" * min(50, number)
         chips, instances = slice(0, 64), slice(0, 4)
-        frame = FrameEncoder(path, boot, revision=0, columns=feed.columns, chips=chips, instances=instances)
+        frame = FrameEncoder(
+            path, boot, revision=0, columns=feed.columns, chips=chips, instances=instances
+        )
         payload = frame.encode(0, 0)
         assert reader.decode(payload).path == path
         lengths.add(len(payload))

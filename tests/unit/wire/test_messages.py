@@ -48,7 +48,13 @@ COMMAND = {
     "expires": "2026-01-05T00:00:00Z",
     "by": "alice",
 }
-REPLY = {"v": 1, "id": "42", "ok": False, "reason": "no", "result": {"simulator": "sim-1", "active": [1]}}
+REPLY = {
+    "v": 1,
+    "id": "42",
+    "ok": False,
+    "reason": "no",
+    "result": {"simulator": "sim-1", "active": [1]},
+}
 
 STANDARD_1 = "169a14ec3dc73084883b0424f3faf418d6ccd717eaf554ec8dd04466b1a0949f"
 """SHA-256 of the columns of the first version, a line each."""
@@ -103,7 +109,10 @@ def test_a_set_of_columns_never_changes() -> None:
 
 def test_unknown_fields_are_ignored() -> None:
     """A later minor version may add fields."""
-    assert decode_message(json.dumps({**GOOD, "new": {"a": 1}}).encode(), Descriptor).path == GOOD["path"]
+    assert (
+        decode_message(json.dumps({**GOOD, "new": {"a": 1}}).encode(), Descriptor).path
+        == GOOD["path"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -194,7 +203,10 @@ def test_a_command_is_understood_whole_or_not_at_all() -> None:
 @pytest.mark.parametrize(
     ("model", "good", "change"),
     [
-        *((EventMessage, EVENT, {"path": path}) for path in ("a b", "/", "a/", "a/b/c/d/e/f", "a\n")),
+        *(
+            (EventMessage, EVENT, {"path": path})
+            for path in ("a b", "/", "a/", "a/b/c/d/e/f", "a\n")
+        ),
         (EventMessage, EVENT, {"severity": "fatal"}),
         (EventMessage, EVENT, {"nrt": -1}),
         (EventMessage, EVENT, {"nrt": 1.5}),
@@ -215,7 +227,9 @@ def test_a_command_is_understood_whole_or_not_at_all() -> None:
         (ReplyMessage, REPLY, {"result": []}),
     ],
 )
-def test_bad_events_commands_and_replies(model: Any, good: dict[str, Any], change: dict[str, Any]) -> None:
+def test_bad_events_commands_and_replies(
+    model: Any, good: dict[str, Any], change: dict[str, Any]
+) -> None:
     """What breaks a rule is a WireError."""
     with pytest.raises(WireError):
         decode_message(json.dumps({**good, **change}).encode(), model)
@@ -225,7 +239,8 @@ def test_bad_events_commands_and_replies(model: Any, good: dict[str, Any], chang
 def test_no_text_of_messages_is_kept_that_nobody_keeps(model: Any, given: dict[str, Any]) -> None:
     """A reader that runs for days sees a new instant a second, and new ids; each would be 80 bytes."""
     payloads = [
-        json.dumps({**given, "id": f"{model.__name__}-{number:08d}"}).encode() for number in range(3_000)
+        json.dumps({**given, "id": f"{model.__name__}-{number:08d}"}).encode()
+        for number in range(3_000)
     ]
     decode_message(payloads[0], model)
     gc.collect()

@@ -142,7 +142,10 @@ def test_what_is_no_reservation(change: dict[str, Any]) -> None:
 def test_bounds_are_part_of_them() -> None:
     """The largest lists and amounts that are allowed pass."""
     message = decoded(
-        on=["x" * 400] * 10, ec2_ids=["i-1"] * MOST_INSTANCES, fee="999999999999.999999", instances=1_000_000
+        on=["x" * 400] * 10,
+        ec2_ids=["i-1"] * MOST_INSTANCES,
+        fee="999999999999.999999",
+        instances=1_000_000,
     )
     assert len(message.ec2_ids) == MOST_INSTANCES
     assert len(decoded(on=["uc1"] * MOST_PLACES).on) == MOST_PLACES

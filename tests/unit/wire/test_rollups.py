@@ -103,9 +103,18 @@ def test_a_descriptor_is_told_from_one_of_telemetry() -> None:
         ({"worst": ["chip00", "\x1b[2J"]}, "no list of 2 addresses"),
         ({"worst": ["chip00", "chip01\nchip02"]}, "no list of 2 addresses"),
         ({"worst": ["chip00", 1]}, "no list of 2 addresses"),
-        ({"totals": np.full((len(TOTALS), 2), -1.0, np.float32)}, f"{TOTALS[0]} is nothing that its rows"),
-        ({"totals": np.full((len(TOTALS), 2), 3e38, np.float32)}, f"{TOTALS[0]} is nothing that its rows"),
-        ({"counters": np.full((len(COUNTERS), 2), -1.0)}, f"{COUNTERS[0]} is nothing that its rows"),
+        (
+            {"totals": np.full((len(TOTALS), 2), -1.0, np.float32)},
+            f"{TOTALS[0]} is nothing that its rows",
+        ),
+        (
+            {"totals": np.full((len(TOTALS), 2), 3e38, np.float32)},
+            f"{TOTALS[0]} is nothing that its rows",
+        ),
+        (
+            {"counters": np.full((len(COUNTERS), 2), -1.0)},
+            f"{COUNTERS[0]} is nothing that its rows",
+        ),
         ({"alerts": np.zeros((3, len(SEVERITIES)), np.uint16)}, "alerts has 18 bytes, not 12"),
     ],
 )

@@ -54,7 +54,8 @@ def test_round_trip_gives_the_same_codes(feed: Feed) -> None:
     """What is decoded are the codes that were encoded, for every chip and instance metric."""
     feed.columns["power_w"][3] = 65_535
     samples = [
-        decode_sample(dump(value)) for _, value in encode_chips(HEAD, PATH, None, feed.columns, slice(0, 16))
+        decode_sample(dump(value))
+        for _, value in encode_chips(HEAD, PATH, None, feed.columns, slice(0, 16))
     ]
     for metric, codes in split_codes([sample.codes for sample in samples], CHIP_METRICS):
         assert np.array_equal(codes, feed.columns[metric.name][:16]), metric.name
@@ -70,7 +71,10 @@ def test_absent_and_null_are_not_available(feed: Feed) -> None:
     del value["power_w"]
     value["tflops"] = None
     value["nc_util_pct"][3] = None
-    got = {m.name: codes[0] for m, codes in split_codes([decode_sample(dump(value)).codes], CHIP_METRICS)}
+    got = {
+        m.name: codes[0]
+        for m, codes in split_codes([decode_sample(dump(value)).codes], CHIP_METRICS)
+    }
     assert got["power_w"] == 65_535
     assert got["tflops"] == 65_535
     assert got["nc_util_pct"][3] == 255
@@ -118,15 +122,24 @@ def test_many_are_decoded_as_each_alone(feed: Feed) -> None:
         encode_instance(HEAD, PATH, None, feed.columns, row) for row in range(4)
     ]
     limits = [
-        {"power_w": watts} for watts in (0, 6553.4, 6553.45, 6553.5, 0.04, 0.05, 2**70, 1e300, -0.0, -1e-9)
+        {"power_w": watts}
+        for watts in (0, 6553.4, 6553.45, 6553.5, 0.04, 0.05, 2**70, 1e300, -0.0, -1e-9)
     ]
-    counters = [{"exec_completed": count} for count in (2**53 + 1, 2**64 - 2, 2**64 - 1, 2**64, -1, 0, 1.0)]
+    counters = [
+        {"exec_completed": count} for count in (2**53 + 1, 2**64 - 2, 2**64 - 1, 2**64, -1, 0, 1.0)
+    ]
     lanes: list[Any] = ["12345678", [None] * 8, [0.25] * 8, [0.75] * 8, {}, None]
     odd: list[dict[str, Any]] = [{"nc_util_pct": each} for each in lanes]
-    odd += [{"power_w": None}, {"power_w": None, "nc_util_pct": [None, *[0.5] * 6, None]}, {"links_up": None}]
+    odd += [
+        {"power_w": None},
+        {"power_w": None, "nc_util_pct": [None, *[0.5] * 6, None]},
+        {"links_up": None},
+    ]
     changed = [{**good[0], **change} for change in (*CHANGES, *limits, *counters, *odd)]
     payloads = [dump(value) for value in (*good, *changed)] + [b"", b"{}", b"[]", b"{}{}", b"\xff"]
-    assert [plain(each) for each in decode_samples(payloads)] == [alone(payload) for payload in payloads]
+    assert [plain(each) for each in decode_samples(payloads)] == [
+        alone(payload) for payload in payloads
+    ]
 
 
 @given(values=st.lists(st.floats(allow_nan=False) | st.integers(), min_size=8, max_size=8))
@@ -134,7 +147,9 @@ def test_any_values_of_many(values: list[float]) -> None:
     """Whatever numbers stand for a metric of each of many, all get the codes or the errors that they get alone."""
     made = chip_object(Feed(ultraservers(1)))
     payloads = [dump({**made, "tflops": value, "hbm_used_bytes": value}) for value in values]
-    assert [plain(each) for each in decode_samples(payloads)] == [alone(payload) for payload in payloads]
+    assert [plain(each) for each in decode_samples(payloads)] == [
+        alone(payload) for payload in payloads
+    ]
 
 
 def plain(got: Sample | WireError) -> tuple[object, ...]:

@@ -21,7 +21,9 @@ from trnfleet.wire.topics import (
 def test_build_and_parse_are_inverses(topic_class: TopicClass, root: str) -> None:
     """A built topic parses to what it was built of."""
     path = "uc1/us-0001/trn2u-0001-2/chip05"
-    assert parse_topic(build_topic("demo", topic_class, path, root), root) == Topic("demo", topic_class, path)
+    assert parse_topic(build_topic("demo", topic_class, path, root), root) == Topic(
+        "demo", topic_class, path
+    )
 
 
 def test_depth_is_what_aws_iot_core_takes() -> None:
@@ -93,7 +95,13 @@ def test_a_chip_holds_its_links() -> None:
 
 @pytest.mark.parametrize(
     ("path", "target"),
-    [("uc1", ""), ("uc1", "uc2"), ("uc1", "uc10"), ("uc1/us-0001", "uc1"), ("uc1/us-0001", "uc1/*")],
+    [
+        ("uc1", ""),
+        ("uc1", "uc2"),
+        ("uc1", "uc10"),
+        ("uc1/us-0001", "uc1"),
+        ("uc1/us-0001", "uc1/*"),
+    ],
 )
 def test_a_path_does_not_reach_beside_or_above_itself(path: str, target: str) -> None:
     """Who may command a part of a fleet commands nothing beside or above it."""
@@ -102,7 +110,10 @@ def test_a_path_does_not_reach_beside_or_above_itself(path: str, target: str) ->
 
 def test_replies_have_one_place() -> None:
     """A reply's topic is made of two segments, and of nothing that could lead out of it."""
-    assert build_topic("demo", TopicClass.REPLY, reply_path("ops", "42")) == "trnfleet/v1/demo/reply/ops/42"
+    assert (
+        build_topic("demo", TopicClass.REPLY, reply_path("ops", "42"))
+        == "trnfleet/v1/demo/reply/ops/42"
+    )
     for client, number in (("..", "1"), ("a/b", "1"), ("ops", ""), ("ops", "+"), ("ops", "1\n")):
         with pytest.raises(WireError):
             reply_path(client, number)

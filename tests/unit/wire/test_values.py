@@ -104,7 +104,11 @@ def test_a_time_is_an_instant_from_1970_to_2199(model: Any, place: str) -> None:
         with pytest.raises(WireError, match=f"{model.__name__} {place}: ") as refused:
             decode_message(changed(model, place, text), model)
         assert ascii(text)[1:40] in str(refused.value) or len(text) > 64
-    for text in ("1970-01-01T00:00:00Z", "2199-12-31T23:59:59.999+00:00", "2200-01-01T01:00:00+01:30"):
+    for text in (
+        "1970-01-01T00:00:00Z",
+        "2199-12-31T23:59:59.999+00:00",
+        "2200-01-01T01:00:00+01:30",
+    ):
         decode_message(changed(model, place, text), model)
 
 
@@ -121,9 +125,13 @@ def test_a_number_has_limits(model: Any, place: str, value: float) -> None:
 def test_a_tick_has_a_limit_too() -> None:
     """A period and a speed that are each allowed are refused where a tick would be a thousand years of source time."""
     message = json.loads(changed(Descriptor, "clock.speed", 1e6))
-    with pytest.raises(WireError, match=r"period_s x clock\.speed is 8\.64e\+10 s .* limit of 1e\+08 s"):
+    with pytest.raises(
+        WireError, match=r"period_s x clock\.speed is 8\.64e\+10 s .* limit of 1e\+08 s"
+    ):
         decode_message(json.dumps(message | {"period_s": 86_400}).encode(), Descriptor)
-    assert decode_message(json.dumps(message | {"period_s": 100}).encode(), Descriptor).period_s == 100
+    assert (
+        decode_message(json.dumps(message | {"period_s": 100}).encode(), Descriptor).period_s == 100
+    )
 
 
 @pytest.mark.parametrize("ts_ns", [LATEST_NS + 1, 2**63 - 1])

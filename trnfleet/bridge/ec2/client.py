@@ -37,7 +37,9 @@ _THROTTLED = frozenset(
     }
 )
 """Error codes of EC2 that botocore treats as throttling."""
-_FORBIDDEN = frozenset({"UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "OptInRequired"})
+_FORBIDDEN = frozenset(
+    {"UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "OptInRequired"}
+)
 _UNOFFERED = frozenset({"InvalidAction", "UnsupportedOperation", "UnknownOperationException"})
 
 
@@ -70,7 +72,9 @@ def connect(region: str | None, profile: str | None) -> Any:
         from botocore.config import Config  # noqa: PLC0415  an extra
         from botocore.exceptions import BotoCoreError, NoRegionError  # noqa: PLC0415  an extra
     except ImportError:
-        raise CloudError("boto3 is not installed: pip install boto3, or pipx inject trnfleet boto3") from None
+        raise CloudError(
+            "boto3 is not installed: pip install boto3, or pipx inject trnfleet boto3"
+        ) from None
     config = Config(
         retries={"mode": "standard", "total_max_attempts": 4},
         connect_timeout=CONNECT_TIMEOUT_S,
@@ -109,7 +113,9 @@ def read(client: Any) -> Reading:
             if code in _THROTTLED:
                 raise Throttled(f"EC2: {operation}: {code}") from error
             if code in _FORBIDDEN:
-                problems.append(f"ec2:{_action(operation)} is not allowed ({code}); its answers stay unknown")
+                problems.append(
+                    f"ec2:{_action(operation)} is not allowed ({code}); its answers stay unknown"
+                )
                 return None
             if code in _UNOFFERED:
                 problems.append(
@@ -117,9 +123,13 @@ def read(client: Any) -> Reading:
                 )
                 return None
             said = " ".join(str(error.response.get("Error", {}).get("Message", "")).split())[:200]
-            raise CloudError(f"EC2: {operation}: {': '.join(filter(None, (code, said)))}") from error
+            raise CloudError(
+                f"EC2: {operation}: {': '.join(filter(None, (code, said)))}"
+            ) from error
         except NoCredentialsError:
-            raise CloudError("EC2: no credentials; log in, set AWS_PROFILE, or give --profile") from None
+            raise CloudError(
+                "EC2: no credentials; log in, set AWS_PROFILE, or give --profile"
+            ) from None
         except BotoCoreError as error:
             raise CloudError(f"EC2: {operation}: {error}") from error
 
@@ -127,7 +137,11 @@ def read(client: Any) -> Reading:
     reservations = pages("describe_capacity_reservations", "CapacityReservations")
     if blocks is None and reservations is None:
         raise CloudError(f"EC2: nothing may be read: {'; '.join(problems)}")
-    ids = {each["CapacityReservationId"] for each in reservations or () if "CapacityReservationId" in each}
+    ids = {
+        each["CapacityReservationId"]
+        for each in reservations or ()
+        if "CapacityReservationId" in each
+    }
     ids.update(name for each in blocks or () for name in each.get("CapacityReservationIds", ()))
     return Reading(
         blocks=blocks,

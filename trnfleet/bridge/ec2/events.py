@@ -108,7 +108,9 @@ def ec2_events(
         return
     if before is None:
         yield _of(
-            ChangeKind.PURCHASED, Severity.INFO, f"{after.id} is bought, from {after.start} to {after.end}"
+            ChangeKind.PURCHASED,
+            Severity.INFO,
+            f"{after.id} is bought, from {after.start} to {after.end}",
         )
     if before is None or before.state is not after.state:
         yield from _entered(None if before is None else before.state, after)
@@ -155,7 +157,9 @@ def _entered(before: ReservationState | None, after: ReservationMessage) -> Iter
     if state in _STATES:
         kind, severity, words = _STATES[state]
         about = after if kind.detail_type is not None else None
-        yield _of(kind, severity, words.format(id=after.id, start=after.start, end=after.end), about)
+        yield _of(
+            kind, severity, words.format(id=after.id, start=after.start, end=after.end), about
+        )
     elif state not in {ReservationState.PAYMENT_PENDING, ReservationState.UNAVAILABLE}:
         yield Ec2Event(
             f"capacity_block_{state.value.replace('-', '_')}",
@@ -168,14 +172,16 @@ def _felt(message: ReservationMessage, before: Health, after: Health) -> Iterato
     name = message.id
     if after.impaired and not before.impaired:
         yield _of(
-            ChangeKind.INTERCONNECT_IMPAIRED, Severity.WARNING, f"the interconnect of {name} is impaired"
+            ChangeKind.INTERCONNECT_IMPAIRED,
+            Severity.WARNING,
+            f"the interconnect of {name} is impaired",
         )
     elif before.impaired and not after.impaired:
-        yield _of(ChangeKind.INTERCONNECT_OK, Severity.INFO, f"the interconnect of {name} is ok again")
-    if after.unavailable and after.unavailable != before.unavailable:
-        text = (
-            f"{after.unavailable} of {message.instances} instances of {name} fail their system status check"
+        yield _of(
+            ChangeKind.INTERCONNECT_OK, Severity.INFO, f"the interconnect of {name} is ok again"
         )
+    if after.unavailable and after.unavailable != before.unavailable:
+        text = f"{after.unavailable} of {message.instances} instances of {name} fail their system status check"
         yield _of(ChangeKind.INSTANCES_UNAVAILABLE, Severity.WARNING, text)
     elif before.unavailable and not after.unavailable:
         text = f"all instances of {name} pass their system status check again"

@@ -21,7 +21,12 @@ from trnfleet.domain.reservations.states import (
     InterconnectStatus,
     ReservationState,
 )
-from trnfleet.wire.reservations import MOST_EXTENSIONS, MOST_INSTANCES, ExtensionSpec, ReservationMessage
+from trnfleet.wire.reservations import (
+    MOST_EXTENSIONS,
+    MOST_INSTANCES,
+    ExtensionSpec,
+    ReservationMessage,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,12 +71,21 @@ def messages_of(
     for reservation in _reservations(reading, problems, with_default=with_default):
         try:
             made.append(_message(reservation, reading, now_ns, problems))
-        except (ValidationError, ArithmeticError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (
+            ValidationError,
+            ArithmeticError,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+        ) as error:
             problems.append(f"{_plain(reservation.id)}: {_plain(error)}")
     return made, problems
 
 
-def _reservations(reading: Reading, problems: list[str], *, with_default: bool) -> Iterator[_Reservation]:
+def _reservations(
+    reading: Reading, problems: list[str], *, with_default: bool
+) -> Iterator[_Reservation]:
     """Yield blocks first, with their Capacity Reservations, and then the Capacity Reservations that are in none."""
     by_id = {str(each.get("CapacityReservationId")): each for each in reading.reservations or ()}
     statuses = {each.get("CapacityBlockId"): each for each in reading.statuses or ()}
@@ -81,7 +95,12 @@ def _reservations(reading: Reading, problems: list[str], *, with_default: bool) 
         of_block.update(ids)
         name = str(block.get("CapacityBlockId"))
         yield _Reservation(
-            name, True, block, ids, [by_id[each] for each in ids if each in by_id], statuses.get(name)
+            name,
+            True,
+            block,
+            ids,
+            [by_id[each] for each in ids if each in by_id],
+            statuses.get(name),
         )
     # Where blocks may not be described, or are shared by another account, their reservations still may.
     parts_of: dict[str, list[dict[str, Any]]] = {}
@@ -117,9 +136,13 @@ def _message(
         end_ns = None
     ultraserver_type = described.get("UltraserverType") or None
     lead_s = (
-        rules.ULTRASERVER_TERMINATION_BEFORE_END_S if ultraserver_type else rules.TERMINATION_BEFORE_END_S
+        rules.ULTRASERVER_TERMINATION_BEFORE_END_S
+        if ultraserver_type
+        else rules.TERMINATION_BEFORE_END_S
     )
-    terminates_ns = end_ns - lead_s * NS_PER_S if reservation.is_block and end_ns is not None else None
+    terminates_ns = (
+        end_ns - lead_s * NS_PER_S if reservation.is_block and end_ns is not None else None
+    )
     running = None
     if reading.instances is not None:
         running = sorted(
@@ -141,7 +164,9 @@ def _message(
         reservation_ids=reservation.ids[:MOST_PARTS],
         instance_type=_instance_type(reservation),
         ultraserver_type=ultraserver_type,
-        zone=str(described.get("AvailabilityZone") or described.get("AvailabilityZoneId") or "unknown"),
+        zone=str(
+            described.get("AvailabilityZone") or described.get("AvailabilityZoneId") or "unknown"
+        ),
         instances=_total(reservation),
         launched=_launched(reservation, running) if state in RESERVATION_BEGUN else 0,
         unavailable=None if status is None else status.get("TotalUnavailableCapacity"),
@@ -160,7 +185,9 @@ def _message(
 
 
 def _instance_type(reservation: _Reservation) -> str:
-    kind = next((part["InstanceType"] for part in reservation.parts if "InstanceType" in part), None)
+    kind = next(
+        (part["InstanceType"] for part in reservation.parts if "InstanceType" in part), None
+    )
     if kind is not None:
         return str(kind)
     ultraserver = ULTRASERVER_TYPES.get(str(reservation.described.get("UltraserverType")))
@@ -220,10 +247,16 @@ def _pay_by_ns(
     dues_ns = [each + window_ns for each in bought if each is not None]
     if not dues_ns:
         return None
-    return min(dues_ns) if end_ns is None else min(*dues_ns, end_ns - rules.PAYMENT_BEFORE_END_S * NS_PER_S)
+    return (
+        min(dues_ns)
+        if end_ns is None
+        else min(*dues_ns, end_ns - rules.PAYMENT_BEFORE_END_S * NS_PER_S)
+    )
 
 
-def _specs(reservation: _Reservation, reading: Reading, problems: list[str]) -> Iterator[ExtensionSpec]:
+def _specs(
+    reservation: _Reservation, reading: Reading, problems: list[str]
+) -> Iterator[ExtensionSpec]:
     seen: set[str] = set()
     for each in reading.extensions or ():
         name = each.get("CapacityBlockExtensionOfferingId")
@@ -239,7 +272,14 @@ def _specs(reservation: _Reservation, reading: Reading, problems: list[str]) -> 
                 fee=_decimals(each["UpfrontFee"]),
                 currency=str(each.get("CurrencyCode") or "USD").upper(),
             )
-        except (ValidationError, ArithmeticError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (
+            ValidationError,
+            ArithmeticError,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+        ) as error:
             problems.append(f"{reservation.id}: extension {_plain(name)}: {_plain(error)}")
             continue
         seen.add(spec.id)

@@ -193,7 +193,10 @@ class Bridge:
             self._delivered.discard(name)
             self._health.pop(name, None)
             yield Envelope(
-                build_topic(self._fleet, TopicClass.RESERVATION, name, self._root), b"", qos=1, retain=True
+                build_topic(self._fleet, TopicClass.RESERVATION, name, self._root),
+                b"",
+                qos=1,
+                retain=True,
             )
 
     def _is_first(self, message: ReservationMessage) -> bool:
@@ -227,7 +230,9 @@ class Bridge:
         for problem in problems:
             if problem not in self._problems and len(self._problems) < MOST_PROBLEMS:
                 self._problems.add(problem)
-                log.warning("reservation_not_understood", problem=problem, skipped=len(self._problems))
+                log.warning(
+                    "reservation_not_understood", problem=problem, skipped=len(self._problems)
+                )
 
     def _reservation(self, message: ReservationMessage) -> Envelope:
         topic = build_topic(self._fleet, TopicClass.RESERVATION, message.id, self._root)
@@ -251,7 +256,9 @@ class Bridge:
             name: An id of its own, by which readers know it again.
         """
         self._events += 1
-        reservation = change.detail.get("capacity-reservation-id") if message is None else message.id
+        reservation = (
+            change.detail.get("capacity-reservation-id") if message is None else message.id
+        )
         event = EventMessage(
             id=name if is_segment(name) else f"{self._boot}-{self._events}",
             ts=format_rfc3339(now_ns if at_ns is None else at_ns),
@@ -311,7 +318,14 @@ async def serve(
         await publisher.publish(bridge.announce())
         has_read = asyncio.Event()
         work = _read_on(
-            bridge, publisher, read, has_read, clock=clock, interval_s=interval_s, once=once, repeats=repeats
+            bridge,
+            publisher,
+            read,
+            has_read,
+            clock=clock,
+            interval_s=interval_s,
+            once=once,
+            repeats=repeats,
         )
         if once:
             await work
@@ -346,7 +360,9 @@ async def _read_on(
             if once:
                 raise
             pause_s = max(interval_s, min(2 * pause_s, LONGEST_PAUSE_S))
-            log.warning("ec2_throttled", error=str(error), pause_s=pause_s, keeps="last known state")
+            log.warning(
+                "ec2_throttled", error=str(error), pause_s=pause_s, keeps="last known state"
+            )
         except CloudError as error:
             if not has_read.is_set():
                 raise

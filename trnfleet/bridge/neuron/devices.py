@@ -117,7 +117,9 @@ def parse_device_list(text: bytes) -> DeviceList:
     if len(set(numbers)) < len(numbers):
         raise WireError("two devices have the same neuron_device")
     first = entries[0]
-    return DeviceList(devices, text_of(first.get("instance_type")), text_of(first.get("instance_id")))
+    return DeviceList(
+        devices, text_of(first.get("instance_type")), text_of(first.get("instance_id"))
+    )
 
 
 def is_device_list(data: Any) -> bool:

@@ -121,8 +121,12 @@ class DocumentWriter:
         """
         values = {name: BY_NAME[name].decode(codes) for name, codes in columns.items()}
         completed, failed = self._counts(columns)
-        cores = _logical(values["nc_util_pct"][:, : self._host.kind.chip.neuroncores], self._host.lnc)
-        unknown = np.isnan(cores).any(axis=1) | np.isnan(values["hbm_used_bytes"]) | np.isnan(completed)
+        cores = _logical(
+            values["nc_util_pct"][:, : self._host.kind.chip.neuroncores], self._host.lnc
+        )
+        unknown = (
+            np.isnan(cores).any(axis=1) | np.isnan(values["hbm_used_bytes"]) | np.isnan(completed)
+        )
         tick = _Tick(values, completed, failed, cores, bool(unknown.any()), period_s)
         document = {
             "neuron_runtime_data": self._runtimes(tick),
@@ -237,7 +241,9 @@ class DocumentWriter:
         counters: dict[str, Any] = {"neuroncore_utilization": float(tick.cores[chip, number])}
         tflops = tick.values["tflops"][chip]
         if not np.isnan(tflops):
-            counters["flops"] = round(tflops * 1e12 / np.count_nonzero(np.isfinite(tick.cores[chip])))
+            counters["flops"] = round(
+                tflops * 1e12 / np.count_nonzero(np.isfinite(tick.cores[chip]))
+            )
         if lnc > 1:
             first = number * lnc
             halves = tick.values["nc_util_pct"][chip, first : first + lnc].tolist()
@@ -264,7 +270,10 @@ class DocumentWriter:
                 "period": period_s,
                 "neuron_devices": [
                     {"neuron_device_index": chip}
-                    | {name: round(value) for name, value in zip(ECC, ecc[:, chip].tolist(), strict=True)}
+                    | {
+                        name: round(value)
+                        for name, value in zip(ECC, ecc[:, chip].tolist(), strict=True)
+                    }
                     for chip in np.flatnonzero(~np.isnan(ecc).any(axis=0)).tolist()
                 ],
                 "error": "",
@@ -302,7 +311,15 @@ def _executions(tick: _Tick, chips: list[int]) -> dict[str, Any]:
     p50, p99 = (float(tick.values[f"exec_latency_{each}_s"][0]) for each in ("p50", "p99"))
     latency = None
     if not np.isnan(p50 + p99):
-        latency = {"p0": p50, "p1": p50, "p25": p50, "p50": p50, "p75": p50, "p99": p99, "p100": p99}
+        latency = {
+            "p0": p50,
+            "p1": p50,
+            "p25": p50,
+            "p50": p50,
+            "p75": p50,
+            "p99": p99,
+            "p100": p99,
+        }
     return {
         "period": tick.period_s,
         # A real `generic` is a running total that counts no failures.

@@ -33,7 +33,9 @@ NAMES = frozenset(
 """Metrics of the exporter; those of its Python process and others in the same text are passed over."""
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
-_SAMPLE = re.compile(r"(?:\{(?P<labels>.*)\})?[ \t]+(?P<value>\S+)(?:[ \t]+(?P<ts>-?\d{1,18}))?[ \t]*")
+_SAMPLE = re.compile(
+    r"(?:\{(?P<labels>.*)\})?[ \t]+(?P<value>\S+)(?:[ \t]+(?P<ts>-?\d{1,18}))?[ \t]*"
+)
 _LABEL = re.compile(r'[ \t]*([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"[ \t]*(?:,|$)')
 _COMMENT = re.compile(rb"# (?:HELP|TYPE) [a-zA-Z_:][a-zA-Z0-9_:]*(?: |$)")
 _ESCAPE = re.compile(r"\\(.)")

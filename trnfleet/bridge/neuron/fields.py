@@ -23,7 +23,13 @@ MOST_RUNTIMES = 1_024
 MOST_COUNT = 2**40
 """Upper bound of a count in a period, so that counters cannot overflow."""
 
-FAILED = ("completed_with_err", "completed_with_num_err", "timed_out", "incorrect_input", "failed_to_queue")
+FAILED = (
+    "completed_with_err",
+    "completed_with_num_err",
+    "timed_out",
+    "incorrect_input",
+    "failed_to_queue",
+)
 """Keys of `execution_summary` that are no success."""
 CAUSES = ("numerical", "transient", "model", "runtime", "hardware")
 """Keys of `error_summary` that count failures of a period."""
@@ -74,14 +80,18 @@ def parse_document(document: bytes) -> dict[str, Any]:
     """
     data = parse_json(document)
     if not is_document(data):
-        raise WireError("not a document of neuron-monitor: neither neuron_runtime_data nor system_data")
+        raise WireError(
+            "not a document of neuron-monitor: neither neuron_runtime_data nor system_data"
+        )
     found: dict[str, Any] = data
     return found
 
 
 def is_document(data: Any) -> bool:
     """Return whether parsed JSON is a document of neuron-monitor."""
-    return isinstance(data, dict) and not data.keys().isdisjoint({"neuron_runtime_data", "system_data"})
+    return isinstance(data, dict) and not data.keys().isdisjoint(
+        {"neuron_runtime_data", "system_data"}
+    )
 
 
 def parse_json(text: bytes) -> Any:
@@ -181,7 +191,9 @@ def _summed(stats: dict[str, Any]) -> tuple[int | None, int | None]:
 def has_work(facts: dict[str, Any]) -> bool:
     """Return whether a core's counters say that it did something."""
     values = [facts.get(key) for key in (UTILISATION, *FLOPS)]
-    values += [half.get(UTILISATION) for half in halves_of(facts).values() if isinstance(half, dict)]
+    values += [
+        half.get(UTILISATION) for half in halves_of(facts).values() if isinstance(half, dict)
+    ]
     return any(number_of(value) for value in values)
 
 

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Any
 from trnfleet.bridge.neuron.devices import DeviceList
 from trnfleet.bridge.neuron.fields import object_of, parse_document, period_of, text_of
 from trnfleet.bridge.neuron.values import Chips, Counters, values_of
-from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, TRAINIUM3, find_instance_type, present_name
+from trnfleet.domain.hardware.catalogue import (
+    INSTANCE_TYPES,
+    TRAINIUM3,
+    find_instance_type,
+    present_name,
+)
 from trnfleet.domain.metrics import BY_NAME, METRICS, Scope
 from trnfleet.errors import ConfigError, WireError
 
@@ -93,11 +98,15 @@ class HostReader:
         kind = self._identify(data)
         if not self.columns:
             for metric in METRICS:
-                self.columns[metric.name] = metric.blank(kind.chips if metric.scope is Scope.CHIP else 1)
+                self.columns[metric.name] = metric.blank(
+                    kind.chips if metric.scope is Scope.CHIP else 1
+                )
             self._counters = Counters(kind.chips)
         self.period_s = period_of(data) or self.period_s
         self._write(
-            values_of(data, self._chips(object_of(data, "neuron_hardware_info"), kind), self._counters)
+            values_of(
+                data, self._chips(object_of(data, "neuron_hardware_info"), kind), self._counters
+            )
         )
         return self.columns
 
@@ -115,7 +124,10 @@ class HostReader:
 
     def _identify(self, data: dict[str, Any]) -> InstanceType:
         """Return the host's type, and keep who it is."""
-        instance, hardware = object_of(data, "instance_info"), object_of(data, "neuron_hardware_info")
+        instance, hardware = (
+            object_of(data, "instance_info"),
+            object_of(data, "neuron_hardware_info"),
+        )
         listed = self._device_list or DeviceList(())
         type_name = text_of(instance.get("instance_type")) or listed.instance_type
         ec2_id = text_of(instance.get("instance_id")) or listed.instance_id or None
@@ -133,7 +145,9 @@ class HostReader:
             if self._device_list is not None:
                 self._placed = self._device_list.place(kind)
         elif type_name and present_name(type_name) != kind.name:
-            raise WireError(f"it is of another instance type than the first, which is a {kind.name}")
+            raise WireError(
+                f"it is of another instance type than the first, which is a {kind.name}"
+            )
         elif ec2_id and self.ec2_id and ec2_id != self.ec2_id:
             raise WireError(f"it is of another instance than the first, which is {self.ec2_id}")
         self._kind = kind
@@ -168,7 +182,9 @@ def _by_hardware(hardware: dict[str, Any]) -> InstanceType:
     """
     device, count = text_of(hardware.get("neuron_device_type")), hardware.get("neuron_device_count")
     if not device or type(count) is not int:
-        raise WireError("it has neither instance_type nor neuron_device_type and neuron_device_count")
+        raise WireError(
+            "it has neither instance_type nor neuron_device_type and neuron_device_count"
+        )
     for kind in INSTANCE_TYPES.values():
         if device in kind.chip.device_types and kind.chips == count:
             return kind
@@ -195,7 +211,9 @@ def _by_name(name: str, device: str) -> InstanceType:
     if present_name(name) in INSTANCE_TYPES:
         return find_instance_type(present_name(name))
     if device in TRAINIUM3.device_types:
-        of_chip = [kind.name for kind in INSTANCE_TYPES.values() if device in kind.chip.device_types]
+        of_chip = [
+            kind.name for kind in INSTANCE_TYPES.values() if device in kind.chip.device_types
+        ]
         raise ConfigError(
             f"unknown instance type {name[:64]!r} with devices of the type {device!r}: the names of AWS's Trn3 instance types are "
             f"assumed here, and known are {', '.join(of_chip)}"

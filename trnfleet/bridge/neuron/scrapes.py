@@ -144,7 +144,9 @@ def _document(samples: list[Sample], totals: dict[tuple[str, str, str], float]) 
         labels, value = sample.labels, sample.value
         instance.update({key: labels[label] for key, label in _PLACES.items() if labels.get(label)})
         if sample.name == "neuron_hardware_info":
-            hardware.update({key: number for key in labels if (number := _number(labels, key)) is not None})
+            hardware.update(
+                {key: number for key in labels if (number := _number(labels, key)) is not None}
+            )
         elif not math.isfinite(value):
             continue
         elif sample.name == "hardware_ecc_events_total":
@@ -172,7 +174,9 @@ def _document(samples: list[Sample], totals: dict[tuple[str, str, str], float]) 
     }
 
 
-def _put_runtime(report: dict[str, Any], sample: Sample, totals: dict[tuple[str, str, str], float]) -> None:
+def _put_runtime(
+    report: dict[str, Any], sample: Sample, totals: dict[tuple[str, str, str], float]
+) -> None:
     """Write a runtime's sample where a document has it."""
     labels, value = sample.labels, sample.value
     core = labels.get("neuroncore", "")
@@ -196,7 +200,9 @@ def _put_runtime(report: dict[str, Any], sample: Sample, totals: dict[tuple[str,
         counts = report.setdefault("execution_stats", {}).setdefault(key, {})
         counts[kind] = value - last if value >= last else value
     elif sample.name == "execution_latency_seconds":
-        stats = report.setdefault("execution_stats", {}).setdefault("latency_stats", {"total_latency": {}})
+        stats = report.setdefault("execution_stats", {}).setdefault(
+            "latency_stats", {"total_latency": {}}
+        )
         stats["total_latency"][labels.get("percentile", "")] = value
 
 

@@ -72,7 +72,9 @@ def _cut(line: bytes | None) -> tuple[bytes | None, ...]:
     return (line,)
 
 
-def _joined(begin: int, parts: list[bytes], size: int, most_bytes: int) -> Iterator[tuple[int, bytes | None]]:
+def _joined(
+    begin: int, parts: list[bytes], size: int, most_bytes: int
+) -> Iterator[tuple[int, bytes | None]]:
     """Yield the document, or documents, of the lines from `begin` on."""
     if size > most_bytes:
         yield begin, None

@@ -166,7 +166,10 @@ class HostTelemetry:
     def _samples(self, head: Head) -> Iterator[Envelope]:
         columns, chips = self._reader.columns, slice(0, self._reader.kind.chips)
         own = encode_instance(head, self._path, None, columns, 0)
-        for path, sample in ((self._path, own), *encode_chips(head, self._path, None, columns, chips)):
+        for path, sample in (
+            (self._path, own),
+            *encode_chips(head, self._path, None, columns, chips),
+        ):
             yield Envelope(self._topic(path), dump(sample), content_type=CONTENT_TYPE_JSON)
 
     def _topic(self, path: str) -> str:

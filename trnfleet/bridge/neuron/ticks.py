@@ -45,7 +45,9 @@ class _Place(NamedTuple):
     instance: slice
 
 
-def described_instances(envelope: Envelope, root: str = DEFAULT_ROOT) -> tuple[str, tuple[str, ...]]:
+def described_instances(
+    envelope: Envelope, root: str = DEFAULT_ROOT
+) -> tuple[str, tuple[str, ...]]:
     """Return the fleet and the instances that a message describes; none where it is no descriptor."""
     if "/node/" not in envelope.topic or not envelope.payload:
         return "", ()
@@ -90,7 +92,9 @@ class InstanceTicks:
         elif topic.startswith(self._telemetry):
             path = topic[len(self._telemetry) :]
             if path == self._path or path.startswith(self._path + "/"):
-                return self._frame(envelope.payload) if is_cbor(envelope) else self._sample(envelope)
+                return (
+                    self._frame(envelope.payload) if is_cbor(envelope) else self._sample(envelope)
+                )
             if self._place is not None and path == self._place.unit.path:
                 return self._frame(envelope.payload)
         return None

@@ -6,7 +6,13 @@ import math
 from collections import defaultdict
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from trnfleet.bridge.neuron.fields import UTILISATION, number_of, parse_document, period_of, runtimes_of
+from trnfleet.bridge.neuron.fields import (
+    UTILISATION,
+    number_of,
+    parse_document,
+    period_of,
+    runtimes_of,
+)
 from trnfleet.bridge.neuron.host_reader import DEFAULT_PERIOD_S
 from trnfleet.bridge.neuron.stream import MOST_DOCUMENT_BYTES, read_documents
 from trnfleet.errors import WireError

@@ -136,7 +136,9 @@ class Counters:
         return self._completed.astype(np.float64), self._failed.astype(np.float64)
 
 
-def values_of(data: dict[str, Any], chips: Chips, counters: Counters) -> dict[str, NDArray[np.float64]]:
+def values_of(
+    data: dict[str, Any], chips: Chips, counters: Counters
+) -> dict[str, NDArray[np.float64]]:
     """Return values by metric in its unit, NaN where not available; metrics that are not known are left out.
 
     Args:
@@ -159,7 +161,9 @@ def values_of(data: dict[str, Any], chips: Chips, counters: Counters) -> dict[st
     system = object_of(data, "system_data")
     values["vcpu_util_pct"] = np.array([_vcpu(group_of(system, "vcpu_usage"))])
     memory = group_of(system, "memory_info") or {}
-    values["host_memory_used_bytes"] = np.array([or_nan(number_of(memory.get("memory_used_bytes")))])
+    values["host_memory_used_bytes"] = np.array(
+        [or_nan(number_of(memory.get("memory_used_bytes")))]
+    )
     return values
 
 
@@ -195,7 +199,9 @@ def _tflops(runtimes: list[Runtime], chips: Chips) -> NDArray[np.float64]:
     result = chips.empty(is_known=all(each.cores is not None for each in runtimes))
     sums: dict[int, float] = {}
     for (chip, _), facts in _cores(runtimes, chips):
-        flops = next((rate for key in FLOPS if (rate := number_of(facts.get(key))) is not None), None)
+        flops = next(
+            (rate for key in FLOPS if (rate := number_of(facts.get(key))) is not None), None
+        )
         sums[chip] = sums.get(chip, 0.0) + or_nan(flops) / 1e12
     for chip, value in sums.items():
         result[chip] = value
@@ -220,7 +226,9 @@ def _memory(runtimes: list[Runtime], chips: Chips) -> NDArray[np.float64]:
     return used
 
 
-def _executions(runtimes: list[Runtime], chips: Chips, counters: Counters) -> dict[str, NDArray[np.float64]]:
+def _executions(
+    runtimes: list[Runtime], chips: Chips, counters: Counters
+) -> dict[str, NDArray[np.float64]]:
     """Go on with the counters; those of chips whose runtime does not count are not known, each for itself.
 
     A runtime of which nothing is known may be on any chip that no other is on.

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 @click.command("ack")
 @click.argument("alert")
-@setting("--for", "lasts_s", type=Duration(), default="2h", help="Duration, in the fleet's own time.")
+@setting(
+    "--for", "lasts_s", type=Duration(), default="2h", help="Duration, in the fleet's own time."
+)
 @setting("--note", default="", metavar="TEXT", help="A note for others.")
 @setting("--owner", metavar="NAME", help="Name for the acknowledgement; by default the user's.")
 @click.option("--withdraw", is_flag=True, help="Remove the acknowledgement instead.")
@@ -62,14 +64,21 @@ def command(
 
 
 async def _acknowledge(
-    session: BrokerSession, fleet: FleetAlerts, which: str, lasts_s: float, note: str, owner: str | None
+    session: BrokerSession,
+    fleet: FleetAlerts,
+    which: str,
+    lasts_s: float,
+    note: str,
+    owner: str | None,
 ) -> str:
     from trnfleet.services.alerts_client import find_alert, open_operator
 
     found = find_alert(fleet, which)
     async with open_operator(session, fleet.name, owner) as operator:
         revision = fleet.silences.next_ack_revision(found.fingerprint)
-        await operator.acknowledge(found, now_ns=fleet.now_ns, lasts_s=lasts_s, note=note, revision=revision)
+        await operator.acknowledge(
+            found, now_ns=fleet.now_ns, lasts_s=lasts_s, note=note, revision=revision
+        )
     until = format_rfc3339(fleet.now_ns + round(lasts_s * NS_PER_S))
     return plain(f"{operator.owner} acknowledges {found.name} {found.target} until {until}", 400)
 

@@ -125,18 +125,24 @@ def command(
         facts = [_fleet_facts(each) for each in fleets]
         alerts = [_alert_facts(each) for each in found]
         if is_of_several:
-            named = [{"fleet": each.fleet.name, **row} for each, row in zip(found, alerts, strict=True)]
+            named = [
+                {"fleet": each.fleet.name, **row} for each, row in zip(found, alerts, strict=True)
+            ]
             click.echo(json.dumps({"fleets": facts, "alerts": named}, indent=2))
         else:
             click.echo(json.dumps({**facts[0], "alerts": alerts}, indent=2))
     else:
         rows = [(each.message, each.status) for each in found]
-        for line in lines_of_several(found, fleets) if is_of_several else text_lines(rows, fleets[0]):
+        for line in (
+            lines_of_several(found, fleets) if is_of_several else text_lines(rows, fleets[0])
+        ):
             click.echo(line)
     for fleet in fleets:
         if as_json or is_of_several or fleet.is_partly_watched:
             report_word(fleet, f"{fleet.name}: " if is_of_several else "")
-    statuses = {exit_status(fleet, [each for each in found if each.fleet is fleet]) for fleet in fleets}
+    statuses = {
+        exit_status(fleet, [each for each in found if each.fleet is fleet]) for fleet in fleets
+    }
     ctx.exit(max(statuses))
 
 
@@ -159,7 +165,9 @@ def lines_of_several(found: Sequence[Listed], fleets: Sequence[FleetAlerts]) -> 
     from trnfleet.monitor.problems.search import urgency
 
     if not found:
-        is_known = all(each.is_watched and not each.word.doubts and not each.away for each in fleets)
+        is_known = all(
+            each.is_watched and not each.word.doubts and not each.away for each in fleets
+        )
         return [
             f"0 firing in {counted(len(fleets), 'fleet')}"
             if is_known
@@ -170,11 +178,17 @@ def lines_of_several(found: Sequence[Listed], fleets: Sequence[FleetAlerts]) -> 
         rows.append((fleet.name, *_row(message, status, fleet)))
     lines = table_lines([("FLEET", "ALERT", "SEVERITY", "STATE", "FOR", "WHAT"), *rows])
     causes = [
-        (problem, fleet) for fleet in fleets if fleet.is_partly_watched for problem in fleet.problems.all
+        (problem, fleet)
+        for fleet in fleets
+        if fleet.is_partly_watched
+        for problem in fleet.problems.all
     ]
     causes.sort(key=lambda cause: urgency(cause[0]))
     return by_cause(
-        [(each.fleet.name, each.message.fingerprint) for each in found], lines, causes, names_fleet=True
+        [(each.fleet.name, each.message.fingerprint) for each in found],
+        lines,
+        causes,
+        names_fleet=True,
     )
 
 
@@ -220,7 +234,10 @@ def by_cause(
         below = [left.pop(each) for each in mine if each in left]
         if below:
             where = f"{plain(fleet.name, 64)}: " if names_fleet else ""
-            made += [f"# {problem.severity.value}: {where}{texts.line(problem, fleet.now_ns)}", *below]
+            made += [
+                f"# {problem.severity.value}: {where}{texts.line(problem, fleet.now_ns)}",
+                *below,
+            ]
     return [*made, *(["# no problem"] if left and len(made) > 1 else []), *left.values()]
 
 
@@ -232,7 +249,11 @@ def report_word(fleet: FleetAlerts, before: str = "") -> None:
         before: Words before each line.
     """
     errors = fleet.receiver_errors
-    more = f" and {errors.total - len(errors.first):,} more" if errors.total > len(errors.first) else ""
+    more = (
+        f" and {errors.total - len(errors.first):,} more"
+        if errors.total > len(errors.first)
+        else ""
+    )
     texts = [receiver_error_text(each, fleet.name_of(each.id)) for each in errors.first]
     not_taken = f"receivers do not take {errors.total:,}: {'; '.join(texts)}{more}" if texts else ""
     away = f"{', '.join(fleet.away)} away: what is there is not known" if fleet.away else ""
@@ -241,7 +262,14 @@ def report_word(fleet: FleetAlerts, before: str = "") -> None:
         for each in fleet.cells
         if each.word.leader is not None
     ]
-    for line in (away, fleet.unwatched_reason, *fleet.word.doubts, not_taken, fleet.word_text, *of_cells):
+    for line in (
+        away,
+        fleet.unwatched_reason,
+        *fleet.word.doubts,
+        not_taken,
+        fleet.word_text,
+        *of_cells,
+    ):
         if line:
             report(plain(f"{before}{line}", 1_000))
 
@@ -286,7 +314,13 @@ def _watch_facts(watch: WatchPresence) -> dict[str, Any]:
 
 def _order(listed: Listed) -> tuple[bool, int, str, str, str]:
     message = listed.message
-    return message.state != "firing", message.severity.rank, message.rule, message.target, listed.fleet.name
+    return (
+        message.state != "firing",
+        message.severity.rank,
+        message.rule,
+        message.target,
+        listed.fleet.name,
+    )
 
 
 def _row(message: AlertMessage, status: AlertStatus, fleet: FleetAlerts) -> tuple[str, ...]:

@@ -23,17 +23,24 @@ SHORTEST_INTERVAL_S = 1.0
 @click.command("bridge")
 @broker_options(required=False, with_root=True)
 @setting(
-    "--name", type=FleetName(), required=True, help="Name of the fleet that the account's hosts publish as."
+    "--name",
+    type=FleetName(),
+    required=True,
+    help="Name of the fleet that the account's hosts publish as.",
 )
 @setting(
-    "--region", metavar="REGION", help="AWS region; by default that of AWS_DEFAULT_REGION or the profile."
+    "--region",
+    metavar="REGION",
+    help="AWS region; by default that of AWS_DEFAULT_REGION or the profile.",
 )
 @setting("--aws-profile", metavar="NAME", help="AWS profile; by default that of AWS_PROFILE.")
 @setting("--interval", type=Duration(86_400), default="60s", help="Time between two readings.")
 @click.option("--once", is_flag=True, help="Read once, publish, and end.")
 @click.option("--stdout", is_flag=True, help="Write NDJSON to stdout instead of publishing.")
 @click.option(
-    "--blocks-only", is_flag=True, help="Leave out On-Demand Capacity Reservations that are no block."
+    "--blocks-only",
+    is_flag=True,
+    help="Leave out On-Demand Capacity Reservations that are no block.",
 )
 @click.option(
     "--forget",
@@ -79,7 +86,9 @@ def command(
     if stdout and ctx.get_parameter_source("broker") is ParameterSource.COMMANDLINE:
         raise click.UsageError("--stdout and --broker do not go together: choose one of them")
     if interval < SHORTEST_INTERVAL_S:
-        raise click.UsageError(f"--interval: at least {SHORTEST_INTERVAL_S:g} s, not {interval:g} s")
+        raise click.UsageError(
+            f"--interval: at least {SHORTEST_INTERVAL_S:g} s, not {interval:g} s"
+        )
     from trnfleet.services.bridge import BridgeRequest, Ec2Bridge
 
     bridge = Ec2Bridge(

@@ -23,7 +23,11 @@ LOOPBACK = "127.0.0.1"
 
 
 @click.command("broker")
-@setting("--port", type=click.IntRange(1, 65_535), help="Port to listen on; by default 1883, with TLS 8883.")
+@setting(
+    "--port",
+    type=click.IntRange(1, 65_535),
+    help="Port to listen on; by default 1883, with TLS 8883.",
+)
 @setting(
     "--host",
     default=LOOPBACK,
@@ -66,9 +70,13 @@ async def _run(port: int | None, host: str, kind: str | None) -> None:
             folder=folder,
         ) as broker:
             if broker.access is None:
-                click.echo(f"{broker.kind} at {broker.url} (loopback only); ctrl+c ends it", err=True)
+                click.echo(
+                    f"{broker.kind} at {broker.url} (loopback only); ctrl+c ends it", err=True
+                )
             else:
-                click.echo(f"{broker.kind} at {broker.url}, listening on {host}; ctrl+c ends it", err=True)
+                click.echo(
+                    f"{broker.kind} at {broker.url}, listening on {host}; ctrl+c ends it", err=True
+                )
                 click.echo(
                     f"on this machine: trnfleet monitor --broker {broker.url} --ca {broker.access.ca} "
                     f"--password-file {broker.access.password}\n"

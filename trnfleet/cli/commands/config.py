@@ -65,7 +65,9 @@ def init(force: bool) -> None:
     """
     file = user_file()
     if file is None:
-        raise ConfigError("there is no home folder for a settings file; set XDG_CONFIG_HOME to a folder")
+        raise ConfigError(
+            "there is no home folder for a settings file; set XDG_CONFIG_HOME to a folder"
+        )
     text = commented_settings()
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -76,7 +78,9 @@ def init(force: bool) -> None:
         raise ConfigError(f"{file}: it is there already; --force replaces it") from None
     except OSError as error:
         raise write_failure(str(file), error) from error
-    click.echo(f"{plain(str(file), _WIDTH)}: written, all commented out: uncomment what is to be in force")
+    click.echo(
+        f"{plain(str(file), _WIDTH)}: written, all commented out: uncomment what is to be in force"
+    )
 
 
 def commented_settings() -> str:
@@ -129,7 +133,11 @@ def _places(config: str | None) -> Iterator[tuple[str, str, str]]:
             yield place.kind, str(place.file), "not there"
         else:
             instead = "no file" if config == NONE else f"{config}"
-            yield place.kind, str(place.file), f"not read: --config or TRNFLEET_CONFIG names {instead}"
+            yield (
+                place.kind,
+                str(place.file),
+                f"not read: --config or TRNFLEET_CONFIG names {instead}",
+            )
 
 
 def _state(place: Place) -> str:
@@ -141,7 +149,9 @@ def _state(place: Place) -> str:
     return "read"
 
 
-def _complete_command(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+def _complete_command(
+    ctx: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[str]:
     """Return the commands, or those of the group that has been typed."""
     words = ctx.params.get("words") or ()
     found = load_command(words[0]) if words and words[0] in COMMANDS else None
@@ -155,7 +165,9 @@ def _complete_command(ctx: click.Context, _parameter: click.Parameter, incomplet
     return [name for name in names if name.startswith(incomplete)]
 
 
-@command.command("print", context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+@command.command(
+    "print", context_settings={"ignore_unknown_options": True, "allow_extra_args": True}
+)
 @click.argument(
     "words",
     metavar="[COMMAND [OPTIONS]...]",
@@ -164,9 +176,13 @@ def _complete_command(ctx: click.Context, _parameter: click.Parameter, incomplet
     shell_complete=_complete_command,
 )
 @click.option("--config", type=FileName(), metavar="FILE", help="As of any command.")
-@click.option("--profile", metavar="NAME", shell_complete=complete_profile, help="As of any command.")
+@click.option(
+    "--profile", metavar="NAME", shell_complete=complete_profile, help="As of any command."
+)
 @json_option
-def print_settings(words: tuple[str, ...], config: str | None, profile: str | None, as_json: bool) -> None:
+def print_settings(
+    words: tuple[str, ...], config: str | None, profile: str | None, as_json: bool
+) -> None:
     """Print every option of COMMAND with its value and where that comes from; without COMMAND, all that is not a default.
 
     Options behind COMMAND are taken as COMMAND would take them. Passwords, what follows the host in the URLs of receivers,
@@ -196,11 +212,15 @@ def print_settings(words: tuple[str, ...], config: str | None, profile: str | No
     named = any(commands for _, commands in rows)
     lines = [("OPTION", "VALUE", "FROM", *(("COMMANDS",) if named else ()))]
     for each, commands in rows:
-        lines.append((each.option, each.text, each.origin, *((_listed(commands),) if named else ())))
+        lines.append(
+            (each.option, each.text, each.origin, *((_listed(commands),) if named else ()))
+        )
     click.echo("\n" + "\n".join(table_lines(lines)))
 
 
-def _of_command(words: Sequence[str], chosen: Sequence[str]) -> tuple[list[Effective], Settings | None]:
+def _of_command(
+    words: Sequence[str], chosen: Sequence[str]
+) -> tuple[list[Effective], Settings | None]:
     name = words[0]
     if name not in COMMANDS:
         raise click.UsageError(f"no command {name!r}: {nearest(name, COMMANDS)}")
@@ -209,12 +229,16 @@ def _of_command(words: Sequence[str], chosen: Sequence[str]) -> tuple[list[Effec
         return effective_options([name], found, [*chosen, *words[1:]])
     below = words[1] if len(words) > 1 else ""
     if below not in found.commands:
-        lacking = f"no command {f'{name} {below}'!r}" if below else f"{name} has commands of its own"
+        lacking = (
+            f"no command {f'{name} {below}'!r}" if below else f"{name} has commands of its own"
+        )
         raise click.UsageError(f"{lacking}: {nearest(below, found.commands)}")
     return effective_options([name, below], found.commands[below], [*chosen, *words[2:]])
 
 
-def _of_all(arguments: Sequence[str]) -> tuple[list[tuple[Effective, tuple[str, ...]]], Settings | None]:
+def _of_all(
+    arguments: Sequence[str],
+) -> tuple[list[tuple[Effective, tuple[str, ...]]], Settings | None]:
     """Return what is no default of any command, with the commands that get it."""
     users: dict[str, tuple[Effective, list[str]]] = {}
     settings: Settings | None = None
@@ -247,12 +271,16 @@ def _head_lines(settings: Settings | None) -> list[str]:
     return [plain(line, _WIDTH) for line in lines]
 
 
-def _facts(rows: Sequence[tuple[Effective, tuple[str, ...]]], settings: Settings | None) -> dict[str, Any]:
+def _facts(
+    rows: Sequence[tuple[Effective, tuple[str, ...]]], settings: Settings | None
+) -> dict[str, Any]:
     """Return the same for a program."""
     return {
         "files": [file.name for file in settings.files] if settings else [],
         "profile": (settings.profile.name or None) if settings else None,
-        "profiles": sorted({name for file in settings.files for name in file.profiles}) if settings else [],
+        "profiles": sorted({name for file in settings.files for name in file.profiles})
+        if settings
+        else [],
         "options": [
             {
                 "option": each.option,

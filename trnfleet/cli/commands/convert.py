@@ -34,7 +34,10 @@ ENDINGS = {".mcap": "mcap", ".ndjson": "mosquitto", ".jsonl": "mosquitto", ".jso
 @click.argument("source", type=FileName(), metavar="IN")
 @click.argument("target", type=FileName(), metavar="OUT")
 @click.option(
-    "--from", "source_kind", type=click.Choice(SOURCE_KINDS), help="Kind of IN; by default by its content."
+    "--from",
+    "source_kind",
+    type=click.Choice(SOURCE_KINDS),
+    help="Kind of IN; by default by its content.",
 )
 @click.option(
     "--to",
@@ -114,11 +117,21 @@ def command(
         to = Kind(target_kind or ENDINGS.get(Path(target).suffix, "mosquitto"))
         kind = Kind(source_kind) if source_kind else _detect(path, source)
         if kind is to and kind is not Kind.MCAP:
-            raise ConfigError(f"{source} is {kind} already: name another with --to; {nearest('', KINDS)}")
+            raise ConfigError(
+                f"{source} is {kind} already: name another with --to; {nearest('', KINDS)}"
+            )
         if name is not None and kind not in HOST_KINDS and to is not Kind.NEURON:
-            raise ConfigError(f"--name is for neuron-monitor alone, and neither IN nor OUT is: {kind}, {to}")
+            raise ConfigError(
+                f"--name is for neuron-monitor alone, and neither IN nor OUT is: {kind}, {to}"
+            )
         _refuse_others(
-            kind, to, address=address, start=start, encoding=encoding, instance=instance, neuron_ls=neuron_ls
+            kind,
+            to,
+            address=address,
+            start=start,
+            encoding=encoding,
+            instance=instance,
+            neuron_ls=neuron_ls,
         )
         start_ns = None if start is None else datetime_ns(start)
         given = open_input(
@@ -154,7 +167,9 @@ def _detect(path: Path, shown: str) -> Kind:
     try:
         return detect(path)
     except ConfigError as error:
-        raise ConfigError(str(error).replace(str(path), "stdin" if shown == STDIO else shown, 1)) from error
+        raise ConfigError(
+            str(error).replace(str(path), "stdin" if shown == STDIO else shown, 1)
+        ) from error
 
 
 def _refuse_others(kind: Kind, to: Kind, **given: object) -> None:

@@ -167,7 +167,9 @@ async def _run(
             url, kind, protocol = broker.url, broker.kind, broker.protocol
         else:
             url, kind, protocol = session.url, "", None
-        secret = session.password.reveal() if session and isinstance(session.password, Password) else ""
+        secret = (
+            session.password.reveal() if session and isinstance(session.password, Password) else ""
+        )
         # The same name at each start: under another one the publisher that died would stay offline for good.
         client = f"trnfleet-demo-{os.urandom(4).hex()}"
         simulate = ["simulate", "--broker", str(url), "--client-id", client, *simulate]

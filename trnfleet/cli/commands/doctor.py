@@ -44,7 +44,9 @@ def _doctor_options(command: CommandT) -> CommandT:
             return with_sessions(*args, problem="", **options)
         except ConfigError as error:
             kept = {
-                name: value for name, value in options.items() if name in {"retained", "listen", "as_json"}
+                name: value
+                for name, value in options.items()
+                if name in {"retained", "listen", "as_json"}
             }
             return command(*args, sessions=(), problem=str(error), **kept)
 
@@ -132,7 +134,11 @@ def _settings(ctx: click.Context, problem: str) -> Iterator[Finding]:
     """Yield what settings were read, and what is wrong with them."""
     for said in filter(None, (settings_problem(ctx), problem)):
         yield Finding(
-            _SETTINGS, "settings", Health.PROBLEM, said, "trnfleet config path names the files that are read"
+            _SETTINGS,
+            "settings",
+            Health.PROBLEM,
+            said,
+            "trnfleet config path names the files that are read",
         )
     read = applied(ctx)
     if read is None:
@@ -170,7 +176,9 @@ class _Report:
         if not self._as_json:
             if not self._findings or self._findings[-1].group != finding.group:
                 click.echo(f"{plain(finding.group, _WIDTH)}")
-            click.echo(f"  {finding.health.value:<8} {finding.name:<16} {plain(finding.value, _WIDTH)}")
+            click.echo(
+                f"  {finding.health.value:<8} {finding.name:<16} {plain(finding.value, _WIDTH)}"
+            )
             if finding.advice:
                 click.echo(f"  {'':<8} {'':<16} -> {plain(finding.advice, _WIDTH)}")
         self._findings.append(finding)

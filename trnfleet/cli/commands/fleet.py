@@ -43,7 +43,9 @@ def describe(file: str, as_json: bool) -> None:
     except ConfigError:
         if hardware_called(file) is None:
             raise
-        raise ConfigError(f"{file!r} is hardware, not a fleet: see trnfleet fleet compare {file}") from None
+        raise ConfigError(
+            f"{file!r} is hardware, not a fleet: see trnfleet fleet compare {file}"
+        ) from None
     fleet, layout = _load(file)
     jobs = {name: sum(map(len, parts)) for name, parts in _jobs(file, fleet, layout).items()}
     facts = facts_of(fleet, layout, jobs)
@@ -60,7 +62,9 @@ def list_fleets() -> None:
         click.echo(f"{name:<16} {load_model(find_file('fleets', name), FleetFile).title}")
 
 
-def _complete_subject(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+def _complete_subject(
+    _ctx: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[str]:
     """Return the shipped fleets and the hardware whose names begin so."""
     from trnfleet.config import shipped_names
     from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, ULTRASERVER_TYPES
@@ -72,8 +76,12 @@ def _complete_subject(_ctx: click.Context, _parameter: click.Parameter, incomple
 
 @command.command("compare")
 @click.argument("subjects", nargs=-1, required=True, shell_complete=_complete_subject)
-@click.option("--chips", type=click.FloatRange(1, 1e8), metavar="N", help="As much of each as has N chips.")
-@click.option("--train", metavar="PARAMETERS:TOKENS", help="A model to train, such as 300e9:6e12 or 300B:6T.")
+@click.option(
+    "--chips", type=click.FloatRange(1, 1e8), metavar="N", help="As much of each as has N chips."
+)
+@click.option(
+    "--train", metavar="PARAMETERS:TOKENS", help="A model to train, such as 300e9:6e12 or 300B:6T."
+)
 @click.option(
     "--mfu",
     type=click.FloatRange(0, 1, min_open=True),
@@ -156,7 +164,9 @@ def _subject(name: str) -> Hardware:
         if file.endswith(".toml") or "/" in file:
             raise
         if hardware_called(file) is not None:
-            raise ConfigError(f"{file!r} is hardware, which has no jobs: leave out :{job}") from None
+            raise ConfigError(
+                f"{file!r} is hardware, which has no jobs: leave out :{job}"
+            ) from None
         known = {*hardware_names(), *shipped_names("fleets")}
         raise ConfigError(
             f"no fleet or hardware is called {file!r}: {nearest(file.lower(), known)}"

@@ -43,7 +43,9 @@ OF = ("chip", "instance", "ultraserver", "cluster", "job")
 
 _folder = click.argument("folder", type=FileName(), metavar="FOLDER")
 _memory = setting("--memory", type=Size(2**26), default="1GiB", help="Memory that DuckDB may take.")
-_threads = setting("--threads", type=click.IntRange(1, 256), default=2, help="Threads that DuckDB may run.")
+_threads = setting(
+    "--threads", type=click.IntRange(1, 256), default=2, help="Threads that DuckDB may run."
+)
 
 
 @click.group("history")
@@ -74,7 +76,9 @@ def command() -> None:
     help="Name of the cell: one writer at a time has it. Cells of a fleet must have different chips.",
 )
 @setting(
-    "--writer", type=FleetName(), help="Name of this writer in its rows; by default that of the machine."
+    "--writer",
+    type=FleetName(),
+    help="Name of this writer in its rows; by default that of the machine.",
 )
 @setting("--duration", type=Duration(), help="End after this time; by default at ctrl+c.")
 @rules_option
@@ -106,7 +110,9 @@ def write(
     from trnfleet.services.files.rules import load_rules
     from trnfleet.services.history.write import HistoryRequest, write_from_broker, writer_name
 
-    request = HistoryRequest(Path(folder), cell, writer or writer_name(), load_rules(rules), duration)
+    request = HistoryRequest(
+        Path(folder), cell, writer or writer_name(), load_rules(rules), duration
+    )
     reporter = Reporter(folder)
     if session is not None:
         total = asyncio.run(write_from_broker(session, name, request, reporter))
@@ -140,11 +146,17 @@ def _write_recording(
 @click.argument("sql", required=False)
 @click.option("--figure", metavar="NAME", help="A figure without SQL, such as power_w.")
 @click.option(
-    "--at", metavar="ADDRESS", default="", help="With --figure: only this node and what is below it."
+    "--at",
+    metavar="ADDRESS",
+    default="",
+    help="With --figure: only this node and what is below it.",
 )
 @click.option("--name", "fleet", type=FleetName(), help="With --figure: only this fleet.")
 @click.option(
-    "--from", "begin", type=Instant(), help="With --figure: from this time on, such as 2026-01-31T14:00:00Z."
+    "--from",
+    "begin",
+    type=Instant(),
+    help="With --figure: from this time on, such as 2026-01-31T14:00:00Z.",
 )
 @click.option("--to", "end", type=Instant(), help="With --figure: before this time.")
 @click.option(
@@ -161,7 +173,11 @@ def _write_recording(
     help="With --figure: the N nodes that have most of it.",
 )
 @click.option(
-    "--of", type=click.Choice(OF), default="chip", show_default=True, help="With --top: kind of node."
+    "--of",
+    type=click.Choice(OF),
+    default="chip",
+    show_default=True,
+    help="With --top: kind of node.",
 )
 @_memory
 @_threads
@@ -222,7 +238,9 @@ def query(
     with exit_on_broken_pipe():
         _print(result, as_json=as_json, as_csv=as_csv)
     if result.is_cut:
-        raise ConfigError(f"{folder}: only the first {len(result.rows):,} rows: add a LIMIT, or aggregate")
+        raise ConfigError(
+            f"{folder}: only the first {len(result.rows):,} rows: add a LIMIT, or aggregate"
+        )
 
 
 @command.command("compact")
@@ -286,7 +304,11 @@ class Reporter:
 
     def failed(self, problem: str) -> None:
         """Report why something waits, or that it is written."""
-        report(f"{plain(problem, 300)}; minutes wait and are tried again" if problem else "written again")
+        report(
+            f"{plain(problem, 300)}; minutes wait and are tried again"
+            if problem
+            else "written again"
+        )
 
 
 def _summary(total: HistoryProgress) -> str:

@@ -25,7 +25,9 @@ _WIDTH = 300
 @click.command("info")
 @click.argument("files", type=FileName(), metavar="FILE...", nargs=-1, required=True)
 @setting(
-    "--name", type=FleetName(), help="The fleet of files that name none, such as those of neuron-monitor."
+    "--name",
+    type=FleetName(),
+    help="The fleet of files that name none, such as those of neuron-monitor.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(files: tuple[str, ...], name: str | None, as_json: bool) -> None:

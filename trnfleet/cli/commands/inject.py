@@ -19,7 +19,12 @@ from trnfleet.cli.options import (
 )
 from trnfleet.cli.params import Duration
 from trnfleet.domain.faults.fault import check_use
-from trnfleet.domain.faults.table import FAULTS, LLAMA_3_CHIPS, find_fault, interruptions_per_device_day
+from trnfleet.domain.faults.table import (
+    FAULTS,
+    LLAMA_3_CHIPS,
+    find_fault,
+    interruptions_per_device_day,
+)
 from trnfleet.text import plain
 
 if TYPE_CHECKING:
@@ -54,10 +59,20 @@ def _complete_fault(_ctx: click.Context, _parameter: click.Parameter, incomplete
 @click.command("inject")
 @click.argument("fault", required=False, shell_complete=_complete_fault)
 @click.argument("target", type=Target(), required=False)
-@setting("--for", "lasts_s", type=Duration(), help="Simulated time until it ends; by default as in --list.")
-@setting("--magnitude", type=float, help="Magnitude in the fault's own unit; by default as in --list.")
+@setting(
+    "--for",
+    "lasts_s",
+    type=Duration(),
+    help="Simulated time until it ends; by default as in --list.",
+)
+@setting(
+    "--magnitude", type=float, help="Magnitude in the fault's own unit; by default as in --list."
+)
 @click.option(
-    "--list", "listing", is_flag=True, help="List every fault that can be injected; needs no broker."
+    "--list",
+    "listing",
+    is_flag=True,
+    help="List every fault that can be injected; needs no broker.",
 )
 @setting(
     "--chips",
@@ -110,10 +125,14 @@ def command(
         return
     action, target, args = _command(fault, target, lasts_s, magnitude)
     if session is None:
-        raise click.UsageError("--broker URL is missing: the broker that the simulator publishes to")
+        raise click.UsageError(
+            "--broker URL is missing: the broker that the simulator publishes to"
+        )
     from trnfleet.services.simulator.client import Command, send_command
 
-    replies = asyncio.run(send_command(session, name, Command(action, target, args), timeout_s=timeout))
+    replies = asyncio.run(
+        send_command(session, name, Command(action, target, args), timeout_s=timeout)
+    )
     ctx.exit(print_replies(replies, as_json=as_json))
 
 
@@ -129,7 +148,9 @@ def _command(
         return "faults", "", {}
     check_use(find_fault(fault), lasts_s, magnitude)
     if target is None:
-        raise click.UsageError("name a target, too: an address such as uc1/us-0001/trn2u-0001-2/chip05")
+        raise click.UsageError(
+            "name a target, too: an address such as uc1/us-0001/trn2u-0001-2/chip05"
+        )
     args: Arguments = {"fault": fault}
     if lasts_s is not None:
         args["for_s"] = lasts_s
@@ -160,8 +181,14 @@ def active_lines(result: dict[str, Any]) -> list[str]:
     lines = []
     for each in faults[:MOST_LINES]:
         left = each.get("left_s")
-        end = f"for another {left:,.0f} s" if isinstance(left, (int, float)) else "until it is repaired"
-        lines.append(f"  {plain(str(each.get('fault'))):<24}{plain(str(each.get('target')))}  {end}")
+        end = (
+            f"for another {left:,.0f} s"
+            if isinstance(left, (int, float))
+            else "until it is repaired"
+        )
+        lines.append(
+            f"  {plain(str(each.get('fault'))):<24}{plain(str(each.get('target')))}  {end}"
+        )
     if len(faults) > MOST_LINES:
         lines.append(f"  and {len(faults) - MOST_LINES:,} more")
     return lines
@@ -190,7 +217,9 @@ def fault_table(chips: int) -> str:
                 lines += [f"  {'':<{_NAME_WIDTH}}{line}" for line in _details(fault, chips)]
             lines.append("")
     between_s = SECONDS_A_DAY / (interruptions_per_device_day() * chips)
-    lines.append(f"Interruptions of jobs at random, together: one in {_time(between_s)} on {chips:,} chips.")
+    lines.append(
+        f"Interruptions of jobs at random, together: one in {_time(between_s)} on {chips:,} chips."
+    )
     lines.append("Effects on a job hold for one replica where the job serves.")
     lines.append("Begin one:  trnfleet inject FAULT TARGET [--for 5m] [--magnitude X] --broker URL")
     return "\n".join(lines)
@@ -246,6 +275,16 @@ def _details(fault: Fault, chips: int) -> list[str]:
 
 def _time(seconds: float) -> str:
     """Return a mean time with three digits."""
-    limits = ((2 * SECONDS_A_DAY, SECONDS_A_DAY, "d"), (2 * 3_600.0, 3_600.0, "h"), (120.0, 60.0, "min"))
-    size, unit = next(((size, unit) for least, size, unit in limits if seconds >= least), (1.0, "s"))
-    return f"{seconds / size:,.0f} {unit}" if seconds >= 1_000 * size else f"{seconds / size:.3g} {unit}"
+    limits = (
+        (2 * SECONDS_A_DAY, SECONDS_A_DAY, "d"),
+        (2 * 3_600.0, 3_600.0, "h"),
+        (120.0, 60.0, "min"),
+    )
+    size, unit = next(
+        ((size, unit) for least, size, unit in limits if seconds >= least), (1.0, "s")
+    )
+    return (
+        f"{seconds / size:,.0f} {unit}"
+        if seconds >= 1_000 * size
+        else f"{seconds / size:.3g} {unit}"
+    )

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from trnfleet.cli.commands.inject import print_replies
-from trnfleet.cli.options import broker_options, fleet_option, json_option, log_options, timeout_option
+from trnfleet.cli.options import (
+    broker_options,
+    fleet_option,
+    json_option,
+    log_options,
+    timeout_option,
+)
 from trnfleet.cli.params import Duration
 
 if TYPE_CHECKING:
@@ -26,7 +32,12 @@ LONGEST_JUMP_S = 366 * 86_400.0
 @log_options
 @click.pass_context
 def command(
-    ctx: click.Context, session: BrokerSession, by_s: float, name: str | None, timeout: float, as_json: bool
+    ctx: click.Context,
+    session: BrokerSession,
+    by_s: float,
+    name: str | None,
+    timeout: float,
+    as_json: bool,
 ) -> None:
     """Let the time of a simulator that was started with --allow-commands jump ahead by DURATION.
 

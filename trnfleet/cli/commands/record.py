@@ -50,7 +50,9 @@ LEAST_SPLIT = 2**20
 @setting("--duration", type=Duration(), help="End after this time; by default at ctrl+c.")
 @setting("--split", type=Size(LEAST_SPLIT), help="Begin another file at this size, such as 1GiB.")
 @setting("--split-every", type=Duration(), help="Begin another file after this time, such as 1h.")
-@setting("--keep", type=Duration(), help="With splits: delete files of this recording older than this.")
+@setting(
+    "--keep", type=Duration(), help="With splits: delete files of this recording older than this."
+)
 @setting(
     "--format",
     "encoding",
@@ -96,7 +98,9 @@ def command(
     if file == STDOUT and durable:
         raise click.UsageError("--durable goes with a FILE: stdout is not ours to wait for")
     if filters and name:
-        raise click.UsageError("--name and --filter do not go together: the filters say what is recorded")
+        raise click.UsageError(
+            "--name and --filter do not go together: the filters say what is recorded"
+        )
     from trnfleet.services.record import RecordingFailedError, RecordRequest, record
 
     root = session.root
@@ -135,7 +139,9 @@ class Reporter:
 
     def began(self, request: RecordRequest) -> None:
         """Report the filters and the file."""
-        report(f"recording {', '.join(request.filters)} of {self._url} into {plain(str(request.file))}")
+        report(
+            f"recording {', '.join(request.filters)} of {self._url} into {plain(str(request.file))}"
+        )
 
     def progressed(self, progress: RecordProgress, elapsed_s: float) -> None:
         """Report the totals and the rate since the last report."""

@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     metavar="HOSTS",
     help="Hosts whose chips it passes on at once to those who look at them, under leases; 0 for none.",
 )
-@setting("--root", type=Root(), default=DEFAULT_ROOT, help="First part of every topic, on both brokers.")
+@setting(
+    "--root", type=Root(), default=DEFAULT_ROOT, help="First part of every topic, on both brokers."
+)
 @access_options()
 @fleet_option
 @log_options

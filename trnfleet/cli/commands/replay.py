@@ -51,8 +51,16 @@ if TYPE_CHECKING:
     help="Publish to this broker instead.",
 )
 @access_options("With --broker: ")
-@setting("--root", type=Root(), envvar=None, show_envvar=False, help="With --broker: another root of topics.")
-@click.option("--stdout", is_flag=True, help="Write NDJSON to stdout instead, as simulate --stdout does.")
+@setting(
+    "--root",
+    type=Root(),
+    envvar=None,
+    show_envvar=False,
+    help="With --broker: another root of topics.",
+)
+@click.option(
+    "--stdout", is_flag=True, help="Write NDJSON to stdout instead, as simulate --stdout does."
+)
 @setting("--name", type=FleetName(), help="Name of the fleet, where the recording has several.")
 @click.option(
     "--neuron-ls",
@@ -82,11 +90,17 @@ if TYPE_CHECKING:
     metavar="TOPIC",
     help="With --broker: only topics under this filter, as they were recorded; repeatable.",
 )
-@setting("--as", "new_name", type=FleetName(), help="With --broker: publish under another fleet's name.")
-@click.option(
-    "--allow-remote", is_flag=True, help="With --broker: let the broker be on another machine than this one."
+@setting(
+    "--as", "new_name", type=FleetName(), help="With --broker: publish under another fleet's name."
 )
-@setting("--mqtt", type=click.Choice(["5", "3.1.1"]), help="With --broker: only version of MQTT to use.")
+@click.option(
+    "--allow-remote",
+    is_flag=True,
+    help="With --broker: let the broker be on another machine than this one.",
+)
+@setting(
+    "--mqtt", type=click.Choice(["5", "3.1.1"]), help="With --broker: only version of MQTT to use."
+)
 @setting(
     "--include",
     type=Kinds(),
@@ -157,7 +171,9 @@ def command(
 
         with open_recording(files, name=name, neuron_ls=neuron_ls) as recording:
             session = make_session(broker, root or recording.root, access, mqtt)
-            request = ReplayRequest(files[0], name, begin, end, speed, loop, filters, new_name, root)
+            request = ReplayRequest(
+                files[0], name, begin, end, speed, loop, filters, new_name, root
+            )
             asyncio.run(publish_recording(session, recording, request, report))
     else:
         require_terminal("--stdout, or --broker")
@@ -204,7 +220,9 @@ def command(
             ctx.exit(asyncio.run(app))
 
 
-def _check(given: Collection[str], broker: BrokerUrl | None, *, stdout: bool, allow_remote: bool) -> None:
+def _check(
+    given: Collection[str], broker: BrokerUrl | None, *, stdout: bool, allow_remote: bool
+) -> None:
     """Refuse options that exclude each other, and a remote broker without --allow-remote."""
     if stdout and broker is not None:
         raise click.UsageError("--stdout and --broker do not go together: choose one of them")
@@ -222,7 +240,9 @@ def _check(given: Collection[str], broker: BrokerUrl | None, *, stdout: bool, al
     if not stdout and "include" in given:
         raise click.UsageError("--include goes with --stdout")
     if stdout and not {"speed", "loop"}.isdisjoint(given):
-        raise click.UsageError("--speed and --loop do not go with --stdout, which is as fast as it is read")
+        raise click.UsageError(
+            "--speed and --loop do not go with --stdout, which is as fast as it is read"
+        )
     if broker is not None and not broker.is_loopback and not allow_remote:
         raise ConfigError(
             f"--broker {broker}: a replay goes to this machine's own brokers only, so that it is not mistaken for live "

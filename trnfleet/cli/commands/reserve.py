@@ -70,11 +70,22 @@ def reserve_options(command: CommandT) -> CommandT:
 
     @functools.wraps(command)
     def with_options(
-        *args: Any, session: BrokerSession, name: str | None, timeout: float, as_json: bool, **others: Any
+        *args: Any,
+        session: BrokerSession,
+        name: str | None,
+        timeout: float,
+        as_json: bool,
+        **others: Any,
     ) -> Any:
         return command(*args, options=ReserveOptions(session, name, timeout, as_json), **others)
 
-    for option in (log_options, json_option, timeout_option, fleet_option, broker_options(required=True)):
+    for option in (
+        log_options,
+        json_option,
+        timeout_option,
+        fleet_option,
+        broker_options(required=True),
+    ):
         with_options = option(with_options)
     return with_options  # type: ignore[return-value]  # click reads its parameters, not its signature
 
@@ -116,7 +127,9 @@ def offerings(
 
     Blocks end at 11:30 UTC: one that starts at another time is offered a little shorter and a little longer than --days.
     """
-    args = _search_args(instance_type, instances, days, zone, starts_from, ends_by, ultraserver=ultraserver)
+    args = _search_args(
+        instance_type, instances, days, zone, starts_from, ends_by, ultraserver=ultraserver
+    )
     reply = _ask(options, "reserve_offerings", args)
     _print_offerings(options, _offerings_of(reply))
     until = reply.result.get("prices_until")
@@ -176,7 +189,9 @@ def extend(options: ReserveOptions, block: str, days: int, yes: bool) -> None:
 
     That can be bought from 56 days to an hour before the end, and is paid up front.
     """
-    found = _offerings_of(_ask(options, "reserve_extension_offerings", {"block": block, "days": float(days)}))
+    found = _offerings_of(
+        _ask(options, "reserve_extension_offerings", {"block": block, "days": float(days)})
+    )
     if not yes:
         _print_offerings(options, found, f"would extend {block}, with --yes:")
         return
@@ -253,7 +268,9 @@ def _ask(options: ReserveOptions, action: str, args: Arguments) -> Reply:
     from trnfleet.services.simulator.client import Command, send_command
 
     command = Command(action, "", args)
-    replies = asyncio.run(send_command(options.session, options.name, command, timeout_s=options.timeout))
+    replies = asyncio.run(
+        send_command(options.session, options.name, command, timeout_s=options.timeout)
+    )
     for reply in replies:
         if reply.ok:
             return reply
@@ -278,7 +295,9 @@ def _reservations(options: ReserveOptions) -> list[ReservationMessage]:
     return asyncio.run(read_reservations(options.session, options.name, timeout_s=options.timeout))
 
 
-def _print_offerings(options: ReserveOptions, found: Sequence[OfferingSpec], title: str = "") -> None:
+def _print_offerings(
+    options: ReserveOptions, found: Sequence[OfferingSpec], title: str = ""
+) -> None:
     if options.as_json:
         click.echo(json.dumps([each.model_dump(mode="json") for each in found], indent=2))
         return
@@ -332,7 +351,9 @@ def _row(message: ReservationMessage) -> tuple[str, ...]:
 
 
 def _capacity(ultraserver_type: str | None, instances: int, instance_type: str) -> str:
-    return f"{instances} x {instance_type}" if ultraserver_type is None else f"1 x {ultraserver_type}"
+    return (
+        f"{instances} x {instance_type}" if ultraserver_type is None else f"1 x {ultraserver_type}"
+    )
 
 
 def _time(text: str) -> str:

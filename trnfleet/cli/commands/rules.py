@@ -150,7 +150,13 @@ def list_rules(scope: str | None, figures: bool, files: tuple[str, ...]) -> None
     rules = [rule for rule in load_rules(files) if rule.scope in scopes]
     rows = [("RULE", "SCOPE", "SEVERITY", "FOR", "CONDITION")]
     rows += [
-        (rule.name, rule.scope.value, rule.severity.value, short_duration(rule.for_s), _condition(rule))
+        (
+            rule.name,
+            rule.scope.value,
+            rule.severity.value,
+            short_duration(rule.for_s),
+            _condition(rule),
+        )
         for rule in rules
     ]
     click.echo("\n".join(table_lines(rows)))
@@ -177,7 +183,11 @@ def _instant(seconds: float) -> str:
 
 def _counted(rules: Sequence[Rule]) -> str:
     by_severity = Counter(rule.severity.value for rule in rules)
-    parts = [f"{by_severity[name]} {name}" for name in (each.value for each in Severity) if by_severity[name]]
+    parts = [
+        f"{by_severity[name]} {name}"
+        for name in (each.value for each in Severity)
+        if by_severity[name]
+    ]
     return f"{counted(len(rules), 'rule')}" + (f" ({', '.join(parts)})" if parts else "")
 
 

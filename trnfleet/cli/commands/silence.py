@@ -45,7 +45,9 @@ def command() -> None:
 
 @command.command("add")
 @click.argument("matchers", nargs=-1, required=True, metavar="MATCHER...")
-@setting("--for", "lasts_s", type=Duration(), required=True, help="Duration, in the fleet's own time.")
+@setting(
+    "--for", "lasts_s", type=Duration(), required=True, help="Duration, in the fleet's own time."
+)
 @setting("--why", required=True, metavar="TEXT", help="Comment (required).")
 @setting("--owner", metavar="NAME", help="Name for the silence; by default the user's.")
 @click.option("--yes", is_flag=True, help="Add it; else only list the alerts that it matches now.")
@@ -171,7 +173,8 @@ def _preview(fleet: FleetAlerts, matchers: tuple[Matcher, ...]) -> list[str]:
     if cells := fleet.cells_matched(matchers):
         lines.append(
             plain(
-                f"alerts of cells match, too, and are silenced on the cell's broker: {', '.join(cells)}", 400
+                f"alerts of cells match, too, and are silenced on the cell's broker: {', '.join(cells)}",
+                400,
             )
         )
     return lines

@@ -32,7 +32,12 @@ if TYPE_CHECKING:
 @click.command("simulate")
 @run_options
 @setting("--jump", type=Duration(), help="Simulated time before the first tick.")
-@setting("--shard", type=ShardPart(), default="1/1", help="Publish part K of N of the fleet, by UltraServer.")
+@setting(
+    "--shard",
+    type=ShardPart(),
+    default="1/1",
+    help="Publish part K of N of the fleet, by UltraServer.",
+)
 @setting("--duration", type=Duration(), help="End after this wall time.")
 @setting("--ticks", type=click.IntRange(min=1), help="End after this number of ticks.")
 @setting(
@@ -82,7 +87,9 @@ if TYPE_CHECKING:
     is_flag=True,
     help="With --stdout: only EC2's events about Capacity Blocks, as EventBridge delivers them, one a line.",
 )
-@click.option("--realtime", is_flag=True, help="With --stdout: one tick a period, not as fast as possible.")
+@click.option(
+    "--realtime", is_flag=True, help="With --stdout: one tick a period, not as fast as possible."
+)
 # The demo's own: no use where no app was started with the simulator.
 @click.option("--lead-in-to", hidden=True)
 @broker_options(required=False, with_root=True)
@@ -125,12 +132,19 @@ def command(
     # Without a clock to go by, a duration is a number of ticks.
     is_counted = stdout or record_to is not None
     _check_destination(
-        ctx, session, stdout=stdout, record_to=record_to, realtime=realtime, allow_commands=allow_commands
+        ctx,
+        session,
+        stdout=stdout,
+        record_to=record_to,
+        realtime=realtime,
+        allow_commands=allow_commands,
     )
     if record_to is not None and ticks is None and duration is None:
         raise click.UsageError("--record needs --ticks or --duration: nothing else would end it")
     if events and not stdout:
-        raise click.UsageError("--events goes with --stdout; a broker always gets the events, on event/...")
+        raise click.UsageError(
+            "--events goes with --stdout; a broker always gets the events, on event/..."
+        )
     if events and ctx.get_parameter_source("include") is ParameterSource.COMMANDLINE:
         raise click.UsageError("--events and --include do not go together: choose one of them")
     from trnfleet.services.simulator.engine import make_engine
@@ -148,21 +162,29 @@ def command(
         lead_in = recorded and recorded + SETTLING_TICKS
     engine = make_engine(loaded, model, shard, lead_in=lead_in)
     if not engine.own:
-        click.echo(f"shard {shard[0]}/{shard[1]} of {model.name} has no instances; nothing to do", err=True)
+        click.echo(
+            f"shard {shard[0]}/{shard[1]} of {model.name} has no instances; nothing to do", err=True
+        )
         return
     jump_s = jump or 0.0
     if is_counted and duration is not None:
         whole = max(1, round(duration / loaded.period_s))
         ticks = whole if ticks is None else min(ticks, whole)
     if record_to is not None and ticks is not None:
-        from trnfleet.services.simulator.recording import CLIENT, SimulationRequest, record_simulation
+        from trnfleet.services.simulator.recording import (
+            CLIENT,
+            SimulationRequest,
+            record_simulation,
+        )
 
         request = SimulationRequest(
             Path(record_to), loaded, ticks, jump_s, client_id or CLIENT, root, durable=durable
         )
         report(record_simulation(engine, request))
     elif stdout:
-        kinds = include or (("telemetry",) if run.scenario is None else ("telemetry", "events", "jobs"))
+        kinds = include or (
+            ("telemetry",) if run.scenario is None else ("telemetry", "events", "jobs")
+        )
         kinds = ("eventbridge",) if events else kinds
         _write(engine, ticks, loaded.period_s if realtime else None, kinds, jump_s)
     elif session is not None:
@@ -170,7 +192,12 @@ def command(
 
         client = client_id or f"trnfleet-sim-{secrets.token_hex(4)}"
         options = PublishOptions(
-            client, ticks, duration, jump_s, allow_commands, None if lead_in_to is None else Path(lead_in_to)
+            client,
+            ticks,
+            duration,
+            jump_s,
+            allow_commands,
+            None if lead_in_to is None else Path(lead_in_to),
         )
         asyncio.run(publish(session, engine, loaded, options, report))
 
@@ -186,7 +213,9 @@ def _check_destination(
 ) -> None:
     """Refuse options that exclude each other."""
     chosen = [
-        flag for flag, is_given in (("--stdout", stdout), ("--record", record_to is not None)) if is_given
+        flag
+        for flag, is_given in (("--stdout", stdout), ("--record", record_to is not None))
+        if is_given
     ]
     if session is None and not chosen:
         raise click.UsageError("no destination: give --broker URL, --stdout or --record FILE")
@@ -197,9 +226,13 @@ def _check_destination(
     if record_to is None and ctx.get_parameter_source("durable") is ParameterSource.COMMANDLINE:
         raise click.UsageError("--durable goes with --record")
     if realtime and not stdout:
-        raise click.UsageError("--realtime goes with --stdout; a broker always gets one tick a period")
+        raise click.UsageError(
+            "--realtime goes with --stdout; a broker always gets one tick a period"
+        )
     if chosen and chosen != ["--broker"] and allow_commands:
-        raise click.UsageError(f"--allow-commands goes with --broker; no command can reach {chosen[0]}")
+        raise click.UsageError(
+            f"--allow-commands goes with --broker; no command can reach {chosen[0]}"
+        )
 
 
 def _with_publishing(
@@ -219,7 +252,9 @@ def _with_publishing(
         if encoding == "cbor":
             raise click.UsageError("--stdout writes NDJSON; --format cbor is for brokers")
         model = model.model_copy(
-            update={"publish": model.publish.model_copy(update={"format": "json", "granularity": None})}
+            update={
+                "publish": model.publish.model_copy(update={"format": "json", "granularity": None})
+            }
         )
     return model
 
@@ -234,7 +269,9 @@ def _write(
     """Write a fleet's lines to stdout; as fast as they are read, or once a period."""
     from trnfleet.sim.publish.telemetry import Include, stdout_ticks
 
-    batches = stdout_ticks(engine, ticks=ticks, include={Include(kind) for kind in kinds}, jump_s=jump_s)
+    batches = stdout_ticks(
+        engine, ticks=ticks, include={Include(kind) for kind in kinds}, jump_s=jump_s
+    )
     output = sys.stdout.buffer
     if realtime_period_s is None:
         with exit_on_broken_pipe(), contextlib.suppress(KeyboardInterrupt):

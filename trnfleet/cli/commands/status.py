@@ -75,11 +75,16 @@ WHAT_TO_DO = (
 @fleets_option
 @all_fleets_option
 @setting(
-    "--wait", type=Duration(), default="5s", help="Longest wait until every described chip has reported."
+    "--wait",
+    type=Duration(),
+    default="5s",
+    help="Longest wait until every described chip has reported.",
 )
 @pue_option
 @rules_option
-@click.option("--reservations", is_flag=True, help="Capacity Blocks and their use, instead of the summary.")
+@click.option(
+    "--reservations", is_flag=True, help="Capacity Blocks and their use, instead of the summary."
+)
 @json_option
 @log_options
 @click.pass_context
@@ -114,7 +119,9 @@ def command(
     is_of_several = all_fleets or len(set(names)) > 1
     if files:
         if "broker" in given_on_command_line(ctx):
-            raise click.UsageError("--broker and --recording do not go together: choose one of them")
+            raise click.UsageError(
+                "--broker and --recording do not go together: choose one of them"
+            )
         if is_of_several:
             raise click.UsageError("--recording shows one fleet: name it with one --name")
         # A fleet that the settings name is one of the broker's.
@@ -129,13 +136,21 @@ def command(
             raise click.UsageError("Missing option '--broker' (or '--recording').")
         seen = asyncio.run(
             observe_fleets(
-                sessions, names, takes_all=all_fleets, wait_s=wait, pue=pue, needs_chips=not reservations
+                sessions,
+                names,
+                takes_all=all_fleets,
+                wait_s=wait,
+                pue=pue,
+                needs_chips=not reservations,
             )
         )
         source = {}
     reports = [Report.of(each) for each in seen]
     if as_json:
-        made = [each.reservation_facts() if reservations else {**each.facts(), **source} for each in reports]
+        made = [
+            each.reservation_facts() if reservations else {**each.facts(), **source}
+            for each in reports
+        ]
         if not is_of_several:
             click.echo(json.dumps(made[0]["reservations"] if reservations else made[0], indent=2))
         else:
@@ -145,7 +160,9 @@ def command(
     else:
         texts = [each.reservation_text() if reservations else each.text() for each in reports]
         if is_of_several and reservations:
-            texts = [f"fleet {each.fleet}\n{text}" for each, text in zip(reports, texts, strict=True)]
+            texts = [
+                f"fleet {each.fleet}\n{text}" for each, text in zip(reports, texts, strict=True)
+            ]
         elif is_of_several:
             texts.append(total_text([each.facts() for each in reports]))
         click.echo("\n\n".join(texts))
@@ -205,7 +222,11 @@ class Report(NamedTuple):
         from trnfleet.cli.report.reservations import facts_of
 
         error = {"error": self.error} if self.error else {}
-        return {"fleet": self.fleet, "reservations": facts_of(self.seen[0]) if self.seen else [], **error}
+        return {
+            "fleet": self.fleet,
+            "reservations": facts_of(self.seen[0]) if self.seen else [],
+            **error,
+        }
 
     def reservation_text(self) -> str:
         """Return its reservations as text."""
@@ -215,7 +236,11 @@ class Report(NamedTuple):
 
 
 def _recorded(
-    files: tuple[str, ...], name: str | None, at: str | None, pue: float | None, rules: tuple[str, ...]
+    files: tuple[str, ...],
+    name: str | None,
+    at: str | None,
+    pue: float | None,
+    rules: tuple[str, ...],
 ) -> Monitor:
     """Return a monitor at an instant of a recording; by default at the last one with the fleet."""
     from trnfleet.cli.files import open_recording
@@ -228,7 +253,9 @@ def _recorded(
         fleet = fleet_of(recording, name, files[0])
         _, at_ns = shown_part_of(recording, fleet, None, at)
         return next(
-            monitors_at(recording, fleet, [at_ns], rules=load_rules(rules), pue=pue, clock=SystemClock())
+            monitors_at(
+                recording, fleet, [at_ns], rules=load_rules(rules), pue=pue, clock=SystemClock()
+            )
         )
 
 
@@ -241,7 +268,9 @@ def is_healthy(monitor: Monitor, summary: Summary, found: PublishedProblems) -> 
     return summary.live_chips == summary.chips > 0 and not critical
 
 
-def facts(monitor: Monitor, summary: Summary, found: PublishedProblems, *, healthy: bool) -> dict[str, Any]:
+def facts(
+    monitor: Monitor, summary: Summary, found: PublishedProblems, *, healthy: bool
+) -> dict[str, Any]:
     """Return the summary as JSON values, with racks, problems, jobs and events."""
     from trnfleet.cli.report.pipeline import pipeline_facts
     from trnfleet.cli.report.relays import relay_facts, relays_of
@@ -335,7 +364,11 @@ def text(summary: Summary, monitor: Monitor, found: PublishedProblems, *, health
         *([("broker", WITHHELD)] if monitor.link.withholds_retained else []),
         *time,
         ("hardware", hardware),
-        *([("roll-ups", _rollup_text(summary))] if summary.rolled_chips or summary.forwarded_chips else []),
+        *(
+            [("roll-ups", _rollup_text(summary))]
+            if summary.rolled_chips or summary.forwarded_chips
+            else []
+        ),
         *relay_rows(relays_of(monitor, summary.cells)),
         *figure_rows(summary),
         ("jobs", f"{summary.jobs:,}" + (f": {jobs}" if jobs else "")),
@@ -343,13 +376,20 @@ def text(summary: Summary, monitor: Monitor, found: PublishedProblems, *, health
         *pipeline_rows(monitor.pipeline()),
     ]
     if summary.last_problem:
-        refused = ", ".join(f"{number:,} {what}" for what, number in sorted(summary.refused.items()))
+        refused = ", ".join(
+            f"{number:,} {what}" for what, number in sorted(summary.refused.items())
+        )
         rows.append(
-            ("refused", f"{refused or 'nothing'}; the last problem: {plain(summary.last_problem, 300)}")
+            (
+                "refused",
+                f"{refused or 'nothing'}; the last problem: {plain(summary.last_problem, 300)}",
+            )
         )
     if summary.receiver_errors:
         first = receiver_error_text(summary.receiver_errors[0])
-        rows.append(("receivers", f"{counted(summary.receiver_error_count, 'error')}: {plain(first, 400)}"))
+        rows.append(
+            ("receivers", f"{counted(summary.receiver_error_count, 'error')}: {plain(first, 400)}")
+        )
     lines = [f"{name:<16}{value}" for name, value in rows]
     lines.extend(_problem_lines(found))
     for event in _last_events(monitor):
@@ -402,9 +442,7 @@ def _headroom_text(mean: Means) -> str:
     """Return what is left below the chips' power cap, the cap, and the share."""
     if mean.headroom_w is None or mean.headroom_pct is None:
         return NOT_AVAILABLE
-    return (
-        f"{with_unit(mean.headroom_w, 'W')} of {with_unit(mean.power_cap_w, 'W')}, {mean.headroom_pct:.0f} %"
-    )
+    return f"{with_unit(mean.headroom_w, 'W')} of {with_unit(mean.power_cap_w, 'W')}, {mean.headroom_pct:.0f} %"
 
 
 def _state(summary: Summary, found: PublishedProblems, *, healthy: bool) -> str:
@@ -441,5 +479,7 @@ def _problem_lines(found: PublishedProblems) -> list[str]:
     if len(found.cell_doubts) > len(doubts):
         lines.append(f"{'alerts':<16}and of {len(found.cell_doubts) - len(doubts):,} more cells")
     if not found.is_watched and not doubts:
-        lines.append(f"{'alerts':<16}unknown: no watch is online; problems are by thresholds of the moment")
+        lines.append(
+            f"{'alerts':<16}unknown: no watch is online; problems are by thresholds of the moment"
+        )
     return lines

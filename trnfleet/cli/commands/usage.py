@@ -32,7 +32,11 @@ COLUMNS = (
 @broker_options(required=True)
 @fleet_option
 @setting(
-    "--for", "lasts_s", type=Duration(), default="1h", help="Length of the period, in the fleet's own time."
+    "--for",
+    "lasts_s",
+    type=Duration(),
+    default="1h",
+    help="Length of the period, in the fleet's own time.",
 )
 @setting(
     "--every",
@@ -42,7 +46,11 @@ COLUMNS = (
     help="Length of an interval, in the fleet's own time.",
 )
 @setting(
-    "--id", "ids", multiple=True, metavar="ID", help="Only this reservation; may be given several times."
+    "--id",
+    "ids",
+    multiple=True,
+    metavar="ID",
+    help="Only this reservation; may be given several times.",
 )
 @log_options
 def command(
@@ -60,7 +68,9 @@ def command(
       trnfleet usage --broker mqtt://127.0.0.1:1883 --for 7d --every 1d --id cb-080db37c6e40edcfc
     """
     if every_s < SHORTEST_S:
-        raise click.BadParameter(f"{every_s:g} s is shorter than {SHORTEST_S:g} s", param_hint="'--every'")
+        raise click.BadParameter(
+            f"{every_s:g} s is shorter than {SHORTEST_S:g} s", param_hint="'--every'"
+        )
     from trnfleet.services.usage import UsageReport, watch_usage
 
     report = UsageReport(every_s=min(every_s, lasts_s), lasts_s=lasts_s, ids=frozenset(ids))

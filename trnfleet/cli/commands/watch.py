@@ -58,7 +58,9 @@ END_LIMIT_S = 1.2
     metavar="'PROGRAM ARGS'",
     help="Run a program for each alert that fires or resolves, without a shell: JSON on its stdin, TRNFLEET_ALERT_... variables.",
 )
-@click.option("--stdout", is_flag=True, help="Write a line of JSON for each alert that fires or resolves.")
+@click.option(
+    "--stdout", is_flag=True, help="Write a line of JSON for each alert that fires or resolves."
+)
 @setting(
     "--exit-on",
     type=click.Choice([severity.value for severity in Severity]),
@@ -106,7 +108,12 @@ def command(
     from trnfleet.services.watch.silence_exchange import SilenceMode
 
     request = WatchRequest(
-        name, load_rules(rules), exit_on, exit_after, external_url or "", SilenceMode(alertmanager_silences)
+        name,
+        load_rules(rules),
+        exit_on,
+        exit_after,
+        external_url or "",
+        SilenceMode(alertmanager_silences),
     )
     receivers = make_receivers(alertmanager, webhook, programs, session.clock, stdout=stdout)
     silences = make_silences(alertmanager, session.clock)

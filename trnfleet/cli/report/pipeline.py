@@ -37,7 +37,15 @@ _COUNTS = (
     "refused",
     "restarts",
 )
-_FIGURES = ("for_s", "quiet_s", "messages_per_s", "bytes_per_s", "lag_max_s", "skew_s", "skew_to_median_s")
+_FIGURES = (
+    "for_s",
+    "quiet_s",
+    "messages_per_s",
+    "bytes_per_s",
+    "lag_max_s",
+    "skew_s",
+    "skew_to_median_s",
+)
 
 
 def pipeline_facts(health: PipelineHealth) -> dict[str, Any]:
@@ -55,7 +63,10 @@ def pipeline_facts(health: PipelineHealth) -> dict[str, Any]:
         "counts": {name: value for name, value in counts.items() if isinstance(value, int)},
         "pending": health.pending,
         "recent": health.recent._asdict(),
-        "publishers": {"all": len(publishers), **{each.word: publishers.count(each) for each in State}},
+        "publishers": {
+            "all": len(publishers),
+            **{each.word: publishers.count(each) for each in State},
+        },
         "publisher_list": [publisher_facts(publishers, row) for row in worst_first(publishers)],
         "of_no_publisher": {
             "messages": publishers.messages_of_none,
@@ -99,14 +110,27 @@ def publisher_facts(publishers: PublisherTable, row: int) -> dict[str, Any]:
 def pipeline_rows(health: PipelineHealth) -> list[tuple[str, str]]:
     """Return the lines about publishers and brokers, and the problems from a warning on, the worst first."""
     publishers = health.publishers
-    states = [f"{publishers.count(each):,} {each.word}" for each in reversed(State) if publishers.count(each)]
+    states = [
+        f"{publishers.count(each):,} {each.word}"
+        for each in reversed(State)
+        if publishers.count(each)
+    ]
     rate = f", {with_unit(health.bytes_per_s, 'bytes/s')}" if health.bytes_per_s else ""
-    rows = [("publishers", f"{len(publishers):,}: {', '.join(states)}{rate}")] if len(publishers) else []
-    rows += [("connection", broker_text(each)) for each in health.brokers if each.protocol != RECORDING]
+    rows = (
+        [("publishers", f"{len(publishers):,}: {', '.join(states)}{rate}")]
+        if len(publishers)
+        else []
+    )
+    rows += [
+        ("connection", broker_text(each)) for each in health.brokers if each.protocol != RECORDING
+    ]
     for each in health.problems:
         if each.severity is not Severity.INFO and each.name not in _ELSEWHERE:
             rows.append(
-                (f"  {each.severity.value}", f"{plain(each.text, LONGEST)}. {plain(each.advice, LONGEST)}")
+                (
+                    f"  {each.severity.value}",
+                    f"{plain(each.text, LONGEST)}. {plain(each.advice, LONGEST)}",
+                )
             )
     return rows
 
@@ -126,7 +150,9 @@ def broker_text(broker: BrokerHealth) -> str:
         said = [plain(figures.version, 60)] if figures.version else []
         said += [f"up {duration(figures.uptime_s)}"] if figures.uptime_s is not None else []
         said += [counted(figures.clients, "client")] if figures.clients is not None else []
-        said += [f"{figures.dropped:,} dropped for slow readers"] if figures.dropped is not None else []
+        said += (
+            [f"{figures.dropped:,} dropped for slow readers"] if figures.dropped is not None else []
+        )
         words.append(f"it says: {', '.join(said)}")
     return ", ".join(words)
 

@@ -42,6 +42,8 @@ def _facts(relay: WatchPresence) -> dict[str, Any]:
 def relay_rows(relays: Sequence[CellRelays]) -> list[tuple[str, str]]:
     """Return a line for each cell."""
     ordered = sorted(relays, key=lambda each: each.active is not None)
-    rows = [("relays", f"{plain(each.cell)}: {plain(each.text, 400)}") for each in ordered[:MOST_CELLS]]
+    rows = [
+        ("relays", f"{plain(each.cell)}: {plain(each.text, 400)}") for each in ordered[:MOST_CELLS]
+    ]
     left = len(ordered) - len(rows)
     return [*rows, *([("relays", f"and of {left:,} more cells")] if left else [])]

@@ -111,4 +111,7 @@ def reservation_lines(table: Sequence[Reservation], use: MeanUse, time_ns: int) 
                 words.extension_text(each),
             )
         )
-    return [f"reservations at {format_rfc3339(time_ns)}, util: {mean_label(use.seconds)}", *table_lines(rows)]
+    return [
+        f"reservations at {format_rfc3339(time_ns)}, util: {mean_label(use.seconds)}",
+        *table_lines(rows),
+    ]

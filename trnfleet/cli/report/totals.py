@@ -33,12 +33,17 @@ SUMMED = (
 def total_facts(fleets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the totals of fleets, each given as its object of `status --json`."""
     known = [each for each in fleets if "chips" in each]
-    totals: dict[str, Any] = {"fleets": len(fleets), "healthy": sum(bool(each["healthy"]) for each in fleets)}
+    totals: dict[str, Any] = {
+        "fleets": len(fleets),
+        "healthy": sum(bool(each["healthy"]) for each in fleets),
+    }
     for name in SUMMED:
         values = [each[name] for each in known if each[name] is not None]
         totals[name] = sum(values) if values else None
     kinds = dict.fromkeys(kind for each in known for kind in each["problem_counts"])
-    totals["problem_counts"] = {kind: sum(each["problem_counts"][kind] for each in known) for kind in kinds}
+    totals["problem_counts"] = {
+        kind: sum(each["problem_counts"][kind] for each in known) for kind in kinds
+    }
     return totals
 
 
@@ -47,7 +52,9 @@ def total_text(fleets: Sequence[Mapping[str, Any]]) -> str:
     totals = total_facts(fleets)
     # As means, which the lines above are, too.
     watts = [
-        each["mean"]["power_w"] for each in fleets if "mean" in each and each["mean"]["power_w"] is not None
+        each["mean"]["power_w"]
+        for each in fleets
+        if "mean" in each and each["mean"]["power_w"] is not None
     ]
     unhealthy = totals["fleets"] - totals["healthy"]
     words = [
@@ -57,5 +64,7 @@ def total_text(fleets: Sequence[Mapping[str, Any]]) -> str:
         f"power {with_unit(sum(watts) if watts else None, 'W')}",
     ]
     counts = totals["problem_counts"]
-    words += [f"{counts[kind]:,} {kind}" for kind in ("critical", "warning", "info") if counts.get(kind)]
+    words += [
+        f"{counts[kind]:,} {kind}" for kind in ("critical", "warning", "info") if counts.get(kind)
+    ]
     return f"{'total':<16}{', '.join(words)}"

@@ -84,16 +84,23 @@ def effective_options(
     settings, found = read or (None, {})
     options = [
         _effective(
-            ctx, param, given.get(param.name), found[param.name].origin if param.name in found else None
+            ctx,
+            param,
+            given.get(param.name),
+            found[param.name].origin if param.name in found else None,
         )
         for param in lenient.params
-        if isinstance(param, click.Option) and not param.hidden and param.name not in {"config", PROFILE}
+        if isinstance(param, click.Option)
+        and not param.hidden
+        and param.name not in {"config", PROFILE}
     ]
     options += _passwords(options)
     return options, settings
 
 
-def _effective(ctx: click.Context, param: click.Option, given: Any, origin: Origin | None) -> Effective:
+def _effective(
+    ctx: click.Context, param: click.Option, given: Any, origin: Origin | None
+) -> Effective:
     flag = max(param.opts, key=len).removeprefix("--")
     source = ctx.get_parameter_source(param.name or "")
     if source is ParameterSource.COMMANDLINE:
@@ -105,7 +112,9 @@ def _effective(ctx: click.Context, param: click.Option, given: Any, origin: Orig
         return Effective(flag, value, "settings", str(origin))
     default = param.get_default(ctx, call=False)
     # What an option without a default has is no value but a mark of click's.
-    return Effective(flag, default if isinstance(default, bool | int | float | str) else None, "default")
+    return Effective(
+        flag, default if isinstance(default, bool | int | float | str) else None, "default"
+    )
 
 
 def _not_required(param: click.Parameter) -> click.Parameter:

@@ -86,7 +86,9 @@ def check_file(path: Path, data: Mapping[str, Any]) -> None:
     for command in COMMANDS:
         for each in leaves(command):
             # Of the forms of an option the one that may be repeated takes all that the others take.
-            known |= {key: it for key, it in options_of(each).items() if it.multiple or key not in known}
+            known |= {
+                key: it for key, it in options_of(each).items() if it.multiple or key not in known
+            }
     check_table(data.get(COMMON, {}), COMMON, known, name, "a command")
     for profile, table in data.get(PROFILE, {}).items():
         check_table(table, f"{PROFILE}.{profile}", known, name, "a command")

@@ -87,7 +87,9 @@ def check_tables(data: Mapping[str, Any], file: str) -> None:
             raise ConfigError(f"{file}: unknown table [{name}]: {nearest(name, TABLES)}")
     chosen = data.get(COMMON, {}).get(PROFILE, "")
     if not isinstance(chosen, str):
-        raise ConfigError(_refused(f"{file}: [{COMMON}] {PROFILE}", chosen, "not the name of a profile"))
+        raise ConfigError(
+            _refused(f"{file}: [{COMMON}] {PROFILE}", chosen, "not the name of a profile")
+        )
     for name, table in data.get(PROFILE, {}).items():
         if not isinstance(table, dict):
             raise ConfigError(
@@ -99,7 +101,11 @@ def check_tables(data: Mapping[str, Any], file: str) -> None:
 
 
 def check_table(
-    table: Mapping[str, Any], title: str, known: Mapping[str, click.Parameter], file: str, command: str
+    table: Mapping[str, Any],
+    title: str,
+    known: Mapping[str, click.Parameter],
+    file: str,
+    command: str,
 ) -> None:
     """Check one table: its keys, and the values of those that a command has.
 
@@ -146,7 +152,9 @@ def _check_key(key: str, title: str, file: str) -> None:
     if flag in own:
         return
     if not own:
-        raise ConfigError(f"{file}: [{title}]: the command has no settings of its own; use [{COMMON}]")
+        raise ConfigError(
+            f"{file}: [{title}]: the command has no settings of its own; use [{COMMON}]"
+        )
     if flag in _PASSWORDS:
         raise ConfigError(
             f"{file}: [{title}] {key!r}: no {flag} stands in a settings file; name a file of mode 0600 with password-file, or set "
@@ -197,9 +205,19 @@ def _words(error: click.UsageError, param: click.Parameter, value: object) -> st
 
 def _refused(where: str, value: object, why: str) -> str:
     """Return the message of a refusal; most of the options' own begin with the value."""
-    shown = value.isoformat() if isinstance(value, date | time) else value if value is HIDDEN else repr(value)
+    shown = (
+        value.isoformat()
+        if isinstance(value, date | time)
+        else value
+        if value is HIDDEN
+        else repr(value)
+    )
     shown = shown if len(shown) <= _LONGEST_VALUE else f"{shown[: _LONGEST_VALUE - 3]}..."
-    return f"{where}: {why}" if why.startswith((f"{shown} ", f"{shown}:")) else f"{where} = {shown}: {why}"
+    return (
+        f"{where}: {why}"
+        if why.startswith((f"{shown} ", f"{shown}:"))
+        else f"{where} = {shown}: {why}"
+    )
 
 
 def _check_type(param: click.Parameter, where: str, given: object, command: str) -> None:

@@ -85,9 +85,15 @@ class Settings(NamedTuple):
             for key, value in content.items():
                 flag = key.replace("_", "-")
                 param = known.get(flag)
-                if param is not None and param.name is not None and self._goes_to(table, title, flag):
+                if (
+                    param is not None
+                    and param.name is not None
+                    and self._goes_to(table, title, flag)
+                ):
                     setting = Setting(
-                        _located(param, repeated(param, value), file), Origin(file.name, title), rank
+                        _located(param, repeated(param, value), file),
+                        Origin(file.name, title),
+                        rank,
                     )
                     found.setdefault(param.name, setting)
         return found
@@ -96,7 +102,11 @@ class Settings(NamedTuple):
         """Yield the tables that concern a command, the stronger one first, with their titles."""
         if self.profile.name:
             for file in self.files:
-                yield file, f"{PROFILE}.{self.profile.name}", file.profiles.get(self.profile.name, {})
+                yield (
+                    file,
+                    f"{PROFILE}.{self.profile.name}",
+                    file.profiles.get(self.profile.name, {}),
+                )
         for title in (own, COMMON):
             for file in self.files:
                 yield file, title, file.table(title)
@@ -108,7 +118,9 @@ class Settings(NamedTuple):
         return command == "simulate" and title != COMMON and self.profile.is_named
 
 
-def load_settings(config: str | None, profile: str | None, chosen_by: str, *, is_named: bool) -> Settings:
+def load_settings(
+    config: str | None, profile: str | None, chosen_by: str, *, is_named: bool
+) -> Settings:
     """Return the settings files and the profile in use.
 
     Args:
@@ -146,7 +158,10 @@ def apply_settings(ctx: click.Context, settings: Settings) -> None:
     found = settings.of(ctx.command, table_of(ctx))
     ctx.meta[_META] = (settings, found)
     ctx.meta[ORIGINS] = {name: f"{at.file}: [{at.table}]" for name, (_, at, _) in found.items()}
-    ctx.default_map = {**(ctx.default_map or {}), **{name: each.value for name, each in found.items()}}
+    ctx.default_map = {
+        **(ctx.default_map or {}),
+        **{name: each.value for name, each in found.items()},
+    }
 
 
 def applied(ctx: click.Context) -> tuple[Settings, Mapping[str, Setting]] | None:
@@ -179,7 +194,9 @@ def read_settings(ctx: click.Context, param: click.Parameter, value: str | None)
     if len(given) == 2:
         is_named = ctx.get_parameter_source(PROFILE) is ParameterSource.COMMANDLINE
         chosen_by = "--profile" if is_named else "TRNFLEET_PROFILE"
-        apply_settings(ctx, load_settings(given["config"], given[PROFILE], chosen_by, is_named=is_named))
+        apply_settings(
+            ctx, load_settings(given["config"], given[PROFILE], chosen_by, is_named=is_named)
+        )
 
 
 def read_settings_if_valid(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
@@ -226,7 +243,9 @@ def _located(param: click.Parameter, value: Any, file: SettingsFile) -> Any:
     return kind.in_folder(str(value), folder)
 
 
-def _refuse_unknown(chosen: ChosenProfile, files: Sequence[SettingsFile], config: str | None) -> None:
+def _refuse_unknown(
+    chosen: ChosenProfile, files: Sequence[SettingsFile], config: str | None
+) -> None:
     names = {name for file in files for name in file.profiles}
     if chosen.name in names:
         return

@@ -61,7 +61,11 @@ def _share_value(value: float, _unit: str, _style: DurationStyle) -> str:
 def _plain_limit(limit: float, unit: str) -> str:
     if unit == "s" and limit >= 60:
         return duration(limit)
-    return f"{limit:g} {unit}".replace("degC", "°C") if unit in {"%", "s", "degC", "W"} else f"{limit:g}"
+    return (
+        f"{limit:g} {unit}".replace("degC", "°C")
+        if unit in {"%", "s", "degC", "W"}
+        else f"{limit:g}"
+    )
 
 
 def _share_limit(limit: float, _unit: str) -> str:
@@ -138,7 +142,9 @@ class ComparisonKind:
             raise ValueError(f"clear goes with {ordered}")
         limit = condition.limit
         if limit is not None and self.is_worse(clear, limit):
-            raise ValueError(f"clear = {clear:g} must not be {self.key} {limit:g}, from which it fires")
+            raise ValueError(
+                f"clear = {clear:g} must not be {self.key} {limit:g}, from which it fires"
+            )
 
 
 def _number_words(condition: Condition, unit: str) -> str:
@@ -246,7 +252,9 @@ class Condition(Model):
     @cached_property
     def reference(self) -> ReferenceKind | None:
         """The reference's row; None where the value stands for itself."""
-        return next((row for (key, of), row in REFERENCES.items() if getattr(self, key) == of), None)
+        return next(
+            (row for (key, of), row in REFERENCES.items() if getattr(self, key) == of), None
+        )
 
     @cached_property
     def comparison(self) -> ComparisonKind:
@@ -287,7 +295,9 @@ class Condition(Model):
     def _fits(self) -> Self:
         given = [row.key for row in COMPARISONS if self._is_given(row)]
         if len(given) != 1:
-            raise ValueError(f"give one of {', '.join(COMPARISON_KEYS)}, not {' and '.join(given) or 'none'}")
+            raise ValueError(
+                f"give one of {', '.join(COMPARISON_KEYS)}, not {' and '.join(given) or 'none'}"
+            )
         if (self.figure is None) != (self.absent is not None):
             raise ValueError("give either figure or absent = true")
         for keys in (WINDOWS, dict.fromkeys(key for key, _ in REFERENCES)):
@@ -341,7 +351,9 @@ class Condition(Model):
         made = form if window is None else Form.NUMBER
         if self.comparison.form is not made:
             if window is not None:
-                raise ValueError(f"{window.key} is a number: give above, below or a number to equals")
+                raise ValueError(
+                    f"{window.key} is a number: give above, below or a number to equals"
+                )
             raise ValueError(f"{name} {_FORM_WORDS.get(made, self.comparison.misfit)}")
         for bit in self.has:
             if bit not in figure.bit_names:

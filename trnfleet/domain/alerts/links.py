@@ -36,7 +36,9 @@ def check_web_url(text: str) -> None:
     if len(text) > LONGEST_URL:
         raise ValueError(f"a URL of {len(text)} characters: at most {LONGEST_URL}")
     if not (text.isascii() and text.isprintable()) or _NOT_IN_URLS & set(text):
-        raise ValueError("a URL has only printable ASCII without blanks and quotes: write others as %-codes")
+        raise ValueError(
+            "a URL has only printable ASCII without blanks and quotes: write others as %-codes"
+        )
 
 
 def generator_url(external_url: str, labels: Mapping[str, str]) -> str:

@@ -45,7 +45,9 @@ class Matcher(NamedTuple):
         """
         found = _FORM.fullmatch(text)
         if found is None or len(text) > LONGEST:
-            raise ConfigError(f'matcher {text[:80]!r}: write it as label="value", or with !=, =~ or !~')
+            raise ConfigError(
+                f'matcher {text[:80]!r}: write it as label="value", or with !=, =~ or !~'
+            )
         label, operator, value = found[1], found[2], found[3]
         if len(value) >= 2 and value[0] == value[-1] == '"':
             value = value[1:-1].replace('\\"', '"').replace("\\\\", "\\")

@@ -130,7 +130,13 @@ class SeriesCase(Model):
                     raise ValueError(f"{name} is no figure of a core: {path}")
             elif name in _HOST_FIGURES and depth > Level.INSTANCE:
                 raise ValueError(f"{name} is a figure of an instance, not of {path}")
-        scope = Scope.LINK if name == "link_up" else Scope.CHIP if name in _CHIP_FIGURES else Scope.INSTANCE
+        scope = (
+            Scope.LINK
+            if name == "link_up"
+            else Scope.CHIP
+            if name in _CHIP_FIGURES
+            else Scope.INSTANCE
+        )
         return FIGURES[scope][name]
 
     def _name_figure(self) -> Figure:
@@ -142,7 +148,9 @@ class SeriesCase(Model):
             )
         if self.scope is None and self.target != PIPELINE_NAME and not scopes:
             known = set().union(*(_named_figures(scope) for scope in _NAMED))
-            raise ValueError(f"no figure of a name is called {self.figure!r}: {nearest(self.figure, known)}")
+            raise ValueError(
+                f"no figure of a name is called {self.figure!r}: {nearest(self.figure, known)}"
+            )
         scope = self.named_scope
         if scope not in _NAMED:
             raise ValueError(f"{self.target!r} is no address, as the scope {scope.value} has them")
@@ -240,7 +248,9 @@ class CaseFile(Model):
     @property
     def stale_after_s(self) -> float:
         """Age in seconds beyond which a sample holds no longer."""
-        return STALE_AFTER_INTERVALS * self.interval if self.stale_after is None else self.stale_after
+        return (
+            STALE_AFTER_INTERVALS * self.interval if self.stale_after is None else self.stale_after
+        )
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -310,7 +320,9 @@ def _check_text(figure: Figure, sample: str) -> None:
     if figure.form is Form.BITS:
         for bit in filter(None, sample.split("+")):
             if bit not in figure.bit_names:
-                raise ValueError(f"{figure.name} has no bit {bit!r}: {nearest(bit, figure.bit_names)}")
+                raise ValueError(
+                    f"{figure.name} has no bit {bit!r}: {nearest(bit, figure.bit_names)}"
+                )
     elif figure.form is not Form.TEXT:
         raise ValueError(f"{figure.name} is a number, not {sample[:40]!r}")
 

@@ -138,7 +138,9 @@ class Rule(Condition):
         if self.group not in {None, Group.NONE}:
             level = LEVEL_OF.get(self.scope)
             if level is None:
-                raise ValueError(f"group goes with scopes that have addresses, not with {self.scope.value}")
+                raise ValueError(
+                    f"group goes with scopes that have addresses, not with {self.scope.value}"
+                )
             if self.group_level is not None and self.group_level > level:
                 raise ValueError(f"group = {self.group!r} is below the scope {self.scope.value}")
         if self.least_members > 1 and self.group_level is None:
@@ -175,7 +177,9 @@ def check_template(text: str) -> None:
             raise ValueError(f"{{{name}}} is no placeholder: {nearest(name, PLACEHOLDERS)}")
 
 
-def join_rules(files: Iterable[tuple[str, RuleFile]], *, elsewhere: Iterable[str] = ()) -> tuple[Rule, ...]:
+def join_rules(
+    files: Iterable[tuple[str, RuleFile]], *, elsewhere: Iterable[str] = ()
+) -> tuple[Rule, ...]:
     """Return the rules of several files as one pack.
 
     Args:
@@ -235,6 +239,12 @@ def inhibitors(rules: tuple[Rule, ...]) -> Mapping[str, tuple[str, ...]]:
         if rule.name in other.inhibits:
             return True
         is_wider = "*" not in rule.inhibits or place[other.name] < place[rule.name]
-        return "*" in other.inhibits and is_wider and (other.scope in LEVEL_OF) is (rule.scope in LEVEL_OF)
+        return (
+            "*" in other.inhibits
+            and is_wider
+            and (other.scope in LEVEL_OF) is (rule.scope in LEVEL_OF)
+        )
 
-    return {rule.name: tuple(other.name for other in rules if inhibits(other, rule)) for rule in rules}
+    return {
+        rule.name: tuple(other.name for other in rules if inhibits(other, rule)) for rule in rules
+    }

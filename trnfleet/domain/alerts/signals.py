@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from trnfleet.domain.address import Level
 from trnfleet.domain.hardware.catalogue import lane_names
 from trnfleet.domain.hardware.topology import DIRECTIONS
-from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, HEALTH_BITS, INSTANCE_METRICS, JOB_FIGURES, Kind
+from trnfleet.domain.metrics import (
+    BY_NAME,
+    CHIP_METRICS,
+    HEALTH_BITS,
+    INSTANCE_METRICS,
+    JOB_FIGURES,
+    Kind,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,7 +87,9 @@ class Figure(NamedTuple):
 
 def _of_metric(name: str) -> Figure:
     metric = BY_NAME[name]
-    form = {Kind.GAUGE: Form.NUMBER, Kind.COUNTER: Form.COUNTER, Kind.BITMASK: Form.BITS}[metric.kind]
+    form = {Kind.GAUGE: Form.NUMBER, Kind.COUNTER: Form.COUNTER, Kind.BITMASK: Form.BITS}[
+        metric.kind
+    ]
     values = {"health": HEALTH_BITS, LINKS_UP: DIRECTIONS}.get(name, ())
     return Figure(name, form, metric.unit, metric.help, values)
 
@@ -92,13 +101,19 @@ def _number(name: str, unit: str, text: str) -> Figure:
 _CHIPS = tuple(_of_metric(metric.name) for metric in CHIP_METRICS)
 _HOSTS = tuple(_of_metric(metric.name) for metric in INSTANCE_METRICS)
 _DERIVED = (
-    _number("hbm_traffic_bytes_per_s", "bytes/s", "High-bandwidth memory read and write rate together"),
+    _number(
+        "hbm_traffic_bytes_per_s", "bytes/s", "High-bandwidth memory read and write rate together"
+    ),
     _number("hbm_bw_util_pct", "%", "HBM traffic as a share of the catalogue's peak bandwidth"),
     _number("hbm_used_pct", "%", "High-bandwidth memory in use as a share of what there is"),
     _number("mfu_pct", "%", "Achieved FLOP/s as a share of the catalogue's dense BF16 peak"),
     _number("tflops_per_w", "TFLOP/s/W", "Achieved FLOP/s for each watt of the chips"),
-    _number("power_share_pct", "%", "Power of the chips as a share of their maximum in the catalogue"),
-    _number("links_down", "", "NeuronLinks that should be up and are not; both ends of a link count"),
+    _number(
+        "power_share_pct", "%", "Power of the chips as a share of their maximum in the catalogue"
+    ),
+    _number(
+        "links_down", "", "NeuronLinks that should be up and are not; both ends of a link count"
+    ),
 )
 _EVENTS = Figure(
     "events",
@@ -176,7 +191,10 @@ _TABLE: dict[Scope, tuple[Figure, ...]] = {
 }  # fmt: skip  # a table reads as rows
 
 FIGURES: Mapping[Scope, Mapping[str, Figure]] = MappingProxyType(
-    {scope: MappingProxyType({figure.name: figure for figure in rows}) for scope, rows in _TABLE.items()}
+    {
+        scope: MappingProxyType({figure.name: figure for figure in rows})
+        for scope, rows in _TABLE.items()
+    }
 )
 """The figures of every scope by name."""
 PIPELINE_NAME = "pipeline"

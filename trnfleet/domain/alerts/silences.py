@@ -43,7 +43,9 @@ class Edition(NamedTuple):
         """Return whether another message replaces this one: one written later, and not an older one that was restored."""
         if other.revision != self.revision:
             # A writer before revisions has 0; a later beginning shows that its message is a new one.
-            return other.revision > self.revision or (not other.revision and other.begins_ns > self.begins_ns)
+            return other.revision > self.revision or (
+                not other.revision and other.begins_ns > self.begins_ns
+            )
         return (
             self.withdrawn_until_ns is None
             or other.withdrawn_until_ns is not None

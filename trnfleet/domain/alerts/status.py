@@ -51,7 +51,9 @@ NEXT_STATES: Mapping[AlertState, frozenset[AlertState]] = MappingProxyType(
         AlertState.INACTIVE: frozenset({AlertState.PENDING, AlertState.FIRING}),
         AlertState.PENDING: frozenset({AlertState.FIRING, AlertState.INACTIVE}),
         AlertState.FIRING: frozenset({AlertState.RESOLVED}),
-        AlertState.RESOLVED: frozenset({AlertState.INACTIVE, AlertState.PENDING, AlertState.FIRING}),
+        AlertState.RESOLVED: frozenset(
+            {AlertState.INACTIVE, AlertState.PENDING, AlertState.FIRING}
+        ),
     }
 )
 """Successors of each state. A pending alert whose condition ends has not notified, so it does not resolve."""
@@ -170,7 +172,10 @@ class Track:
         self.at_ns += np.int64(passed_ns)
 
     def _wait(
-        self, passed_ns: int, chosen: Flags, look: Callable[[Rows], tuple[Flags, Flags, NDArray[np.float64]]]
+        self,
+        passed_ns: int,
+        chosen: Flags,
+        look: Callable[[Rows], tuple[Flags, Flags, NDArray[np.float64]]],
     ) -> Flags:
         """Leave out the time since the last instant for those chosen of which nothing is known; return which these are."""
         waiting = np.zeros(len(self.rows), np.bool_)
@@ -212,7 +217,9 @@ class Track:
         live = known & held & ~np.isnan(seen)
         self.values[others[live]] = seen[live]
         ending = others[known & ~held] if holds_silent else others[~(known & held)]
-        self.clear_ns[ending] = np.where(self.clear_ns[ending] == NEVER, now_ns, self.clear_ns[ending])
+        self.clear_ns[ending] = np.where(
+            self.clear_ns[ending] == NEVER, now_ns, self.clear_ns[ending]
+        )
         keep[ending] = now_ns - self.clear_ns[ending] < keep_ns
         return keep
 
@@ -229,7 +236,9 @@ class Track:
         }
         before = len(self.rows)
         for name, added in columns.items():
-            setattr(self, name, np.concatenate([getattr(self, name), added]) if before else added.copy())
+            setattr(
+                self, name, np.concatenate([getattr(self, name), added]) if before else added.copy()
+            )
         if before:
             self._select(np.argsort(self.rows, kind="stable"))
 

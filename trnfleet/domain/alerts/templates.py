@@ -77,7 +77,11 @@ def fill(template: str, alert: Alert) -> str:
 
 def links_of(alert: Alert) -> int:
     """Return how many links an alert is about, each of whose two ends its rule counts."""
-    ends = alert.members if alert.rule.scope is Scope.LINK or alert.value is None else round(alert.value)
+    ends = (
+        alert.members
+        if alert.rule.scope is Scope.LINK or alert.value is None
+        else round(alert.value)
+    )
     return -(-ends // 2)
 
 

@@ -109,11 +109,15 @@ def word_of(
     leaders = _leaders(known)
     doubts = []
     if not leaders:
-        doubts.append(f"no watch leads: {_names(known)} {'is' if len(known) == 1 else 'are'} on standby")
+        doubts.append(
+            f"no watch leads: {_names(known)} {'is' if len(known) == 1 else 'are'} on standby"
+        )
         return Word(None, tuple(doubts))
     leader = leaders[0]
     if len(leaders) > 1:
-        doubts.append(f"{len(leaders)} watches lead, and their alerts may contradict: {_names(leaders)}")
+        doubts.append(
+            f"{len(leaders)} watches lead, and their alerts may contradict: {_names(leaders)}"
+        )
     if not published:
         for each in known:
             if each.firing:
@@ -157,13 +161,19 @@ def word_text(word: Word, since: str) -> str:
     if leader is None:
         return ""
     begun = f", which began {since}" if since else ""
-    heard = "not heard yet" if leader.heard_s is None else f"heard {duration(max(0.0, leader.heard_s))} ago"
+    heard = (
+        "not heard yet"
+        if leader.heard_s is None
+        else f"heard {duration(max(0.0, leader.heard_s))} ago"
+    )
     return f"{leader.client} leads{begun}; {heard}"
 
 
 def _leaders(known: list[WatchPresence]) -> list[WatchPresence]:
     """Return the watches that say that they lead; before that field none did, and of several the one that began first led."""
-    return [each for each in known if each.leads] or [each for each in known if each.leads is None][:1]
+    return [each for each in known if each.leads] or [each for each in known if each.leads is None][
+        :1
+    ]
 
 
 def _seniority(watch: WatchPresence) -> tuple[bool, int, str]:

@@ -291,7 +291,9 @@ FAULTS = {fault.name: _rated(fault) for fault in _TABLE}
 
 def interruptions_per_device_day() -> float:
     """Return the rate of all faults that interrupt jobs together."""
-    return sum(fault.rate_per_device_day or 0.0 for fault in FAULTS.values() if fault.is_interruption)
+    return sum(
+        fault.rate_per_device_day or 0.0 for fault in FAULTS.values() if fault.is_interruption
+    )
 
 
 def find_fault(name: str) -> Fault:

@@ -51,7 +51,14 @@ class Column(NamedTuple):
         return f"{self.name}=uc1/us-0001" if self.kind is Kind.PLACE else f"{self.name}=name"
 
 
-_EXAMPLES = {"W": "450", "%": "90", "degC": "80", "bytes/s": "40G", "bytes": "64Gi", "TFLOP/s": "300"}
+_EXAMPLES = {
+    "W": "450",
+    "%": "90",
+    "degC": "80",
+    "bytes/s": "40G",
+    "bytes": "64Gi",
+    "TFLOP/s": "300",
+}
 
 SEVERITY = Column(
     "sev", Kind.WORDS, aliases=("severity",), words=tuple(each.value for each in reversed(BY_RANK))
@@ -95,7 +102,9 @@ class Columns:
             known = {*self.names, *(each for column in self.all for each in column.aliases)}
             near = nearest(name.lower(), known or spellings)
             also = "" if near.startswith("choose") else f" Columns: {', '.join(self.names)}."
-            raise ConfigError(f'{name!r} is no column: {near}{also} Text with =, < or > needs "quotes".')
+            raise ConfigError(
+                f'{name!r} is no column: {near}{also} Text with =, < or > needs "quotes".'
+            )
         return found
 
 
@@ -142,7 +151,9 @@ def parse_number(column: Column, text: str) -> float:
         return number
     for prefix, factor in _PREFIX.items():
         unit = rest.removeprefix(prefix)
-        if not rest.startswith(prefix) or (unit and unit.lower() not in _SPELLINGS.get(column.unit, ())):
+        if not rest.startswith(prefix) or (
+            unit and unit.lower() not in _SPELLINGS.get(column.unit, ())
+        ):
             continue
         if column.unit == "TFLOP/s" and prefix:
             return number * factor / _IN_TERA
@@ -156,7 +167,8 @@ def parse_number(column: Column, text: str) -> float:
 def is_unit(column: Column, text: str) -> bool:
     """Return whether a word is a unit of a column's numbers, with or without a prefix."""
     return column.kind is Kind.NUMBER and any(
-        text.startswith(prefix) and text.removeprefix(prefix).lower() in _SPELLINGS.get(column.unit, ())
+        text.startswith(prefix)
+        and text.removeprefix(prefix).lower() in _SPELLINGS.get(column.unit, ())
         for prefix in _PREFIX
     )
 

@@ -108,7 +108,11 @@ class Comparison:
             return self.fits("" if found is None else str(found))
         if found is None or isinstance(found, str) or found != found:  # noqa: PLR0124  NaN is the one value unlike itself
             return False
-        return int(found) in self.words if self.words_only else bool(_ORDERS[self.sign](found, self.limit))
+        return (
+            int(found) in self.words
+            if self.words_only
+            else bool(_ORDERS[self.sign](found, self.limit))
+        )
 
     def mask(self, table: Table) -> NDArray[np.bool_]:
         name, kind = self.column.name, self.column.kind
@@ -240,7 +244,9 @@ def hint(text: str, columns: Columns) -> str:
 def _term(text: str, position: int, columns: Columns) -> tuple[Term | None, int]:
     """Return the term at a position, and where it ends; None for one of which only a `!` has been written."""
     start = position
-    while position < len(text) and (text[position] == "!" or (position > start and text[position].isspace())):
+    while position < len(text) and (
+        text[position] == "!" or (position > start and text[position].isspace())
+    ):
         position += 1
     is_inverse = text[start:position].count("!") % 2 == 1
     found = _COMPARISON.match(text, position)
@@ -301,10 +307,14 @@ def compared(column: Column, sign: str, value: str) -> Comparison:
         return Comparison(column, sign, value)
     if column.kind is Kind.WORDS:
         if sign in _PATTERNS:
-            fitting = [number for number, word in enumerate(column.words) if _fits(sign, value, word)]
+            fitting = [
+                number for number, word in enumerate(column.words) if _fits(sign, value, word)
+            ]
         else:
             limit = parse_word(column, value)
-            fitting = [number for number in range(len(column.words)) if _ORDERS[sign](number, limit)]
+            fitting = [
+                number for number in range(len(column.words)) if _ORDERS[sign](number, limit)
+            ]
         return Comparison(column, sign, value, words=frozenset(fitting))
     return Comparison(column, sign, value, limit=parse_number(column, value))
 

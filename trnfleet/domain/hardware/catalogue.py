@@ -116,7 +116,9 @@ def find_instance_type(name: str) -> InstanceType:
     try:
         return INSTANCE_TYPES[name]
     except KeyError:
-        raise ConfigError(f"unknown instance type {name!r}: {nearest(name, INSTANCE_TYPES)}") from None
+        raise ConfigError(
+            f"unknown instance type {name!r}: {nearest(name, INSTANCE_TYPES)}"
+        ) from None
 
 
 def present_name(name: str) -> str:
@@ -133,18 +135,26 @@ def find_ultraserver_type(name: str) -> UltraServerType:
     try:
         return ULTRASERVER_TYPES[name]
     except KeyError:
-        raise ConfigError(f"unknown UltraServer type {name!r}: {nearest(name, ULTRASERVER_TYPES)}") from None
+        raise ConfigError(
+            f"unknown UltraServer type {name!r}: {nearest(name, ULTRASERVER_TYPES)}"
+        ) from None
 
 
 def ultraserver_type_of(instance_type: str) -> UltraServerType | None:
     """Return the UltraServer type that is made of an instance type; None for a type that stands alone."""
-    return next((each for each in ULTRASERVER_TYPES.values() if each.instance.name == instance_type), None)
+    return next(
+        (each for each in ULTRASERVER_TYPES.values() if each.instance.name == instance_type), None
+    )
 
 
 def links_bytes_per_s(chip: ChipType) -> float:
     """Return the bandwidth of all link lanes of a chip, each way, in the instance type in which it has the most."""
     sums = [
-        sum(figure.value for lane in range(len(kind.lanes)) if (figure := kind.lane_bytes_per_s(lane)))
+        sum(
+            figure.value
+            for lane in range(len(kind.lanes))
+            if (figure := kind.lane_bytes_per_s(lane))
+        )
         for kind in INSTANCE_TYPES.values()
         if kind.chip == chip
     ]
@@ -166,7 +176,9 @@ def registered(*types: InstanceType | UltraServerType) -> Iterator[None]:
     """
     tables: list[tuple[dict[str, Any], str]] = []
     for kind in types:
-        table: dict[str, Any] = INSTANCE_TYPES if isinstance(kind, InstanceType) else ULTRASERVER_TYPES
+        table: dict[str, Any] = (
+            INSTANCE_TYPES if isinstance(kind, InstanceType) else ULTRASERVER_TYPES
+        )
         if kind.name in table:
             raise ConfigError(f"the hardware catalogue already has a type {kind.name!r}")
         if isinstance(kind, InstanceType):

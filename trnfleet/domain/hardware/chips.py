@@ -75,7 +75,10 @@ TRAINIUM2 = ChipType(
         "derived",
     ),
     z_link_bytes_per_s=Figure(
-        64 * GIGA, "bytes/s", "256 GB/s a chip over 2 Z links, taken as both ways: " + TRN2_PAGE, "derived"
+        64 * GIGA,
+        "bytes/s",
+        "256 GB/s a chip over 2 Z links, taken as both ways: " + TRN2_PAGE,
+        "derived",
     ),
     power_background_w=Figure(90, "W", NO_WATTAGE, "assumed"),
     power_max_w=Figure(500, "W", NO_WATTAGE + "; SemiAnalysis estimates about 500 W", "assumed"),
@@ -100,7 +103,9 @@ TRAINIUM2 = ChipType(
         ),
         Claim(
             "NeuronLink of Trainium2, both ways",
-            Figure(1_280 * GIGA, "bytes/s", TRN2_PAGE + ": 1,024 within the instance and 256 between"),
+            Figure(
+                1_280 * GIGA, "bytes/s", TRN2_PAGE + ": 1,024 within the instance and 256 between"
+            ),
             (
                 Figure(2_000 * GIGA, "bytes/s", "launch keynote, 2024-12"),
                 Figure(1 * GIGA, "bytes/s", "launch blog, 2024-12: a misprint for 1 TB/s"),
@@ -120,9 +125,14 @@ SLED_PORT = Figure(
     4 * _X8, "bytes/s", "4 PCIe Gen6 x8 to the switch of a sled, each way: " + TRN3_ARCH, "derived"
 )
 SERVER_PORT = Figure(
-    5 * _X8, "bytes/s", "5 PCIe Gen6 x8 to the switch between servers, each way: " + TRN3_ARCH, "derived"
+    5 * _X8,
+    "bytes/s",
+    "5 PCIe Gen6 x8 to the switch between servers, each way: " + TRN3_ARCH,
+    "derived",
 )
-RACK_PORT = Figure(2 * _X8, "bytes/s", "2 PCIe Gen6 x8 between racks, each way: " + TRN3_ARCH, "derived")
+RACK_PORT = Figure(
+    2 * _X8, "bytes/s", "2 PCIe Gen6 x8 between racks, each way: " + TRN3_ARCH, "derived"
+)
 
 TRAINIUM3 = ChipType(
     name="trainium3",
@@ -174,7 +184,11 @@ TRAINIUM3 = ChipType(
             Figure(2_560 * GIGA, "bytes/s", TRN3_PAGE),
             (
                 Figure(2_048 * GIGA, "bytes/s", "the table of " + TRN3_ARCH),
-                Figure(1_408 * GIGA, "bytes/s", "the PCIe Gen6 links that " + TRN3_ARCH + " lists (Gen2)"),
+                Figure(
+                    1_408 * GIGA,
+                    "bytes/s",
+                    "the PCIe Gen6 links that " + TRN3_ARCH + " lists (Gen2)",
+                ),
             ),
         ),
         Claim(
@@ -189,7 +203,10 @@ TRAINIUM3_SWITCHED = dataclasses.replace(
     TRAINIUM3,
     link_bytes_per_s=SLED_PORT,
     z_link_bytes_per_s=Figure(
-        (SERVER_PORT.value + RACK_PORT.value) / 2, "bytes/s", "mean of both ports: " + TRN3_ARCH, "derived"
+        (SERVER_PORT.value + RACK_PORT.value) / 2,
+        "bytes/s",
+        "mean of both ports: " + TRN3_ARCH,
+        "derived",
     ),
 )
 """The same chip with its ports to the switches of a Trn3 UltraServer Gen2."""
@@ -204,7 +221,10 @@ INFERENTIA2 = dataclasses.replace(
     hbm_bytes=Figure(32 * GIB, "bytes", INF2_PAGE),
     hbm_bytes_per_s=Figure(820 * GIGA, "bytes/s", INF2_ARCH),
     link_bytes_per_s=Figure(
-        48 * GIGA, "bytes/s", "192 GB/s a chip over 2 links, taken as both ways: " + INF2_PAGE, "derived"
+        48 * GIGA,
+        "bytes/s",
+        "192 GB/s a chip over 2 links, taken as both ways: " + INF2_PAGE,
+        "derived",
     ),
     power_background_w=Figure(25, "W", NO_WATTAGE, "assumed"),
     power_max_w=Figure(100, "W", NO_WATTAGE + "; CodeCarbon has about 100 W", "assumed"),

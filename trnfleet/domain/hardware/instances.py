@@ -18,7 +18,15 @@ from trnfleet.domain.hardware.chips import (
     TRN2_PAGE,
     TRN3_ARCH,
 )
-from trnfleet.domain.hardware.kinds import GIB, GIGA, TERA, Claim, Figure, InstanceType, UltraServerType
+from trnfleet.domain.hardware.kinds import (
+    GIB,
+    GIGA,
+    TERA,
+    Claim,
+    Figure,
+    InstanceType,
+    UltraServerType,
+)
 from trnfleet.domain.hardware.topology import SINGLE, TORUS_4X4, Z_RING_4, line, ring, switched
 
 if TYPE_CHECKING:
@@ -34,7 +42,12 @@ def _price(usd: float, source: str, evidence: Evidence) -> Figure:
 
 
 def _published(
-    fp8_pf: float, bf16_pf: float, sparse_pf: float, fp32_pf: float, hbm_gib: int, hbm_tb_per_s: float
+    fp8_pf: float,
+    bf16_pf: float,
+    sparse_pf: float,
+    fp32_pf: float,
+    hbm_gib: int,
+    hbm_tb_per_s: float,
 ) -> dict[str, float]:
     """Return the published totals by the names of `Totals`; 0 where none is published."""
     found = {
@@ -215,7 +228,10 @@ TRN2_ULTRASERVER = UltraServerType(
         Claim(
             "EFA of a Trn2 UltraServer, each way",
             Figure(
-                12_800 / 8 * GIGA, "bytes/s", "4 instances of 3.2 Tb/s; AWS's product page of Trn2", "derived"
+                12_800 / 8 * GIGA,
+                "bytes/s",
+                "4 instances of 3.2 Tb/s; AWS's product page of Trn2",
+                "derived",
             ),
             (Figure(3_200 / 8 * GIGA, "bytes/s", TRN2_ARCH + ", the same as an instance"),),
         ),

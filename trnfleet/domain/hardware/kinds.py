@@ -168,7 +168,11 @@ class InstanceType:
     def is_port(self, lane: int) -> bool:
         """Return whether a lane is a port to a switch."""
         topology = self.between if self.is_between(lane) else self.topology
-        return topology is not None and lane < len(self.lanes) and topology.kind is TopologyKind.SWITCHED
+        return (
+            topology is not None
+            and lane < len(self.lanes)
+            and topology.kind is TopologyKind.SWITCHED
+        )
 
     def lane_bytes_per_s(self, lane: int) -> Figure | None:
         """Return the bandwidth of a lane, each way; None where the chip has no such lane."""

@@ -78,7 +78,9 @@ class Topology(NamedTuple):
     @property
     def masks(self) -> tuple[int, ...]:
         """For each member the bits of the lanes that it has."""
-        return tuple(sum(1 << lane for lane, end in enumerate(ends) if end is not None) for ends in self.ends)
+        return tuple(
+            sum(1 << lane for lane, end in enumerate(ends) if end is not None) for ends in self.ends
+        )
 
     def neighbour(self, member: int, lane: int) -> int | None:
         """Return the member at the other end of a lane; None where there is no link, or a switch."""
@@ -96,7 +98,11 @@ class Topology(NamedTuple):
         end = self.ends[member][lane]
         if end is None:
             return frozenset()
-        return self.neighbours(member) if self.kind is TopologyKind.SWITCHED else frozenset({end.member})
+        return (
+            self.neighbours(member)
+            if self.kind is TopologyKind.SWITCHED
+            else frozenset({end.member})
+        )
 
     def resized(self, members: int) -> Topology:
         """Return the same kind of ring or switched network of another number of members, such as those that are known."""
@@ -134,13 +140,16 @@ def torus(
 
     axes: tuple[Axis, ...] = ("columns", "columns", "rows", "rows")
     lanes = tuple(Lane(name, axis) for name, axis in zip(names, axes, strict=True))
-    return Topology(TopologyKind.TORUS, (rows, columns), lanes, tuple(map(ends, range(rows * columns))))
+    return Topology(
+        TopologyKind.TORUS, (rows, columns), lanes, tuple(map(ends, range(rows * columns)))
+    )
 
 
 def ring(members: int, names: tuple[str, str] = ("prev", "next"), axis: Axis = "rows") -> Topology:
     """Return a ring, in which each member has a link to the one before it and one to the one after it."""
     ends = tuple(
-        (LinkEnd((each - 1) % members, 1), LinkEnd((each + 1) % members, 0)) for each in range(members)
+        (LinkEnd((each - 1) % members, 1), LinkEnd((each + 1) % members, 0))
+        for each in range(members)
     )
     return Topology(TopologyKind.RING, _drawn(members), _lanes(names, axis), ends)
 
@@ -162,7 +171,8 @@ def switched(members: int, names: Iterable[str] = ("port0",), axis: Axis = "rows
     """
     lanes = _lanes(names, axis)
     ends = tuple(
-        tuple(LinkEnd((each - 1) % members, lane) for lane in range(len(lanes))) for each in range(members)
+        tuple(LinkEnd((each - 1) % members, lane) for lane in range(len(lanes)))
+        for each in range(members)
     )
     return Topology(TopologyKind.SWITCHED, _drawn(members), lanes, ends)
 

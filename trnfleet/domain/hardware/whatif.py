@@ -26,7 +26,11 @@ FLOPS_PER_PARAMETER_AND_TOKEN = 6.0
 STATE_BYTES_PER_PARAMETER = 16.0
 """Weight and gradient in BF16, Adam's moments and the FP32 weight: derived."""
 
-_PEAKS: dict[Dtype, str] = {"bf16": "bf16_dense_flops", "fp8": "fp8_dense_flops", "fp32": "fp32_flops"}
+_PEAKS: dict[Dtype, str] = {
+    "bf16": "bf16_dense_flops",
+    "fp8": "fp8_dense_flops",
+    "fp32": "fp32_flops",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +126,16 @@ def hardware_called(name: str) -> Hardware | None:
 
 def of_ultraserver(kind: UltraServerType) -> Hardware:
     """Return an UltraServer."""
-    return of_fleet(kind.name, kind.title or kind.name, {kind.instance.name: kind.instances}, {kind.name: 1})
+    return of_fleet(
+        kind.name, kind.title or kind.name, {kind.instance.name: kind.instances}, {kind.name: 1}
+    )
 
 
 def of_fleet(
-    name: str, title: str, instances: Mapping[str, int], ultraservers: Mapping[str, int] | None = None
+    name: str,
+    title: str,
+    instances: Mapping[str, int],
+    ultraservers: Mapping[str, int] | None = None,
 ) -> Hardware:
     """Return a fleet, or a part of it.
 
@@ -204,7 +213,9 @@ def _of_instance(kind: InstanceType) -> Hardware:
     return of_fleet(kind.name, kind.name, {kind.name: 1})
 
 
-def _published(instances: Mapping[str, int], ultraservers: Mapping[str, int]) -> Mapping[str, float]:
+def _published(
+    instances: Mapping[str, int], ultraservers: Mapping[str, int]
+) -> Mapping[str, float]:
     """Return the totals that AWS publishes, of hardware that is one UltraServer or one instance."""
     for kind in [ULTRASERVER_TYPES[name] for name in ultraservers]:
         if dict(instances) == {kind.instance.name: kind.instances}:
@@ -241,7 +252,9 @@ def _links(kinds: Sequence[InstanceType], instances: Mapping[str, int]) -> float
 
 def _assumed(figures: Mapping[str, Figure]) -> str:
     return "; ".join(
-        f"{name}: {figure.source}" for name, figure in figures.items() if figure.evidence == "assumed"
+        f"{name}: {figure.source}"
+        for name, figure in figures.items()
+        if figure.evidence == "assumed"
     )
 
 

@@ -25,7 +25,12 @@ _EXTENDABLE = frozenset(state.value for state in EXTENDABLE)
 
 
 def why_not_extendable(
-    state: BlockState | ReservationState, start_ns: int, end_ns: int, now_ns: int, *, is_pending: bool
+    state: BlockState | ReservationState,
+    start_ns: int,
+    end_ns: int,
+    now_ns: int,
+    *,
+    is_pending: bool,
 ) -> str:
     """Return the reason why a block cannot be extended now; empty where it can, by these rules alone.
 
@@ -68,7 +73,9 @@ def check_extendable(block: Block, now_ns: int) -> None:
     opens_ns = block.end_ns - rules.EXTENSION_EARLIEST_S * NS_PER_S
     closes_ns = block.end_ns - rules.EXTENSION_LATEST_S * NS_PER_S
     if len(block.extensions) >= MOST_EXTENSIONS:
-        raise ConfigError(f"{block.id} has {MOST_EXTENSIONS} extensions already, failed ones included")
+        raise ConfigError(
+            f"{block.id} has {MOST_EXTENSIONS} extensions already, failed ones included"
+        )
     if now_ns < opens_ns:
         raise RuleViolation(
             Rule.EXTENSION_TOO_EARLY,
@@ -93,7 +100,11 @@ def check_longer(block: Block, days: int, occupancy: Occupancy) -> None:
     rule, text = problem
     shorter = filter(rules.is_duration, range(days - 1, 0, -1))
     fits = next((each for each in shorter if why_not_longer(block, each, occupancy) is None), None)
-    near = "it cannot be extended any more" if fits is None else f"{counted(fits, 'more day')} would fit"
+    near = (
+        "it cannot be extended any more"
+        if fits is None
+        else f"{counted(fits, 'more day')} would fit"
+    )
     raise RuleViolation(rule, f"{text}; {near}")
 
 
@@ -102,7 +113,10 @@ def why_not_longer(block: Block, days: int, occupancy: Occupancy) -> tuple[Rule,
     end_ns = block.end_ns + days * rules.DAY_NS
     total = rules.days_of(block.start_ns, end_ns)
     if total > rules.MOST_DAYS:
-        return Rule.EXTENSION_TOTAL, f"{block.id} would last {total} days, {rules.MOST_DAYS} are the most"
+        return (
+            Rule.EXTENSION_TOTAL,
+            f"{block.id} would last {total} days, {rules.MOST_DAYS} are the most",
+        )
     if occupancy.busy(block.end_ns, end_ns, but=block.id)[list(block.places)].any():
         text = f"another block follows on instances of {block.id} within {days} days after its end"
         return Rule.CAPACITY, text

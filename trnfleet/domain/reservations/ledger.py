@@ -29,7 +29,12 @@ from trnfleet.domain.reservations.prices import Prices
 from trnfleet.domain.reservations.rules import NS_PER_S, Rule, RuleViolation, utc, whole_minute_ns
 from trnfleet.domain.reservations.search import Lot
 from trnfleet.domain.reservations.search_request import check_sold
-from trnfleet.domain.reservations.states import BEGUN, BlockState, ExtensionState, InterconnectStatus
+from trnfleet.domain.reservations.states import (
+    BEGUN,
+    BlockState,
+    ExtensionState,
+    InterconnectStatus,
+)
 from trnfleet.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -142,7 +147,11 @@ class Ledger:
         rules.check_duration(days, "an extension")
         check_extendable(block, self._now_ns)
         check_longer(block, days, self._occupancy)
-        return [self._offered_store.offer_longer(block, block.end_ns + days * rules.DAY_NS, self._now_ns)]
+        return [
+            self._offered_store.offer_longer(
+                block, block.end_ns + days * rules.DAY_NS, self._now_ns
+            )
+        ]
 
     def extend(self, offering_id: str) -> Block:
         """Buy an extension and return its block; the payment is pending.
@@ -163,8 +172,12 @@ class Ledger:
             rule, text = problem
             raise RuleViolation(rule, f"{text} by now; look for extensions again")
         latest_ns = block.end_ns - rules.PAYMENT_BEFORE_END_S * NS_PER_S
-        extension = Extension(offering, self._now_ns, self._schedule.pay_by_ns(self._now_ns, latest_ns))
-        self._change(Change(self._now_ns, ChangeKind.EXTENSION_PURCHASED, block.id, extension=extension))
+        extension = Extension(
+            offering, self._now_ns, self._schedule.pay_by_ns(self._now_ns, latest_ns)
+        )
+        self._change(
+            Change(self._now_ns, ChangeKind.EXTENSION_PURCHASED, block.id, extension=extension)
+        )
         return self.blocks[block.id]
 
     def cancel(self, block_id: str) -> None:
@@ -175,7 +188,8 @@ class Ledger:
         """
         block = self._block(block_id)
         raise RuleViolation(
-            Rule.NOT_CANCELLABLE, f"{block.id} is paid up front, and lasts until {utc(block.end_ns)}"
+            Rule.NOT_CANCELLABLE,
+            f"{block.id} is paid up front, and lasts until {utc(block.end_ns)}",
         )
 
     # Time
@@ -209,7 +223,9 @@ class Ledger:
         for block in blocks:
             self._change(Change(self._now_ns, ChangeKind.PURCHASED, block.id, made=block))
 
-    def report_health(self, block_id: str, unavailable: int, *, impaired: bool) -> list[tuple[Change, Block]]:
+    def report_health(
+        self, block_id: str, unavailable: int, *, impaired: bool
+    ) -> list[tuple[Change, Block]]:
         """Report the present state of a block's instances and links; return the changes that follow.
 
         Args:
@@ -229,9 +245,13 @@ class Ledger:
             return []
         made = []
         if unavailable != block.unavailable:
-            kind = ChangeKind.INSTANCES_UNAVAILABLE if unavailable else ChangeKind.INSTANCES_AVAILABLE
+            kind = (
+                ChangeKind.INSTANCES_UNAVAILABLE if unavailable else ChangeKind.INSTANCES_AVAILABLE
+            )
             made.append(self._change(Change(self._now_ns, kind, block_id, unavailable=unavailable)))
-        if block.interconnect is not None and impaired != (block.interconnect is InterconnectStatus.IMPAIRED):
+        if block.interconnect is not None and impaired != (
+            block.interconnect is InterconnectStatus.IMPAIRED
+        ):
             kind = ChangeKind.INTERCONNECT_IMPAIRED if impaired else ChangeKind.INTERCONNECT_OK
             made.append(self._change(Change(self._now_ns, kind, block_id)))
         return made
@@ -268,7 +288,9 @@ class Ledger:
             ValueError: it was bought after now.
         """
         if created_ns > self._now_ns:
-            raise ValueError(f"a block cannot have been bought at {utc(created_ns)}, which is yet to come")
+            raise ValueError(
+                f"a block cannot have been bought at {utc(created_ns)}, which is yet to come"
+            )
         check_sold(kind, self.pool.sold)
         presence.check_dates(start_ns, end_ns, created_ns)
         if payment is not ExtensionState.PAYMENT_FAILED:

@@ -69,7 +69,11 @@ class Occupancy:
         # It can only be at an instant at which a block begins.
         instants = {start_ns, *(max(block.start_ns, start_ns) for block in holders)}
         return max(
-            sum(len(block.places) for block in holders if block.start_ns <= at_ns < block.held_until_ns)
+            sum(
+                len(block.places)
+                for block in holders
+                if block.start_ns <= at_ns < block.held_until_ns
+            )
             for at_ns in instants
         )
 
@@ -95,7 +99,9 @@ class Occupancy:
             return ""
         return f"{counted(count, 'more instance')} beside {held} would be more than {rules.MOST_INSTANCES} at a time"
 
-    def choose(self, kind: OfferingKind, zone: str, start_ns: int, end_ns: int) -> tuple[int, ...] | None:
+    def choose(
+        self, kind: OfferingKind, zone: str, start_ns: int, end_ns: int
+    ) -> tuple[int, ...] | None:
         """Return the instances that would be sold; None where too few are free."""
         key = kind.instance_type, zone, kind.is_ultraserver
         rows = self._sellable.get(key)

@@ -65,7 +65,9 @@ class OfferingStore:
         fee = self._prices.fee(kind, count, block.end_ns, end_ns, bought_ns=now_ns)
         offering = ExtensionOffering(
             # Each attempt to buy it has its own id, which does not depend on the time of the search.
-            id_of("cbeo", self._token, block.id, block.end_ns, end_ns, len(block.extensions), str(fee)),
+            id_of(
+                "cbeo", self._token, block.id, block.end_ns, end_ns, len(block.extensions), str(fee)
+            ),
             block.id,
             block.end_ns,
             end_ns,
@@ -98,7 +100,10 @@ class OfferingStore:
     def _remember(self, offering: Offering | ExtensionOffering, now_ns: int) -> None:
         until_ns = now_ns + OFFERED_S * NS_PER_S
         revised_ns = self._prices.valid_until_ns(now_ns)
-        self._offered[offering.id] = offering, until_ns if revised_ns is None else min(until_ns, revised_ns)
+        self._offered[offering.id] = (
+            offering,
+            until_ns if revised_ns is None else min(until_ns, revised_ns),
+        )
         self._offered.move_to_end(offering.id)
         if len(self._offered) > MOST_OFFERED:
             self._offered.popitem(last=False)

@@ -105,8 +105,13 @@ class BlockSchedule:
             return
         pending = block.pending
         if pending is not None:
-            when_ns, arrives = self._payment(pending.offering.id, pending.bought_ns, pending.pay_by_ns)
-            yield when_ns, ChangeKind.EXTENSION_PAID if arrives else ChangeKind.EXTENSION_PAYMENT_FAILED
+            when_ns, arrives = self._payment(
+                pending.offering.id, pending.bought_ns, pending.pay_by_ns
+            )
+            yield (
+                when_ns,
+                ChangeKind.EXTENSION_PAID if arrives else ChangeKind.EXTENSION_PAYMENT_FAILED,
+            )
         if block.state is BlockState.SCHEDULED:
             yield block.start_ns, ChangeKind.DELIVERED
             return

@@ -86,7 +86,9 @@ class Pool:
     def sellable(self, kind: str, zone: str, *, ultraserver: bool) -> NDArray[np.int64]:
         """Return the numbers of the instances of a kind and zone that may be sold at all, ascending."""
         fitting = (
-            (self.instance_type == kind) & (self.zone == zone) & ((self.ultraserver >= 0) == ultraserver)
+            (self.instance_type == kind)
+            & (self.zone == zone)
+            & ((self.ultraserver >= 0) == ultraserver)
         )
         if self.taken is not None:
             fitting &= ~self.taken
@@ -100,12 +102,16 @@ class Pool:
         if len(free) < count:
             return None
         if self.ultraserver[free[0]] >= 0:
-            _, firsts, counts = np.unique(self.ultraserver[free], return_index=True, return_counts=True)
+            _, firsts, counts = np.unique(
+                self.ultraserver[free], return_index=True, return_counts=True
+            )
             whole = np.flatnonzero(counts == count)
             if not len(whole):
                 return None
             first = int(firsts[whole[0]])
         else:
-            together = np.flatnonzero(free[count - 1 :] - free[: len(free) - count + 1] == count - 1)
+            together = np.flatnonzero(
+                free[count - 1 :] - free[: len(free) - count + 1] == count - 1
+            )
             first = int(together[0]) if len(together) else 0
         return tuple(free[first : first + count].tolist())

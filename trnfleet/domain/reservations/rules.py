@@ -109,7 +109,9 @@ def check_duration(days: int, what: str = "a block") -> None:
     """
     if is_duration(days):
         return
-    below = max((each for each in range(1, min(days, MOST_DAYS) + 1) if is_duration(each)), default=None)
+    below = max(
+        (each for each in range(1, min(days, MOST_DAYS) + 1) if is_duration(each)), default=None
+    )
     above = next((each for each in range(max(days, 1), MOST_DAYS + 1) if is_duration(each)), None)
     near = " or ".join(f"{each}" for each in (below, above) if each is not None)
     raise RuleViolation(

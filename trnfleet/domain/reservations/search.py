@@ -37,7 +37,9 @@ class Lot(NamedTuple):
     @staticmethod
     def of(offering: Offering) -> Lot:
         """Return the lot of an offering."""
-        kind = OfferingKind(offering.instance_type, offering.instances, offering.ultraserver_type is not None)
+        kind = OfferingKind(
+            offering.instance_type, offering.instances, offering.ultraserver_type is not None
+        )
         return Lot(kind, offering.zone, offering.start_ns, offering.end_ns)
 
 
@@ -97,12 +99,14 @@ class _Search:
         start_ns = shorter(durations[at - 1]) if at else None
         if start_ns is not None:
             return RuleViolation(
-                rule, f"{problem}; {counted(durations[at - 1], 'day')} from {utc(start_ns)} on would fit"
+                rule,
+                f"{problem}; {counted(durations[at - 1], 'day')} from {utc(start_ns)} on would fit",
             )
         found = self.fewer(spans)
         if found is not None:
             return RuleViolation(
-                rule, f"{problem}; {counted(found[0], 'instance')} from {utc(found[1])} on would fit"
+                rule,
+                f"{problem}; {counted(found[0], 'instance')} from {utc(found[1])} on would fit",
             )
         return RuleViolation(rule, f"{problem}, nor is less of it or a shorter time")
 
@@ -114,7 +118,9 @@ class _Search:
         def first(count: int) -> int | None:
             return replace(self, kind=self.kind._replace(instances=count)).first_start(spans)
 
-        at = bisect_left(range(1, self.kind.instances), True, key=lambda count: first(count) is None)
+        at = bisect_left(
+            range(1, self.kind.instances), True, key=lambda count: first(count) is None
+        )
         start_ns = first(at) if at else None
         return None if start_ns is None else (at, start_ns)
 

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, ULTRASERVER_TYPES, ultraserver_type_of
+from trnfleet.domain.hardware.catalogue import (
+    INSTANCE_TYPES,
+    ULTRASERVER_TYPES,
+    ultraserver_type_of,
+)
 from trnfleet.domain.quantities import counted
 from trnfleet.domain.reservations import rules
-from trnfleet.domain.reservations.rules import MINUTE_NS, NS_PER_S, Rule, RuleViolation, utc, whole_minute_ns
+from trnfleet.domain.reservations.rules import (
+    MINUTE_NS,
+    NS_PER_S,
+    Rule,
+    RuleViolation,
+    utc,
+    whole_minute_ns,
+)
 from trnfleet.errors import nearest
 
 if TYPE_CHECKING:
@@ -39,7 +50,9 @@ class OfferingKind(NamedTuple):
     is_ultraserver: bool
 
     def __str__(self) -> str:
-        return "an UltraServer" if self.is_ultraserver else f"{self.instances} x {self.instance_type}"
+        return (
+            "an UltraServer" if self.is_ultraserver else f"{self.instances} x {self.instance_type}"
+        )
 
 
 def offering_kind_of(request: SearchRequest, pool: Pool) -> OfferingKind:
@@ -63,7 +76,8 @@ def offering_kind_of(request: SearchRequest, pool: Pool) -> OfferingKind:
             )
         if request.instance_type not in {None, member}:
             raise RuleViolation(
-                Rule.INSTANCE_TYPE, f"an UltraServer's instances are {member}, not {request.instance_type}"
+                Rule.INSTANCE_TYPE,
+                f"an UltraServer's instances are {member}, not {request.instance_type}",
             )
         _check_type(member, pool)
         return OfferingKind(member, ultraserver.instances, is_ultraserver=True)
@@ -103,7 +117,9 @@ def zones_of(request: SearchRequest, kind: OfferingKind, pool: Pool) -> list[str
             raise RuleViolation(
                 Rule.SINGLE_ZONE, f"a block lies in a single zone, not {request.zone!r}; {near}"
             )
-        raise RuleViolation(Rule.SINGLE_ZONE, f"zone {request.zone!r} has no {kind.instance_type}; {near}")
+        raise RuleViolation(
+            Rule.SINGLE_ZONE, f"zone {request.zone!r} has no {kind.instance_type}; {near}"
+        )
     return [request.zone]
 
 
@@ -154,7 +170,9 @@ def spans_of(request: SearchRequest, first_ns: int, last_ns: int) -> list[tuple[
 def _no_span(request: SearchRequest, from_ns: int, latest_ns: int) -> RuleViolation:
     """Return the reason why no block fits the requested time, with the longest that does."""
     others = (each for each in range(rules.MOST_DAYS, 0, -1) if rules.is_duration(each))
-    fits = next((each for each in others if spans_of(request._replace(days=each), from_ns, latest_ns)), None)
+    fits = next(
+        (each for each in others if spans_of(request._replace(days=each), from_ns, latest_ns)), None
+    )
     near = "nothing fits in between" if fits is None else f"{fits} would fit"
     end_ns = rules.end_ns(from_ns, request.days)
     lasts_ns = end_ns - from_ns
@@ -173,7 +191,9 @@ def _no_span(request: SearchRequest, from_ns: int, latest_ns: int) -> RuleViolat
 
 def _sold_alone(pool: Pool) -> list[str]:
     """Return the instance types of a pool that are sold by the instance."""
-    return [kind for kind in pool.types() if kind in pool.sold and ultraserver_type_of(kind) is None]
+    return [
+        kind for kind in pool.types() if kind in pool.sold and ultraserver_type_of(kind) is None
+    ]
 
 
 def _ultraserver_of(request: SearchRequest, pool: Pool) -> UltraServerType:
@@ -190,7 +210,8 @@ def _ultraserver_of(request: SearchRequest, pool: Pool) -> UltraServerType:
     if len(here) > 1 and request.instance_type is None:
         names = " or ".join(each.instance.name for each in here)
         raise RuleViolation(
-            Rule.INSTANCE_TYPE, f"there are UltraServers of several types; name their instances: {names}"
+            Rule.INSTANCE_TYPE,
+            f"there are UltraServers of several types; name their instances: {names}",
         )
     return (here or list(ULTRASERVER_TYPES.values()))[0]
 

@@ -65,8 +65,12 @@ NEXT_BLOCK_STATES: Mapping[BlockState, frozenset[BlockState]] = MappingProxyType
         BlockState.SCHEDULED: frozenset(
             {BlockState.ACTIVE, BlockState.UNAVAILABLE, BlockState.CANCELLED, BlockState.FAILED}
         ),
-        BlockState.ACTIVE: frozenset({BlockState.UNAVAILABLE, BlockState.EXPIRED, BlockState.CANCELLED}),
-        BlockState.UNAVAILABLE: frozenset({BlockState.ACTIVE, BlockState.EXPIRED, BlockState.CANCELLED}),
+        BlockState.ACTIVE: frozenset(
+            {BlockState.UNAVAILABLE, BlockState.EXPIRED, BlockState.CANCELLED}
+        ),
+        BlockState.UNAVAILABLE: frozenset(
+            {BlockState.ACTIVE, BlockState.EXPIRED, BlockState.CANCELLED}
+        ),
         BlockState.PAYMENT_FAILED: frozenset(),
         BlockState.EXPIRED: frozenset(),
         BlockState.CANCELLED: frozenset(),
@@ -135,6 +139,8 @@ BEGUN = frozenset({BlockState.ACTIVE, BlockState.UNAVAILABLE})
 """States of a block between its delivery and its end."""
 RESERVATION_BEGUN = frozenset({ReservationState.ACTIVE, ReservationState.UNAVAILABLE})
 """The same of a Capacity Reservation."""
-ENDED = frozenset({BlockState.EXPIRED, BlockState.CANCELLED, BlockState.FAILED, BlockState.PAYMENT_FAILED})
+ENDED = frozenset(
+    {BlockState.EXPIRED, BlockState.CANCELLED, BlockState.FAILED, BlockState.PAYMENT_FAILED}
+)
 EXTENDABLE = frozenset({BlockState.ACTIVE, BlockState.SCHEDULED})
 """States in which a block can be extended, as published."""

@@ -43,12 +43,17 @@ class Catalogue(NamedTuple):
     def of(self, table: Table, partition: Partition | None = None) -> list[HistoryFile]:
         """Return the files of a table, of one partition or of all."""
         return [
-            each for each in self.files if each.table == table.name and partition in {None, each.partition}
+            each
+            for each in self.files
+            if each.table == table.name and partition in {None, each.partition}
         ]
 
 
 def read_catalogue(
-    database: Database, folder: Path, found: Iterable[Partition] | None = None, bad: Iterable[LeftOut] = ()
+    database: Database,
+    folder: Path,
+    found: Iterable[Partition] | None = None,
+    bad: Iterable[LeftOut] = (),
 ) -> Catalogue:
     """Return the files of a folder.
 
@@ -90,7 +95,9 @@ def read_catalogue(
             continue
         sound.append(file)
         if pairs and file.is_merged:
-            replaced.update(file.path.parent / name for name in json.loads(pairs.get(REPLACES_KEY, "[]")))
+            replaced.update(
+                file.path.parent / name for name in json.loads(pairs.get(REPLACES_KEY, "[]"))
+            )
     return Catalogue(
         tuple(each for each in sound if each.path not in replaced),
         tuple(left_out),
@@ -103,7 +110,9 @@ def leave_out_unnamed(database: Database, files: Iterable[HistoryFile], bad: lis
     found = []
     for file in files:
         try:
-            database.run(f"SELECT bit_xor(hash(rows)) FROM read_parquet({_list([file.path])}) AS rows")
+            database.run(
+                f"SELECT bit_xor(hash(rows)) FROM read_parquet({_list([file.path])}) AS rows"
+            )
         except HistoryError as error:
             if not error.is_gone:
                 found.append(LeftOut(file.path, f"damaged: {error}"))
@@ -154,8 +163,8 @@ def _metadata(database: Database, files: Sequence[HistoryFile]) -> dict[str, dic
     for name, key, value in rows:
         file = by_path.get(name)
         if file is not None:
-            made.setdefault(file.path.name + "\0" + str(file.path.parent), {})[key.decode()] = value.decode(
-                "utf-8", "replace"
+            made.setdefault(file.path.name + "\0" + str(file.path.parent), {})[key.decode()] = (
+                value.decode("utf-8", "replace")
             )
     return made
 
@@ -163,7 +172,9 @@ def _metadata(database: Database, files: Sequence[HistoryFile]) -> dict[str, dic
 def _read_metadata(database: Database, paths: Sequence[Path]) -> list[tuple[str, bytes, bytes]]:
     if not paths:
         return []
-    return database.run(f"SELECT file_name, key, value FROM parquet_kv_metadata({_list(paths)})").rows
+    return database.run(
+        f"SELECT file_name, key, value FROM parquet_kv_metadata({_list(paths)})"
+    ).rows
 
 
 def _why_foreign(pairs: dict[str, str] | None) -> str:
@@ -190,15 +201,17 @@ def rows_sql(database: Database, table: Table, files: Sequence[HistoryFile]) -> 
     address = f", {table.address} AS address" if table.address else ""
     if not files:
         empty = ", ".join(f"NULL::{kind} AS {name}" for name, kind in table.columns)
-        return (
-            f"SELECT *{address} FROM (SELECT {empty}, ''::VARCHAR AS fleet, ''::VARCHAR AS cell) WHERE false"
-        )
+        return f"SELECT *{address} FROM (SELECT {empty}, ''::VARCHAR AS fleet, ''::VARCHAR AS cell) WHERE false"
     single: list[Path] = []
     several: list[Path] = []
-    for _, group in groupby(sorted(files, key=lambda each: each.partition), key=lambda each: each.partition):
+    for _, group in groupby(
+        sorted(files, key=lambda each: each.partition), key=lambda each: each.partition
+    ):
         of_one = list(group)
         writers = {each.writer for each in of_one}
-        is_single = table is CHIPS and len(writers) == 1 and (SEVERAL not in writers or len(of_one) == 1)
+        is_single = (
+            table is CHIPS and len(writers) == 1 and (SEVERAL not in writers or len(of_one) == 1)
+        )
         (single if is_single else several).extend(each.path for each in of_one)
     parts = []
     for paths, has_repeats in ((single, False), (several, True)):

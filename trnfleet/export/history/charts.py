@@ -86,7 +86,9 @@ class ChartReader:
             self._reader = HistoryReader(self._folder, memory_bytes=MEMORY_BYTES, threads=1)
         steps = -(-(wanted.to_ns - wanted.from_ns) // wanted.step_ns)
         if not 0 < steps <= MOST_STEPS:
-            raise ConfigError(f"{self._folder}: {steps:,} steps are wanted, and {MOST_STEPS:,} is the limit")
+            raise ConfigError(
+                f"{self._folder}: {steps:,} steps are wanted, and {MOST_STEPS:,} is the limit"
+            )
         first, last = (
             datetime.fromtimestamp(each // 10**9, UTC).date()
             for each in (wanted.from_ns - 86_400 * 10**9, wanted.to_ns)
@@ -94,7 +96,9 @@ class ChartReader:
 
         def days() -> list[Partition]:
             return [
-                each for each in partitions(self._folder) if each.fleet == fleet and first <= each.day <= last
+                each
+                for each in partitions(self._folder)
+                if each.fleet == fleet and first <= each.day <= last
             ]
 
         sql, parameters, names = _jobs_sql(wanted) if wanted.jobs else _node_sql(wanted)
@@ -128,7 +132,13 @@ def _within(wanted: Wanted) -> tuple[str, list[Any]]:
 def _node_sql(wanted: Wanted) -> tuple[str, list[Any], list[str]]:
     """Return the SQL of a node's figures: for each step the chips, and least, mean and largest value of each metric."""
     level = level_of(wanted.address)
-    table = "fleets" if level is Level.FLEET else "ultraservers" if level <= Level.ULTRASERVER else "chips"
+    table = (
+        "fleets"
+        if level is Level.FLEET
+        else "ultraservers"
+        if level <= Level.ULTRASERVER
+        else "chips"
+    )
     length = 1 if table == "chips" else 10
     where, parameters = _within(wanted)
     for name, segment in zip(OF["chip"], split(wanted.address), strict=False):
@@ -179,7 +189,9 @@ def _jobs_sql(wanted: Wanted) -> tuple[str, list[Any], list[str]]:
     )
 
 
-def _of_node(wanted: Wanted, steps: int, rows: Sequence[tuple[Any, ...]], names: list[str]) -> KeptSeries:
+def _of_node(
+    wanted: Wanted, steps: int, rows: Sequence[tuple[Any, ...]], names: list[str]
+) -> KeptSeries:
     values = np.full((steps, 1 + 3 * len(names)), np.nan, np.float32)
     for step, *row in rows:
         if 0 <= step < steps:

@@ -86,10 +86,16 @@ def compact(
     """
     with locked(compact_lock(folder), "compaction", holder):
         shutil.rmtree(folder / SPILL, ignore_errors=True)
-        database = Database(folder, memory_bytes=memory_bytes, threads=threads, spill=folder / SPILL)
+        database = Database(
+            folder, memory_bytes=memory_bytes, threads=threads, spill=folder / SPILL
+        )
         try:
-            deleted = 0 if keep_days is None else _delete_old(folder, today - timedelta(days=keep_days))
-            done = [_compact_partition(database, folder, each, report) for each in partitions(folder)]
+            deleted = (
+                0 if keep_days is None else _delete_old(folder, today - timedelta(days=keep_days))
+            )
+            done = [
+                _compact_partition(database, folder, each, report) for each in partitions(folder)
+            ]
         finally:
             database.close()
             shutil.rmtree(folder / SPILL, ignore_errors=True)
@@ -128,7 +134,13 @@ def _compact_partition(
             + (f", {len(windows):,} times ten minutes made" if windows else "")
         )
     return Compacted(
-        len(before), len(after.files), bytes_before, _bytes(after.files), len(windows), 0, after.left_out
+        len(before),
+        len(after.files),
+        bytes_before,
+        _bytes(after.files),
+        len(windows),
+        0,
+        after.left_out,
     )
 
 
@@ -136,7 +148,9 @@ def _catalogue(database: Database, folder: Path, partition: Partition) -> Catalo
     return read_catalogue(database, folder, [partition])
 
 
-def _windows(database: Database, folder: Path, catalogue: Catalogue, partition: Partition) -> set[int]:
+def _windows(
+    database: Database, folder: Path, catalogue: Catalogue, partition: Partition
+) -> set[int]:
     """Return the windows to make: not the last one while a writer is at work, who makes it when it is over."""
     found = incomplete_windows(database, catalogue, partition)
     if found and is_locked(cell_lock(folder, partition.fleet, partition.cell)):

@@ -169,12 +169,21 @@ class Database:
         # The line of the statement and the mark below it follow.
         first = text.split("\n\nLINE ", 1)[0].replace("\n", " ").strip()
         found = _FILE.search(text)
-        is_gone = isinstance(error, self._duckdb.IOException) and any(each in text for each in _GONE)
-        is_refused = isinstance(error, (self._duckdb.IOException, self._duckdb.OutOfMemoryException))
+        is_gone = isinstance(error, self._duckdb.IOException) and any(
+            each in text for each in _GONE
+        )
+        is_refused = isinstance(
+            error, (self._duckdb.IOException, self._duckdb.OutOfMemoryException)
+        )
         if isinstance(error, self._duckdb.OutOfMemoryException):
-            first = "the query needs more memory than it may take: raise --memory, or ask for less time"
+            first = (
+                "the query needs more memory than it may take: raise --memory, or ask for less time"
+            )
         return HistoryError(
-            f"{self.folder}: {first}", is_gone=is_gone, is_refused=is_refused, file=found[1] if found else ""
+            f"{self.folder}: {first}",
+            is_gone=is_gone,
+            is_refused=is_refused,
+            file=found[1] if found else "",
         )
 
 

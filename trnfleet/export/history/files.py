@@ -86,7 +86,9 @@ def day_of(minute: int) -> date:
 def file_name(table: str, first: int, last: int, writer: str, mark: Mark) -> str:
     """Return the name of a file of some minutes; that of one with a mark is like no other."""
     begin, end = (datetime.fromtimestamp(each * 60, UTC).strftime(_STAMP) for each in (first, last))
-    return f"{table}-{begin}-{end}-{writer}{f'.{mark}-{secrets.token_hex(4)}' if mark else ''}{SUFFIX}"
+    return (
+        f"{table}-{begin}-{end}-{writer}{f'.{mark}-{secrets.token_hex(4)}' if mark else ''}{SUFFIX}"
+    )
 
 
 def parse_file(path: Path, partition: Partition) -> HistoryFile | None:
@@ -158,7 +160,9 @@ def list_files(folder: Path, partition: Partition) -> tuple[list[HistoryFile], l
     except FileNotFoundError:
         return [], []
     except OSError as error:
-        raise ConfigError(f"{partition.below(folder)}: cannot be read: {error.strerror or error}") from error
+        raise ConfigError(
+            f"{partition.below(folder)}: cannot be read: {error.strerror or error}"
+        ) from error
     for name in names:
         path = partition.below(folder) / name
         file = parse_file(path, partition)
@@ -218,7 +222,9 @@ def locked(path: Path, what: str, holder: str) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            other = os.pread(descriptor, 300, 0).decode("utf-8", "replace").strip() or "another process"
+            other = (
+                os.pread(descriptor, 300, 0).decode("utf-8", "replace").strip() or "another process"
+            )
             raise TrnfleetError(f"{path}: {what} is in use by {other}") from error
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{holder}\n".encode(), 0)

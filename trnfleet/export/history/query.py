@@ -48,7 +48,9 @@ OF = {
 _DAMAGE = "TProtocolException"
 """What DuckDB says of a damaged page, without the name of its file."""
 _MORE = ("fleet", "cell")
-_NO_COLUMN = re.compile(r'(?:Referenced column|column named|does not have a column named) "([^"]+)"')
+_NO_COLUMN = re.compile(
+    r'(?:Referenced column|column named|does not have a column named) "([^"]+)"'
+)
 _NO_TABLE = re.compile(r"Table with name (\S+) does not exist")
 
 
@@ -73,7 +75,9 @@ class Figure(NamedTuple):
 class HistoryReader:
     """The views over a folder; reads only."""
 
-    def __init__(self, folder: Path, *, memory_bytes: int = MEMORY_BYTES, threads: int = THREADS) -> None:
+    def __init__(
+        self, folder: Path, *, memory_bytes: int = MEMORY_BYTES, threads: int = THREADS
+    ) -> None:
         """Open a folder.
 
         Raises:
@@ -155,7 +159,9 @@ class HistoryReader:
         text = str(error)
         used = [each for each in TABLES.values() if re.search(rf"\b{each.name}\b", sql)]
         if found := _NO_TABLE.search(text):
-            return ConfigError(f"{self._folder}: no table {found[1]!r}: {nearest(found[1], TABLES)}")
+            return ConfigError(
+                f"{self._folder}: no table {found[1]!r}: {nearest(found[1], TABLES)}"
+            )
         if found := _NO_COLUMN.search(text):
             names = ", ".join(each.name for each in used) or "it"
             columns = {name for each in used for name in columns_of(each)}
@@ -194,7 +200,9 @@ def figure_sql(figure: Figure, folder: Path) -> tuple[str, list[Any]]:
         raise ConfigError(f"{folder}: {figure.name} is a counter: take {figure.name}_increase")
     column = known.get(figure.name)
     if column is None:
-        raise ConfigError(f"{folder}: no figure {figure.name!r} in chips: {nearest(figure.name, known)}")
+        raise ConfigError(
+            f"{folder}: no figure {figure.name!r} in chips: {nearest(figure.name, known)}"
+        )
     where, parameters = _within(figure)
     name = figure.name
     if figure.top is not None:

@@ -91,7 +91,9 @@ def roll_up(
     files = [each for each in chips if each.first <= last and each.last >= first]
     rows = f"SELECT * FROM ({rows_sql(database, CHIPS, files)}) WHERE {within}"
     job_files = [
-        each for each in catalogue.of(JOB_MINUTES, partition) if each.first <= last and each.last >= first
+        each
+        for each in catalogue.of(JOB_MINUTES, partition)
+        if each.first <= last and each.last >= first
     ]
     job_rows = f"SELECT * FROM ({rows_sql(database, JOB_MINUTES, job_files)}) WHERE {within}"
     database.run(f"CREATE OR REPLACE TEMP TABLE minutes_of_window AS {per_minute_sql(rows)}")

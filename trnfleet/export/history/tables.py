@@ -116,7 +116,9 @@ ALERTS = Table(
     "writer",
 )  # fmt: skip  # a table reads as rows
 
-TABLES = {each.name: each for each in (CHIPS, ULTRASERVERS, JOBS, FLEETS, JOB_MINUTES, EVENTS, ALERTS)}
+TABLES = {
+    each.name: each for each in (CHIPS, ULTRASERVERS, JOBS, FLEETS, JOB_MINUTES, EVENTS, ALERTS)
+}
 ROLLED_UP = (ULTRASERVERS, JOBS, FLEETS)
 """Tables of ten minutes, which follow from the minutes."""
 

@@ -166,7 +166,9 @@ class HistoryWriter:
             self._database.register("given_rows", arrays)
             try:
                 self._write(
-                    table, minute, f"SELECT {casts}, {quoted(self._writer)} AS writer FROM given_rows"
+                    table,
+                    minute,
+                    f"SELECT {casts}, {quoted(self._writer)} AS writer FROM given_rows",
                 )
             finally:
                 self._database.unregister("given_rows")
@@ -181,7 +183,9 @@ class HistoryWriter:
         with self._lock:
             self._read(
                 partition,
-                lambda files: roll_up(self._database, self._folder, partition, files, {window}, self._writer),
+                lambda files: roll_up(
+                    self._database, self._folder, partition, files, {window}, self._writer
+                ),
             )
 
     def windows_to_roll_up(self, day_minute: int) -> set[int]:
@@ -192,7 +196,9 @@ class HistoryWriter:
         """
         partition = self._partition(day_minute)
         with self._lock:
-            return self._read(partition, lambda files: incomplete_windows(self._database, files, partition))
+            return self._read(
+                partition, lambda files: incomplete_windows(self._database, files, partition)
+            )
 
     def _partition(self, minute: int) -> Partition:
         return Partition(self._fleet, day_of(minute), self._cell)
@@ -216,10 +222,14 @@ class HistoryWriter:
             except HistoryError as error:
                 if error.is_gone and tries < TRIES:
                     tries += 1
-                elif error.is_gone or len(self._bad) >= most_bad or not self._leave_out(error, files):
+                elif (
+                    error.is_gone or len(self._bad) >= most_bad or not self._leave_out(error, files)
+                ):
                     raise
                 else:
-                    log.warning("history_file_left_out", file=str(self._bad[-1].path), error=str(error))
+                    log.warning(
+                        "history_file_left_out", file=str(self._bad[-1].path), error=str(error)
+                    )
 
     def _leave_out(self, error: HistoryError, files: Catalogue | None) -> bool:
         if error.file:

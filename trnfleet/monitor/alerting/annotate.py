@@ -89,7 +89,11 @@ def rack_at(layout: Layout, place: str, ends: Sequence[str]) -> str:
     if kind is None or any(each is None or each.level < Level.INSTANCE for each in nodes):
         return ""
     first = layout.instance_range(node).start
-    racks = {kind.rack_of(layout.instance_range(each).start - first) for each in nodes if each is not None}
+    racks = {
+        kind.rack_of(layout.instance_range(each).start - first)
+        for each in nodes
+        if each is not None
+    }
     number = racks.pop()
     return "" if racks or number >= len(kind.racks) else kind.racks[number]
 
@@ -123,7 +127,9 @@ def _job_at(readings: Readings, place: str) -> str:
     return str(names[number])
 
 
-def find_cause(alert: Alert, job: JobMessage, layout: Layout, events: Events, alerts: Iterable[Alert]) -> str:
+def find_cause(
+    alert: Alert, job: JobMessage, layout: Layout, events: Events, alerts: Iterable[Alert]
+) -> str:
     """Return the place and the name of what came first among a job's instances, around the time at which its alert began.
 
     An event about a chip of the job wins over an alert, and unless the job is only slow, one that is worse over one of before: a power

@@ -146,7 +146,9 @@ class CellAlerts:
             by_fingerprint: dict[str, list[Alert]] = {}
             for _, alert in sorted(self._by_path.items()):
                 by_fingerprint.setdefault(alert.fingerprint, []).append(alert)
-            self._firing = {fingerprint: _joined(each) for fingerprint, each in by_fingerprint.items()}
+            self._firing = {
+                fingerprint: _joined(each) for fingerprint, each in by_fingerprint.items()
+            }
         return self._firing
 
     def leaves_out(self, alert: Alert, now_ns: int) -> bool:
@@ -170,7 +172,12 @@ def _joined(alerts: list[Alert]) -> Alert:
         return alerts[0]
     chosen = min(
         alerts,
-        key=lambda each: (each.is_unobserved, _is_handled(each), each.severity.rank, each.fired_ns or 0),
+        key=lambda each: (
+            each.is_unobserved,
+            _is_handled(each),
+            each.severity.rank,
+            each.fired_ns or 0,
+        ),
     )
     return dataclasses.replace(chosen, cell=", ".join(each.cell for each in alerts))
 
@@ -227,7 +234,11 @@ def alert_of(message: AlertMessage, rule: Rule | None = None) -> Alert:
         if message.ack is not None:
             ack = message.ack
             alert.cell_ack = Ack(
-                message.fingerprint, ack.who, ack.why, parse_rfc3339(ack.at), parse_rfc3339(ack.until)
+                message.fingerprint,
+                ack.who,
+                ack.why,
+                parse_rfc3339(ack.at),
+                parse_rfc3339(ack.until),
             )
         if message.silence is not None:
             silence = message.silence
@@ -237,7 +248,9 @@ def alert_of(message: AlertMessage, rule: Rule | None = None) -> Alert:
 
 
 @functools.lru_cache(maxsize=1_024)
-def unknown_rule(name: str, severity: Severity = Severity.INFO, scope: str = "", figure: str = "") -> Rule:
+def unknown_rule(
+    name: str, severity: Severity = Severity.INFO, scope: str = "", figure: str = ""
+) -> Rule:
     """Return a stand-in for a rule that only a watch knows; it is never evaluated."""
     known = Scope(scope) if scope in set(Scope) else Scope.PUBLISHER
     figures = FIGURES[known]

@@ -120,7 +120,9 @@ class Alerts:
 
     def copy(self) -> Alerts:
         """Return a copy without a listener; rules, layouts and alerts that are over never change and are shared."""
-        memo: dict[int, Any] = {id(each): each for each in (self.rules, self._layout, self._inhibitors)}
+        memo: dict[int, Any] = {
+            id(each): each for each in (self.rules, self._layout, self._inhibitors)
+        }
         for rule in self.rules:
             memo.update((id(each), each) for each in (rule, *rule.also))
         memo[id(self._store)] = self._store.copy(memo)
@@ -232,7 +234,10 @@ class Alerts:
     # Evaluation
 
     def evaluate(
-        self, readings: Readings, jobs: Mapping[str, JobMessage], counts: PipelineCounts | None = None
+        self,
+        readings: Readings,
+        jobs: Mapping[str, JobMessage],
+        counts: PipelineCounts | None = None,
     ) -> Slices[None]:
         """Evaluate every rule at an instant; alerts change as it goes.
 
@@ -270,7 +275,9 @@ class Alerts:
         published = self._published.inhibitors(readings.instant.flow_ns)
         held = self._published.held_alerts()
         yield from guarded(
-            counts, "inhibition", inhibit(self._rule_states, self._inhibitors, readings, published, held)
+            counts,
+            "inhibition",
+            inhibit(self._rule_states, self._inhibitors, readings, published, held),
         )
         for kind, alert, at_ns in self.cells.take_news(readings.instant.now_ns):
             self._store.record(kind, alert, min(at_ns, readings.instant.now_ns))
@@ -334,7 +341,9 @@ class Alerts:
             # Nothing has begun later than now.
             for alert in self._store.active.values():
                 alert.since_ns = min(alert.since_ns, instant.now_ns)
-                alert.fired_ns = None if alert.fired_ns is None else min(alert.fired_ns, instant.now_ns)
+                alert.fired_ns = (
+                    None if alert.fired_ns is None else min(alert.fired_ns, instant.now_ns)
+                )
         passed_ns = instant.flow_ns - before.flow_ns
         step_ns = instant.now_ns - before.now_ns - passed_ns
         if instant.now_ns >= before.now_ns and step_ns <= UNWATCHED_S * NS_PER_S + passed_ns:
@@ -356,7 +365,11 @@ class Alerts:
                 self._lifecycle.end(alert, self.instant, is_gone=True)
 
     def _take_groups(
-        self, state: RuleState, groups: AlertGroups, readings: Readings, jobs: Mapping[str, JobMessage]
+        self,
+        state: RuleState,
+        groups: AlertGroups,
+        readings: Readings,
+        jobs: Mapping[str, JobMessage],
     ) -> Iterator[None]:
         """Bring a rule's alerts up to date with its groups; yield after each alert."""
         if not len(groups) and not state.alerts:

@@ -119,7 +119,9 @@ def _of_change(change: SilencesChange, alerts: Alerts) -> Event | None:
     text = f"{about} by {change.who}"
     name, at_ns = names[1], now_ns or began_ns
     if change.kind == "set":
-        text += f" until {format_rfc3339(subject.ends_ns)[11:16]} UTC" + (f": {note}" if note else "")
+        text += f" until {format_rfc3339(subject.ends_ns)[11:16]} UTC" + (
+            f": {note}" if note else ""
+        )
         # One that begins later was written now.
         name, at_ns = names[0], min(began_ns, at_ns)
     return Event(

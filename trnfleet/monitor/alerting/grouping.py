@@ -52,7 +52,9 @@ class AlertGroups(NamedTuple):
 
 
 _NONE, _FLAGS = np.zeros(0, np.int64), np.zeros(0, np.bool_)
-NO_GROUPS = AlertGroups(_NONE, _FLAGS, _NONE, _NONE, _NONE, _NONE, np.zeros(0), _NONE, _NONE, _NONE, _FLAGS)
+NO_GROUPS = AlertGroups(
+    _NONE, _FLAGS, _NONE, _NONE, _NONE, _NONE, np.zeros(0), _NONE, _NONE, _NONE, _FLAGS
+)
 """The alerts of most rules at most instants."""
 
 
@@ -118,7 +120,9 @@ def group_ids(rule: Rule, rows: NDArray[np.int64], layout: Layout) -> NDArray[np
     if kind is Group.INSTANCE:
         return instances
     if kind is Group.CLUSTER:
-        clusters: NDArray[np.int64] = np.searchsorted(layout.cluster_start, ultraservers, side="right") - 1
+        clusters: NDArray[np.int64] = (
+            np.searchsorted(layout.cluster_start, ultraservers, side="right") - 1
+        )
         return clusters
     # What stands alone has no UltraServer to be grouped by: each instance is a group of its own.
     alone = layout.is_standalone[ultraservers]
@@ -137,7 +141,11 @@ def target_of(rule: Rule, group_id: int, layout: Layout) -> str:
         if place:
             return layout.instances[int(layout.ultraserver_start[ultraserver]) + place - 1]
         return layout.ultraservers[ultraserver]
-    level = {Group.CHIP: Level.CHIP, Group.INSTANCE: Level.INSTANCE, Group.CLUSTER: Level.CLUSTER}.get(kind)
+    level = {
+        Group.CHIP: Level.CHIP,
+        Group.INSTANCE: Level.INSTANCE,
+        Group.CLUSTER: Level.CLUSTER,
+    }.get(kind)
     return "" if level is None else layout.path(Node(level, group_id))
 
 
@@ -191,7 +199,11 @@ def _lanes(scope: Scope, chip: int, layout: Layout) -> tuple[str, ...]:
 
 
 def _chips(
-    scope: Scope, rows: NDArray[np.int64], counts: NDArray[np.bool_], starts: NDArray[np.intp], layout: Layout
+    scope: Scope,
+    rows: NDArray[np.int64],
+    counts: NDArray[np.bool_],
+    starts: NDArray[np.intp],
+    layout: Layout,
 ) -> NDArray[np.int64]:
     """Return how many chips the counted members of each group are, or have."""
     if LEVEL_OF[scope] is Level.CHIP:

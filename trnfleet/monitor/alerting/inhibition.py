@@ -151,7 +151,9 @@ def _set(
     state.held = held
 
 
-def _covered(state: RuleState, unseen: Sequence[Alert], cover: _Cover, readings: Readings) -> dict[str, str]:
+def _covered(
+    state: RuleState, unseen: Sequence[Alert], cover: _Cover, readings: Readings
+) -> dict[str, str]:
     """Return the alerts of a rule all of whose members are covered by another's, with that one's fingerprint."""
     flags, found = cover.flags, {}
     for number, chip in _covered_groups(state, flags, readings).items():
@@ -171,7 +173,9 @@ def _unheard_groups(state: RuleState, readings: Readings) -> Collection[int]:
     return () if is_known else _covered_groups(state, readings.unheard(Level.CHIP), readings)
 
 
-def _covered_groups(state: RuleState, flags: NDArray[np.bool_], readings: Readings) -> dict[int, int]:
+def _covered_groups(
+    state: RuleState, flags: NDArray[np.bool_], readings: Readings
+) -> dict[int, int]:
     """Return the groups of a rule all of whose members are flagged, each with its first chip."""
     layout, track = readings.layout, state.track
     level = LEVEL_OF[state.rule.scope]

@@ -133,7 +133,9 @@ class Readings:
     def silent(self) -> NDArray[np.bool_]:
         """Which chips are stale or offline, by no trouble of ours."""
         state = self.store.chip_state
-        flags: NDArray[np.bool_] = (state == Freshness.STALE.value) | (state == Freshness.OFFLINE.value)
+        flags: NDArray[np.bool_] = (state == Freshness.STALE.value) | (
+            state == Freshness.OFFLINE.value
+        )
         return flags if self.unsettled is None else flags & ~self.unheard(Level.CHIP)
 
     def unheard(self, level: Level) -> NDArray[np.bool_]:
@@ -145,7 +147,9 @@ class Readings:
             return stale & self.unsettled[self.layout.instance_of_chip]
         states, unsettled = self.rollups.states(level), self.unsettled
         if level is Level.ULTRASERVER:
-            unsettled = np.logical_or.reduceat(unsettled, self.layout.ultraserver_start[:-1].astype(np.intp))
+            unsettled = np.logical_or.reduceat(
+                unsettled, self.layout.ultraserver_start[:-1].astype(np.intp)
+            )
         flags: NDArray[np.bool_] = (
             (states[:, Freshness.LIVE] == 0) & (states[:, Freshness.STALE] > 0) & unsettled
         )
@@ -161,7 +165,9 @@ class Readings:
             return known
         missing = (self.rollups.states(Level.INSTANCE)[:, Freshness.STALE] > 0) & self.unsettled
         if level is Level.ULTRASERVER:
-            missing = np.logical_or.reduceat(missing, self.layout.ultraserver_start[:-1].astype(np.intp))
+            missing = np.logical_or.reduceat(
+                missing, self.layout.ultraserver_start[:-1].astype(np.intp)
+            )
         return known & ~missing[rows]
 
     @cached_property
@@ -204,7 +210,11 @@ class Readings:
             factors = {factor_of(kind.chip) for kind in self.layout.types}
             return (BY_NAME[name], factors.pop()) if len(factors) == 1 else None
         metric = BY_NAME.get(figure)
-        if metric is None or metric.scope is not MetricScope.CHIP or metric.is_vector != (scope in LANES):
+        if (
+            metric is None
+            or metric.scope is not MetricScope.CHIP
+            or metric.is_vector != (scope in LANES)
+        ):
             return None
         return metric, 1.0
 
@@ -360,10 +370,13 @@ class Readings:
             group = layout.ultraserver_of_instance[instance]
             # Where the other end lies depends on these alone.
             place = (layout.instance_type[instance], np.diff(starts)[group], instance - starts[group], rows - layout.chip_start[instance])  # fmt: skip
-            _, first, alike = np.unique(np.stack(place), axis=1, return_index=True, return_inverse=True)
+            _, first, alike = np.unique(
+                np.stack(place), axis=1, return_index=True, return_inverse=True
+            )
             ends = [neighbour(layout, int(row), lane) for row in rows[first]]
             offsets = [
-                0 if end is None else end - int(row) for end, row in zip(ends, rows[first], strict=True)
+                0 if end is None else end - int(row)
+                for end, row in zip(ends, rows[first], strict=True)
             ]
             others = rows + np.array(offsets, np.int64)[alike.reshape(-1)]
             found.append(others[~self.live[others]])

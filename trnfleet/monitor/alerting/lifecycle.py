@@ -25,7 +25,12 @@ class AlertLifecycle:
     """Takes the alerts of one fleet through their states, and records the transitions."""
 
     def __init__(
-        self, store: AlertStore, published: PublishedAlerts, silences: Silences, *, detects_flapping: bool
+        self,
+        store: AlertStore,
+        published: PublishedAlerts,
+        silences: Silences,
+        *,
+        detects_flapping: bool,
     ) -> None:
         """Start with the alerts of a store.
 
@@ -61,7 +66,9 @@ class AlertLifecycle:
             since_ns, fired_ns = published
         alert.state, alert.resolved_ns = AlertState.FIRING, None
         alert.since_ns, alert.fired_ns = since_ns, fired_ns
-        alert.times = self._flaps.begin(alert.fingerprint, instant.flow_ns - (instant.now_ns - fired_ns))
+        alert.times = self._flaps.begin(
+            alert.fingerprint, instant.flow_ns - (instant.now_ns - fired_ns)
+        )
         self._store.record("firing", alert, fired_ns)
         was = alert.is_flapping
         alert.is_flapping = self._detects_flapping and flapping.is_flapping(alert.times, was=was)

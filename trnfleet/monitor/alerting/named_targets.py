@@ -179,7 +179,9 @@ def reservations_table(table: Sequence[Reservation], now_ns: int) -> NamedColumn
             return None if each.pays_ns is None else (each.pays_ns - now_ns) / NS_PER_S
         if figure == "used_pct":
             known = message.instances - each.unknown
-            return None if each.used is None or known <= 0 else min(100.0, 100.0 * each.used / known)
+            return (
+                None if each.used is None or known <= 0 else min(100.0, 100.0 * each.used / known)
+            )
         found: float | None = getattr(each, _MADE_OF[figure])
         if figure != "util_pct" and message.state.value != BlockState.ACTIVE.value:
             return None
@@ -201,14 +203,19 @@ def publishers_table(pipeline: PipelineHealth) -> NamedColumns:
         of_pairs: NDArray[np.float64] = np.full(len(contested), np.nan)
         values: NDArray[np.float64]
         if figure == "contested":
-            values, of_pairs = np.zeros(len(publishers)), np.array([*contested.values()], np.float64)
+            values, of_pairs = (
+                np.zeros(len(publishers)),
+                np.array([*contested.values()], np.float64),
+            )
         elif figure == "silent_s":
             values = np.where(publishers.state == State.SILENT.value, publishers.quiet_s, 0.0)
         else:
             values = np.abs(getattr(publishers, _PUBLISHER_FIGURES[figure]))
         return _joined(values, of_pairs)
 
-    return NamedColumns([*publishers.names, *contested] if contested else publishers.names, make_array=make)
+    return NamedColumns(
+        [*publishers.names, *contested] if contested else publishers.names, make_array=make
+    )
 
 
 def _joined(values: NDArray[_Item], more: NDArray[_Item]) -> NDArray[_Item]:
@@ -216,7 +223,11 @@ def _joined(values: NDArray[_Item], more: NDArray[_Item]) -> NDArray[_Item]:
 
 
 _STATES = tuple("offline" if state is State.OFFLINE else "online" for state in State)
-_PUBLISHER_FIGURES = {"lag_s": "lag_max_s", "clock_skew_s": "skew_s", "messages_per_s": "messages_per_s"}
+_PUBLISHER_FIGURES = {
+    "lag_s": "lag_max_s",
+    "clock_skew_s": "skew_s",
+    "messages_per_s": "messages_per_s",
+}
 
 
 def pipeline_table(pipeline: PipelineHealth) -> NamedColumns:

@@ -99,7 +99,13 @@ class OperatorActions:
         await self._write(TopicClass.ACK, ack.fingerprint, encode_message(message))
 
     async def silence(
-        self, matchers: Sequence[str], *, now_ns: int, lasts_s: float, why: str, starts_ns: int | None = None
+        self,
+        matchers: Sequence[str],
+        *,
+        now_ns: int,
+        lasts_s: float,
+        why: str,
+        starts_ns: int | None = None,
     ) -> str:
         """Silence what matches; return the silence's id.
 
@@ -141,7 +147,9 @@ class OperatorActions:
     async def _write(self, topic_class: TopicClass, path: str, payload: bytes) -> None:
         publisher = self._publisher
         if publisher is None:
-            raise BrokerError("this screen only reads; --allow-commands lets it acknowledge and silence")
+            raise BrokerError(
+                "this screen only reads; --allow-commands lets it acknowledge and silence"
+            )
         if not publisher.status.connected:
             why = publisher.status.last_error or "no connection"
             raise BrokerError(f"nothing was written: {publisher.status.broker}: {why}")
@@ -182,7 +190,9 @@ def withdrawn_silence(silence: Silence, owner: str) -> SilenceMessage:
 
 def _until(begins_ns: int, lasts_s: float) -> str:
     if not 1.0 <= lasts_s <= LONGEST_S:
-        raise ConfigError(f"{lasts_s:g} s: it must last between a second and {LONGEST_S / 86_400:g} days")
+        raise ConfigError(
+            f"{lasts_s:g} s: it must last between a second and {LONGEST_S / 86_400:g} days"
+        )
     return format_rfc3339(begins_ns + round(lasts_s * NS_PER_S))
 
 

@@ -142,7 +142,11 @@ class RuleState:
         rule, track = self.rule, self.track
         if not self.has_rows:
             return [
-                (alert.target, math.nan if alert.value is None else alert.value, alert.fired_ns is not None)
+                (
+                    alert.target,
+                    math.nan if alert.value is None else alert.value,
+                    alert.fired_ns is not None,
+                )
             ]
         number = next((each for each, kept in self.alerts.items() if kept is alert), None)
         if number is None:
@@ -199,7 +203,9 @@ class RuleState:
         track = self.track
         column, places = table.column(str(self.rule.figure)), table.places
         if len(track):
-            gone = np.array([self._names[row] not in places for row in track.rows.tolist()], np.bool_)
+            gone = np.array(
+                [self._names[row] not in places for row in track.rows.tolist()], np.bool_
+            )
             if gone.any():
                 track.move(np.where(gone, -1, track.rows))
         self._forget_names(places)
@@ -213,7 +219,10 @@ class RuleState:
         now_ns = readings.instant.flow_ns
 
         def look(others: Rows) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.float64]]:
-            named = [(name, column[places[name]]) for name in (self._names[row] for row in others.tolist())]
+            named = [
+                (name, column[places[name]])
+                for name in (self._names[row] for row in others.tolist())
+            ]
             known = np.array([raw is not None for _, raw in named], np.bool_)
             seen = np.array([_or_nan(condition.number(name, raw, now_ns)) for name, raw in named])
             return known, not_clear(self.rule, seen), seen

@@ -111,9 +111,13 @@ class Silences:
             WireError: it ends before it begins.
         """
         at_ns, ends_ns = _span(message.at, message.until, "AckMessage")
-        ack = Ack(message.fingerprint, message.owner, message.note, at_ns, ends_ns, message.revision)
+        ack = Ack(
+            message.fingerprint, message.owner, message.note, at_ns, ends_ns, message.revision
+        )
         known, edition = self._acks.get(ack.fingerprint), edition_of(message)
-        if not self._takes((_ACK, ack.fingerprint), None if known is None else _edition(known), edition):
+        if not self._takes(
+            (_ACK, ack.fingerprint), None if known is None else _edition(known), edition
+        ):
             return
         if edition.withdrawn_until_ns is not None:
             former = self._acks.pop(ack.fingerprint, None)
@@ -154,7 +158,9 @@ class Silences:
             message.not_applied,
         )
         known, edition = self._silences.get(silence.id), edition_of(message)
-        if not self._takes((_SILENCE, silence.id), None if known is None else _edition(known), edition):
+        if not self._takes(
+            (_SILENCE, silence.id), None if known is None else _edition(known), edition
+        ):
             return
         if edition.withdrawn_until_ns is not None:
             self._forget_silence(silence.id, "withdrawn", message.who)
@@ -169,7 +175,9 @@ class Silences:
         self._withdrawn.pop((_SILENCE, silence_id), None)
         self._forget_silence(silence_id, "cleared")
 
-    def _forget_silence(self, silence_id: str, kind: Literal["withdrawn", "cleared"], who: str = "") -> None:
+    def _forget_silence(
+        self, silence_id: str, kind: Literal["withdrawn", "cleared"], who: str = ""
+    ) -> None:
         former = self._silences.pop(silence_id, None)
         if former is not None:
             self._covering.clear()
@@ -189,7 +197,9 @@ class Silences:
         if edition.withdrawn_until_ns is not None:
             self._withdrawn[name] = edition
             if len(self._withdrawn) > MOST_WITHDRAWN:
-                by_end = sorted(self._withdrawn.items(), key=lambda each: each[1].withdrawn_until_ns or 0)
+                by_end = sorted(
+                    self._withdrawn.items(), key=lambda each: each[1].withdrawn_until_ns or 0
+                )
                 self._withdrawn = dict(by_end[MOST_WITHDRAWN // 10 :])
         return True
 
@@ -218,7 +228,10 @@ class Silences:
         if kept is None or kept[0] is not alert.labels:
             if len(self._covering) >= MOST_COVERING:
                 self._covering.clear()
-            kept = alert.labels, tuple(each for each in self._silences.values() if each.covers(alert.labels))
+            kept = (
+                alert.labels,
+                tuple(each for each in self._silences.values() if each.covers(alert.labels)),
+            )
             self._covering[alert.fingerprint] = kept
         return [silence for silence in kept[1] if silence.span(now_ns) is Span.ACTIVE]
 
@@ -251,7 +264,9 @@ def _edition(known: Ack | Silence) -> Edition:
 
 
 def _following(known: Ack | Silence | None, withdrawn: Edition | None) -> int:
-    return max(known.revision if known is not None else 0, withdrawn.revision if withdrawn else 0) + 1
+    return (
+        max(known.revision if known is not None else 0, withdrawn.revision if withdrawn else 0) + 1
+    )
 
 
 def _span(begins: str, ends: str, model: str) -> tuple[int, int]:

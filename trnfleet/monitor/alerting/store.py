@@ -88,7 +88,9 @@ class AlertStore:
         found = self.active.get(fingerprint)
         if found is not None:
             return found
-        return next((each for each in reversed(self.resolved) if each.fingerprint == fingerprint), None)
+        return next(
+            (each for each in reversed(self.resolved) if each.fingerprint == fingerprint), None
+        )
 
     def all(self) -> Iterator[Alert]:
         """Yield all alerts, active ones first."""

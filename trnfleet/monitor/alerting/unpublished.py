@@ -49,7 +49,9 @@ class Unpublished:
             for fingerprint, since_s in self._since_s.items()
             if now_s - since_s >= at_least_s and (alert := alerts.find(fingerprint)) is not None
         ]
-        return Missing([alert for alert, _ in found], max((lasted_s for _, lasted_s in found), default=0.0))
+        return Missing(
+            [alert for alert, _ in found], max((lasted_s for _, lasted_s in found), default=0.0)
+        )
 
 
 def notifying(alerts: Alerts) -> list[Alert]:

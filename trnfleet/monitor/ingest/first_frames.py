@@ -46,7 +46,9 @@ def begin_topics(
         if topic is None and envelope.topic.startswith(telemetry):
             # What goes wrong here does so again, and is counted, where the message goes by itself.
             with contextlib.suppress(WireError):
-                topic = found[number] = topics.begin(envelope.topic, envelope.topic[len(telemetry) :], layout)
+                topic = found[number] = topics.begin(
+                    envelope.topic, envelope.topic[len(telemetry) :], layout
+                )
         if topic is not None and topic.frame_rows is None:
             topics.catch_up(topic, layout)
             fresh.append(topic)

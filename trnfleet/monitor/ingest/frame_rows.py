@@ -185,7 +185,11 @@ class FrameRows:
                 first = topic.tracker.first = int(seq[place])
                 self._heads[number] = heads[place]
                 columns = self._columns
-                columns["last"][number], columns["seen"][number], columns["ts_ns"][number] = first - 1, 0, 0
+                columns["last"][number], columns["seen"][number], columns["ts_ns"][number] = (
+                    first - 1,
+                    0,
+                    0,
+                )
 
     def _add(self, topic: FramedTopic) -> int:
         """Return the row of a topic that is entered."""
@@ -196,7 +200,9 @@ class FrameRows:
             number = len(self._topics)
             self._topics.append(topic)
             if number == len(self._place):
-                grown = {name: np.resize(column, 2 * number) for name, column in self._columns.items()}
+                grown = {
+                    name: np.resize(column, 2 * number) for name, column in self._columns.items()
+                }
                 self._columns, self._place = grown, np.resize(self._place, 2 * number)
                 self._heads = np.resize(self._heads, (2 * number, self._heads.shape[1]))
         topic.frame_rows, topic.number = self, number
@@ -214,7 +220,9 @@ class FrameRows:
             column = self._columns[name]
             for first in range(0, len(self._topics), MOVED_AT_ONCE):
                 part = self._topics[first : first + MOVED_AT_ONCE]
-                column[first : first + len(part)] = [0 if each is None else row_of(each) for each in part]
+                column[first : first + len(part)] = [
+                    0 if each is None else row_of(each) for each in part
+                ]
                 yield
 
     def shift(self, shift: Shift) -> list[FramedTopic]:
@@ -266,8 +274,12 @@ class FrameRows:
         """
         form, columns = self._form, self._columns
         payloads, chosen, rows = columns_of.payloads, np.array(numbers), np.array(topics, np.int64)
-        frames = form.stack(payloads if len(numbers) == len(payloads) else [payloads[n] for n in numbers])
-        shed = np.array(columns_of.sheds, np.int64)[chosen] if any(columns_of.sheds) else np.int64(0)
+        frames = form.stack(
+            payloads if len(numbers) == len(payloads) else [payloads[n] for n in numbers]
+        )
+        shed = (
+            np.array(columns_of.sheds, np.int64)[chosen] if any(columns_of.sheds) else np.int64(0)
+        )
         seq, ts_ns, good = form.numbers(frames)
         ahead = seq - columns["last"][rows]
         # What was left out here is no loss; whatever is not newer is looked at by itself.

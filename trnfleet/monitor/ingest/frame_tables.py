@@ -52,7 +52,9 @@ class FrameTables:
             if any(BY_NAME[cut.name].dtype != cut.dtype for cut in template.cuts):
                 return
             if len(self._by_form) >= MOST_FORMS:
-                self._by_form = {each: table for each, table in self._by_form.items() if len(table[1])}
+                self._by_form = {
+                    each: table for each, table in self._by_form.items() if len(table[1])
+                }
             if len(self._by_form) >= MOST_FORMS:
                 return
             rows = FrameRows(FrameForm(template, payload), topic.chip_count, instances)

@@ -17,7 +17,11 @@ from trnfleet.monitor.ingest.first_frames import begin_topics
 from trnfleet.monitor.ingest.frame_rows import AppliedFrames, BatchColumns
 from trnfleet.monitor.ingest.layout import LayoutWork, rebuild_layout, write_descriptor
 from trnfleet.monitor.ingest.layout_patch import find_patch, patch_layout
-from trnfleet.monitor.ingest.messages import MESSAGE_HANDLERS, retained_collections, retained_ledgers
+from trnfleet.monitor.ingest.messages import (
+    MESSAGE_HANDLERS,
+    retained_collections,
+    retained_ledgers,
+)
 from trnfleet.monitor.ingest.missing import MissingState
 from trnfleet.monitor.ingest.rejects import PendingTelemetry, RejectedError, reject
 from trnfleet.monitor.ingest.rollups import RollupFrames
@@ -99,7 +103,8 @@ class Ingest:
         """The same of each connection, where there are several."""
         self._root = root
         self._node, self._telemetry = (
-            build_topic(fleet_name, each, "", root) for each in (TopicClass.NODE, TopicClass.TELEMETRY)
+            build_topic(fleet_name, each, "", root)
+            for each in (TopicClass.NODE, TopicClass.TELEMETRY)
         )
         self.limits = limits
         self._acks_heard = 0
@@ -162,7 +167,9 @@ class Ingest:
             contests=self.contests.copy(),
             topics=self.topics.copy(descriptors, publishers, timebase),
             missing=missing,
-            rollup_frames=self.rollup_frames.copy(descriptors, publishers, timebase, missing, counts),
+            rollup_frames=self.rollup_frames.copy(
+                descriptors, publishers, timebase, missing, counts
+            ),
             events=self.events.copy(),
             alert_events=self.alert_events.copy(),
             reservations=self.reservations.copy(),
@@ -186,7 +193,13 @@ class Ingest:
 
     def _apply(self, batch: list[Envelope], now_s: float, wall_ns: int) -> None:
         telemetry = TelemetryBatch(
-            self.store, self.counts, self.limits, now_s, self.contests, self.heard_since_s, self.links_since_s
+            self.store,
+            self.counts,
+            self.limits,
+            now_s,
+            self.contests,
+            self.heard_since_s,
+            self.links_since_s,
         )
         topics, counts, traffic = self.topics.states, self.counts, self.publishers.traffic
         counts.read += len(batch)
@@ -199,7 +212,9 @@ class Ingest:
         begin = 0
         for place in [*self._breaks(batch, found), len(batch)]:
             if place > begin:
-                self._apply_part(batch, columns, range(begin, place), found, telemetry, taken, now_s)
+                self._apply_part(
+                    batch, columns, range(begin, place), found, telemetry, taken, now_s
+                )
                 # Before what comes next: a publisher that has booted again has its clock forgotten.
                 taken.date(batch, self.timebase.columns, counts, traffic, now_s, root=self._root)
             if place < len(batch):
@@ -223,7 +238,9 @@ class Ingest:
             for number, envelope in enumerate(batch)
             if found[number] is None
             and not envelope.topic.startswith(self._telemetry)
-            and not (envelope.topic.startswith(node) and self.descriptors.repeats(envelope, len(node)))
+            and not (
+                envelope.topic.startswith(node) and self.descriptors.repeats(envelope, len(node))
+            )
         ]
 
     def _apply_part(
@@ -238,20 +255,29 @@ class Ingest:
         if taken.enters and rest:
             begun = False
             with guard(self.counts, "telemetry"):
-                begun = begin_topics(batch, rest, found, self.topics, self.store.layout, self._telemetry)
+                begun = begin_topics(
+                    batch, rest, found, self.topics, self.store.layout, self._telemetry
+                )
             if begun:
                 rest, apart, entered = self.topics.sort(part, columns, found, now_s)
         for table, (numbers, numbers_there) in entered.items():
             if apart:
                 # The messages of a topic stay in their order.
                 rest += [number for number in numbers if columns.topics[number] in apart]
-                kept = [n for n, number in enumerate(numbers) if columns.topics[number] not in apart]
-                numbers, numbers_there = [numbers[n] for n in kept], [numbers_there[n] for n in kept]  # noqa: PLW2901  the same, without some
+                kept = [
+                    n for n, number in enumerate(numbers) if columns.topics[number] not in apart
+                ]
+                numbers, numbers_there = (
+                    [numbers[n] for n in kept],
+                    [numbers_there[n] for n in kept],
+                )  # noqa: PLW2901  the same, without some
             if not numbers:
                 continue
             applied = AppliedFrames(None, numbers)
             with guard(self.counts, "telemetry"):
-                applied = table.apply(numbers, numbers_there, columns, now_s, self.store, self.counts)
+                applied = table.apply(
+                    numbers, numbers_there, columns, now_s, self.store, self.counts
+                )
             if applied.taken is not None:
                 taken.many.append(applied.taken)
             if applied.gaps is not None:
@@ -301,7 +327,9 @@ class Ingest:
 
     def newest_of_sources_s(self, batch: list[Envelope], else_s: float) -> float:
         """Return when the newest message of a batch came that is of a source: not a watch's, nor an operator's."""
-        return next((each.received_s for each in reversed(batch) if self._is_of_source(each)), else_s)
+        return next(
+            (each.received_s for each in reversed(batch) if self._is_of_source(each)), else_s
+        )
 
     def _is_of_source(self, envelope: Envelope) -> bool:
         if envelope.topic in self.topics.states:
@@ -324,7 +352,9 @@ class Ingest:
                 self.missing.hear(TopicClass.ACK, alerts.history[number].alert.fingerprint)
         self._acks_heard = alerts.happened
         if missing := self.missing.due(now_s):
-            topics = [build_topic(self.fleet_name, each, path, self._root) for each, path in missing]
+            topics = [
+                build_topic(self.fleet_name, each, path, self._root) for each, path in missing
+            ]
             source.request_retained(topics)
 
     def rebuilding(

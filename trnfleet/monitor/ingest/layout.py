@@ -107,14 +107,19 @@ def rebuild_layout(
     next_store.described_s[np.isinf(next_store.described_s)] = now_s
     # Rows get their publisher from the descriptors, and then from the messages that are written.
     next_store.publisher_of[:] = -1
-    yield from _write_descriptors(next_store, index, [*blocks, *widest_first], publishers, kept.numbers)
+    yield from _write_descriptors(
+        next_store, index, [*blocks, *widest_first], publishers, kept.numbers
+    )
     publishers.settle(kept)
     store.take_over(next_store)
     store.rolled.follow(
         layout,
         {
             each.path: RolledBlock(
-                each.instances, (*each.rollup.totals, *each.rollup.counters), each.cell, each.period_s
+                each.instances,
+                (*each.rollup.totals, *each.rollup.counters),
+                each.cell,
+                each.period_s,
             )
             for each in blocks
             if each.rollup is not None
@@ -126,7 +131,10 @@ def rebuild_layout(
         },
     )
     log.info(
-        "layout_rebuilt", chips=layout.chips, instances=len(layout.instances), generation=store.generation
+        "layout_rebuilt",
+        chips=layout.chips,
+        instances=len(layout.instances),
+        generation=store.generation,
     )
     yield
     publishers.traffic.count_paths(descriptors.paths_of)
@@ -192,7 +200,9 @@ def write_descriptor(store: Store, descriptor: CompactDescriptor, publishers: Pu
     if publisher is not None:
         # Two may describe the same instance, one of them long gone: the one that lives has it.
         is_online = publishers.is_online(publisher)
-        store.publisher_of[rows if is_online else rows[store.publisher_of[rows] < 0]] = publisher.number
+        store.publisher_of[rows if is_online else rows[store.publisher_of[rows] < 0]] = (
+            publisher.number
+        )
         if descriptor.rollup is not None:
             store.rolled.name_publisher(descriptor.path, publisher.number)
     if descriptor.columns is not STANDARD_COLUMNS:
@@ -228,9 +238,13 @@ def _write_descriptors(
         online.append(boot is not None and publishers.is_online(boot))
     yield
     places = np.array(rows, np.int64)
-    store.period_s[places] = np.repeat(np.array([each.period_s for each in descriptors], np.float64), counts)
+    store.period_s[places] = np.repeat(
+        np.array([each.period_s for each in descriptors], np.float64), counts
+    )
     if any(each.links for each in descriptors):
-        store.links_of[places] = np.repeat(np.array([each.links for each in descriptors], np.int32), counts)
+        store.links_of[places] = np.repeat(
+            np.array([each.links for each in descriptors], np.int32), counts
+        )
     store.is_forwarded[:] = False
     if any(each.relay_boot for each in descriptors):
         flags = np.array([bool(each.relay_boot) for each in descriptors], np.bool_)

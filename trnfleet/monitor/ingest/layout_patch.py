@@ -105,7 +105,10 @@ def patch_layout(
     store.take_over(next_store)
     store.rolled.follow(layout, {})
     log.info(
-        "layout_changed", chips=layout.chips, instances=len(layout.instances), generation=store.generation
+        "layout_changed",
+        chips=layout.chips,
+        instances=len(layout.instances),
+        generation=store.generation,
     )
     yield
     publishers.traffic.count_paths(descriptors.paths_of)
@@ -122,10 +125,14 @@ def patch_layout(
     descriptors.changed.begin()
 
 
-def _is_named(client: str, boot: str, present: list[CompactDescriptor], descriptors: Descriptors) -> bool:
+def _is_named(
+    client: str, boot: str, present: list[CompactDescriptor], descriptors: Descriptors
+) -> bool:
     """Return whether any descriptor names a boot: one of those that have changed or, of publishers that have others, any."""
     own = [each for each in present if each.publisher == client]
     if any(each.boot == boot for each in own):
         return True
     has_others = descriptors.paths_of.get(client, 0) > len(own)
-    return has_others and any(each.publisher == client and each.boot == boot for each in descriptors)
+    return has_others and any(
+        each.publisher == client and each.boot == boot for each in descriptors
+    )

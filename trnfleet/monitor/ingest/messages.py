@@ -129,7 +129,9 @@ class RetainedHandler(Generic[M]):
     def __call__(self, receiver: Receiver, path: str, envelope: Envelope, now_s: float) -> None:  # noqa: ARG002  as every handler
         """Put or remove a message."""
         collection: Collection[M]
-        collection = receiver.retained[self.model] if self.collection is None else self.collection(receiver)
+        collection = (
+            receiver.retained[self.model] if self.collection is None else self.collection(receiver)
+        )
         if not envelope.payload:
             collection.remove(path)
             receiver.ledgers[self.model].remove(path)
@@ -242,7 +244,9 @@ def handle_publisher(receiver: Receiver, path: str, envelope: Envelope, now_s: f
     if cell and message.role == "telemetry":
         raise MisplacedError("below a cell's name are its relay and its watches alone")
     if cell and not receiver.cells.put(cell, message, now_s, is_retained=envelope.retain):
-        raise RejectedError(f"more than {limits.watches} cells, or {MOST_OF_CELL} relays or watches of one")
+        raise RejectedError(
+            f"more than {limits.watches} cells, or {MOST_OF_CELL} relays or watches of one"
+        )
     if cell and message.role == "watch":
         return
     if message.role == "watch":

@@ -51,7 +51,9 @@ _REASONS: dict[type[Exception], RejectReason] = {
 """For any other error it is `UNDECODABLE`."""
 
 
-def reject(counts: PipelineCounts, envelope: Envelope, error: Exception, *, root: str = DEFAULT_ROOT) -> None:
+def reject(
+    counts: PipelineCounts, envelope: Envelope, error: Exception, *, root: str = DEFAULT_ROOT
+) -> None:
     """Count a message that is not applied, and log it with its topic.
 
     Args:
@@ -85,7 +87,9 @@ def reject(counts: PipelineCounts, envelope: Envelope, error: Exception, *, root
 class PendingTelemetry:
     """Telemetry that came before its descriptor's layout: a bounded buffer in the order of arrival."""
 
-    def __init__(self, most_messages: int = MOST_PENDING, most_bytes: int = MOST_PENDING_BYTES) -> None:
+    def __init__(
+        self, most_messages: int = MOST_PENDING, most_bytes: int = MOST_PENDING_BYTES
+    ) -> None:
         self._most_messages = most_messages
         self._most_bytes = most_bytes
         self._messages: list[Envelope] = []

@@ -82,10 +82,14 @@ class RollupFrames:
     def keep(self) -> None:
         """Forget the sequences of blocks that are not described any more."""
         self._sequences = {
-            path: each for path, each in self._sequences.items() if self._descriptors.get(path) is not None
+            path: each
+            for path, each in self._sequences.items()
+            if self._descriptors.get(path) is not None
         }
 
-    def take(self, path: str, envelope: Envelope, store: Store, now_s: float, wall_ns: int) -> float | None:
+    def take(
+        self, path: str, envelope: Envelope, store: Store, now_s: float, wall_ns: int
+    ) -> float | None:
         """Take a frame; return its lag where it was applied and is not late, in wall seconds.
 
         Raises:
@@ -96,7 +100,11 @@ class RollupFrames:
         descriptor = self._descriptors.get(path)
         form = None if descriptor is None else descriptor.rollup
         sequence = self._sequences.get(path)
-        if descriptor is None or form is None or (head.boot, revision) != (form.boot, form.revision):
+        if (
+            descriptor is None
+            or form is None
+            or (head.boot, revision) != (form.boot, form.revision)
+        ):
             if sequence is not None and head.boot == sequence.former_boot:
                 # The last frames of a relay from which another has taken over.
                 counts.late += 1

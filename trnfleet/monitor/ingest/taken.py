@@ -52,7 +52,9 @@ class Taken:
         try:
             dated = clocks.take(undated.clocks, undated.ts_ns, now_s, self.wall_ns)
         except Exception:  # noqa: BLE001  only what cannot be reckoned with is rejected
-            undated, dated = self._date_each(undated, batch, clocks, counts, traffic, now_s, root=root)
+            undated, dated = self._date_each(
+                undated, batch, clocks, counts, traffic, now_s, root=root
+            )
         lags_s, behind_s = dated.lags_s, dated.behind_s
         late = dated.late_s > LATE_FROM_S
         if late.any():

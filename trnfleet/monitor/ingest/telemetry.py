@@ -53,7 +53,9 @@ class ReportingRows(NamedTuple):
         return array if self.mask is None else array[self.mask]
 
 
-def reporting_rows(columns: Mapping[str, NDArray[Any]], rows: slice | NDArray[np.int64]) -> ReportingRows:
+def reporting_rows(
+    columns: Mapping[str, NDArray[Any]], rows: slice | NDArray[np.int64]
+) -> ReportingRows:
     """Return the rows of a message in which any value is available.
 
     Args:
@@ -75,7 +77,8 @@ def reporting_rows(columns: Mapping[str, NDArray[Any]], rows: slice | NDArray[np
         return ReportingRows(rows, None)
     reports = ~silent
     return ReportingRows(
-        np.arange(rows.start, rows.stop)[reports] if isinstance(rows, slice) else rows[reports], reports
+        np.arange(rows.start, rows.stop)[reports] if isinstance(rows, slice) else rows[reports],
+        reports,
     )
 
 
@@ -184,13 +187,17 @@ class TelemetryBatch:
             chosen = [each for each in samples if each[1].is_chip is is_chip]
             if not chosen:
                 continue
-            places = np.array([_first(topic.chips if is_chip else topic.instances) for topic, _ in chosen])
+            places = np.array(
+                [_first(topic.chips if is_chip else topic.instances) for topic, _ in chosen]
+            )
             codes = {
                 metric.name: each
                 for metric, each in split_codes([sample.codes for _, sample in chosen], metrics)
             }
             # Neighbours come one after the other, and a slice is written in less time than rows by number.
-            is_run = int(places[-1] - places[0]) == len(places) - 1 and bool((np.diff(places) == 1).all())
+            is_run = int(places[-1] - places[0]) == len(places) - 1 and bool(
+                (np.diff(places) == 1).all()
+            )
             rows = slice(int(places[0]), int(places[-1]) + 1) if is_run else places
             reporting = reporting_rows(codes, rows)
             for name, each in codes.items():
@@ -203,7 +210,9 @@ class TelemetryBatch:
                 store.publisher_of[store.layout.instance_of_chip[places]] = [
                     topic.publisher for topic, _ in chosen
                 ]
-                self._counts.chips += len(chosen) if reporting.mask is None else int(reporting.mask.sum())
+                self._counts.chips += (
+                    len(chosen) if reporting.mask is None else int(reporting.mask.sum())
+                )
             else:
                 store.instance_seen_s[reporting.rows] = now_s
 
@@ -234,7 +243,9 @@ class TelemetryBatch:
         for name in topic.same_instance:
             columns[name][instances.rows] = instances.of(frame.instance[name])
         for column in topic.foreign:
-            rows, values = (chips, frame.chip) if column.per is Scope.CHIP else (instances, frame.instance)
+            rows, values = (
+                (chips, frame.chip) if column.per is Scope.CHIP else (instances, frame.instance)
+            )
             columns[column.name][rows.rows] = rows.of(to_store_codes(column, values[column.name]))
         store.chip_seen_s[chips.rows] = now_s
         store.chip_ts_ns[chips.rows] = frame.head.ts_ns
@@ -250,7 +261,9 @@ class TelemetryBatch:
         contested = counts.contested
         is_newest = topic.is_newest(head, counts, shed)
         if counts.contested > contested and topic.descriptor is not None:
-            self._contests.note(topic.path, topic.former_client, topic.descriptor.publisher, self._now_s)
+            self._contests.note(
+                topic.path, topic.former_client, topic.descriptor.publisher, self._now_s
+            )
         if counts.lost > lost:
             seen_s = (
                 store.chip_seen_s[_first(topic.chips)]

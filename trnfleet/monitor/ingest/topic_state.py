@@ -68,7 +68,11 @@ class TopicState:
         twin.decoder = self.decoder
         twin.chips, twin.instances = self.chips, self.instances
         twin.is_chip, twin.chip_count = self.is_chip, self.chip_count
-        twin.same_chip, twin.same_instance, twin.foreign = self.same_chip, self.same_instance, self.foreign
+        twin.same_chip, twin.same_instance, twin.foreign = (
+            self.same_chip,
+            self.same_instance,
+            self.foreign,
+        )
         twin.has_other_columns = self.has_other_columns
         twin.topic, twin.layouts = self.topic, self.layouts
         if self.frame_rows is not None:

@@ -132,7 +132,8 @@ class Topics:
         copies = {id(state): state.copy() for state in self.states.values()}
         twin.states = {topic: copies[id(state)] for topic, state in self.states.items()}
         twin._covered_by = {
-            path: [copies[id(state)] for state in states] for path, states in self._covered_by.items()
+            path: [copies[id(state)] for state in states]
+            for path, states in self._covered_by.items()
         }
         twin._decoders = self._decoders.copy()
         twin._shared, twin._clock_moves = self._shared.copy(), self._clock_moves
@@ -156,7 +157,11 @@ class Topics:
         """
         covering = self.covering(topic, path)
         descriptor = self._descriptors.get(covering)
-        if descriptor is None or descriptor.members or descriptor.instances[0] not in layout.instance_index:
+        if (
+            descriptor is None
+            or descriptor.members
+            or descriptor.instances[0] not in layout.instance_index
+        ):
             return None
         state = TopicState(path, is_chip=address.level_of(path) is Level.CHIP, topic=topic)
         self._bind(state, layout)
@@ -198,7 +203,9 @@ class Topics:
             payloads: A frame of each.
         """
         chosen = [place for place, state in enumerate(states) if self._has_rows_alone(state)]
-        self._tables.begin([states[place] for place in chosen], [payloads[place] for place in chosen])
+        self._tables.begin(
+            [states[place] for place in chosen], [payloads[place] for place in chosen]
+        )
 
     def _has_rows_alone(self, state: TopicState) -> bool:
         descriptor = state.descriptor
@@ -246,7 +253,9 @@ class Topics:
         yield from self.undescribed.renew(self._descriptors.without)
         self._shared = set()
         if self._descriptors.instances > len(layout.instances):
-            times = Counter(itertools.chain.from_iterable(each.instances for each in self._descriptors))
+            times = Counter(
+                itertools.chain.from_iterable(each.instances for each in self._descriptors)
+            )
             self._shared = {path for path, number in times.items() if number > 1}
         self._keep_decoders()
         self._layouts += 1
@@ -255,7 +264,9 @@ class Topics:
         hosts = None
         if not self._shared and not layout.has_rolled:
             hosts = _HostRows(
-                layout.instance_index, layout.chip_start.tolist(), self._clock_moves == self._timebase.moves
+                layout.instance_index,
+                layout.chip_start.tolist(),
+                self._clock_moves == self._timebase.moves,
             )
             yield
         self._clock_moves = self._timebase.moves
@@ -300,7 +311,9 @@ class Topics:
         self._layouts += 1
         paths = [*paths, *(covering_path(topic.path) for topic in self._tables.shift(shift))]
         yield
-        touched = {id(state): state for path in paths for state in self._covered_by.get(path, ())}.values()
+        touched = {
+            id(state): state for path in paths for state in self._covered_by.get(path, ())
+        }.values()
         for state in touched:
             self._bind_again(state, layout)
         self._forget([state for state in touched if state.descriptor is None])
@@ -358,7 +371,10 @@ class Topics:
             return False
         if not hosts.has_same_clocks:
             state.clock = self._timebase.clock(descriptor.clock, descriptor.period_s).row
-        state.publisher, state.row = publisher.number, self._publishers.traffic.row_of(descriptor.publisher)
+        state.publisher, state.row = (
+            publisher.number,
+            self._publishers.traffic.row_of(descriptor.publisher),
+        )
         state.instances, state.chips = slice(place, place + 1), slice(first, stop)
         state.layouts = self._layouts
         return True

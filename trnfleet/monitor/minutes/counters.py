@@ -24,7 +24,9 @@ class CounterValues:
     """The last known value of every counter of every chip."""
 
     def __init__(self, chips: int) -> None:
-        self.last: dict[str, NDArray[Any]] = {metric.name: metric.blank(chips) for metric in COUNTERS}
+        self.last: dict[str, NDArray[Any]] = {
+            metric.name: metric.blank(chips) for metric in COUNTERS
+        }
 
     def moved(self, to: Layout, source: Layout) -> CounterValues:
         """Return the values of the instances that stay, under the rows of another layout."""
@@ -65,4 +67,6 @@ class CounterValues:
         """Replace the values of rows by those of the store, where these are known."""
         for metric in COUNTERS:
             new = store.columns[metric.name][rows]
-            self.last[metric.name][rows] = np.where(new != metric.top, new, self.last[metric.name][rows])
+            self.last[metric.name][rows] = np.where(
+                new != metric.top, new, self.last[metric.name][rows]
+            )

@@ -54,7 +54,13 @@ class Minutes:
         self.samples = 0
 
     def take(
-        self, store: Store, *, now_s: float, speed: float, job_of: NDArray[np.int32], jobs: tuple[str, ...]
+        self,
+        store: Store,
+        *,
+        now_s: float,
+        speed: float,
+        job_of: NDArray[np.int32],
+        jobs: tuple[str, ...],
     ) -> None:
         """Add what has come to the store since the last call: one sample for each chip that has a newer source time.
 

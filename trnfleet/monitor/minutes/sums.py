@@ -56,7 +56,9 @@ class MinuteSums:
             metric.name: np.zeros(chips, np.uint32) for metric in _GAUGES if has_peak(metric)
         }
         self._bits: dict[str, NDArray[Any]] = {
-            metric.name: np.full(chips, metric.top if metric.aggregate is Aggregate.AND else 0, metric.dtype)
+            metric.name: np.full(
+                chips, metric.top if metric.aggregate is Aggregate.AND else 0, metric.dtype
+            )
             for metric in _BITS
         }
         self._known: dict[str, NDArray[np.uint16]] = {}
@@ -112,7 +114,9 @@ class MinuteSums:
             else:
                 most[rows] = np.maximum(most[rows], value)
 
-    def _known_of(self, metric: Metric, codes: NDArray[Any] | None, rows: Rows) -> NDArray[np.bool_] | None:
+    def _known_of(
+        self, metric: Metric, codes: NDArray[Any] | None, rows: Rows
+    ) -> NDArray[np.bool_] | None:
         """Count which samples have a value, and return it; None for all of them.
 
         Args:
@@ -177,18 +181,28 @@ class MinuteSums:
             known = self._known.get(metric.name, self.count)[rows]
             some = known > 0
             if part is Part.MEAN:
-                lanes = metric.width if metric.is_vector and metric.lane_aggregate is Aggregate.MEAN else 1
+                lanes = (
+                    metric.width
+                    if metric.is_vector and metric.lane_aggregate is Aggregate.MEAN
+                    else 1
+                )
                 divisor = np.where(some, known, 1).astype(np.float64) * lanes
                 means = mean_values(metric, self._sums[metric.name][rows] / divisor)
                 means[~some] = np.nan
                 made[name] = means
             elif part is Part.MAX:
-                lanes = metric.width if metric.is_vector and metric.lane_aggregate is Aggregate.MEAN else 1
+                lanes = (
+                    metric.width
+                    if metric.is_vector and metric.lane_aggregate is Aggregate.MEAN
+                    else 1
+                )
                 most = mean_values(metric, self._most[metric.name][rows] / lanes)
                 most[~some] = np.nan
                 made[name] = most
             elif part is Part.BITS:
-                made[name] = np.where(some, self._bits[metric.name][rows].astype(np.uint64), UNKNOWN)
+                made[name] = np.where(
+                    some, self._bits[metric.name][rows].astype(np.uint64), UNKNOWN
+                )
             else:
                 last = counters.last[metric.name][rows]
                 unknown = last == metric.top

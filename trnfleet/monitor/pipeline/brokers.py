@@ -27,7 +27,16 @@ _SENT = ("load/messages/sent/1min", "load/publish/sent/1min")
 SYS_PREFIX = "$SYS/broker/"
 SYS_TOPICS = tuple(
     f"{SYS_PREFIX}{each}"
-    for each in (*_VERSION, *_UPTIME, *_CLIENTS, *_DROPPED, *_RETAINED, *_SUBSCRIPTIONS, *_RECEIVED, *_SENT)
+    for each in (
+        *_VERSION,
+        *_UPTIME,
+        *_CLIENTS,
+        *_DROPPED,
+        *_RETAINED,
+        *_SUBSCRIPTIONS,
+        *_RECEIVED,
+        *_SENT,
+    )
 )
 """Topics of the figures that are read: as Mosquitto names them, and spellings of others."""
 _LONGEST = 60

@@ -44,7 +44,8 @@ def judge(health: PipelineHealth) -> tuple[PipelineProblem, ...]:
     ]
     if health.overloaded_s >= 1:
         found = [
-            each._replace(severity=Severity.INFO) if each.name in TOLD_BY_OVERLOAD else each for each in found
+            each._replace(severity=Severity.INFO) if each.name in TOLD_BY_OVERLOAD else each
+            for each in found
         ]
     return tuple(sorted(found, key=lambda each: each.severity.rank))
 
@@ -63,7 +64,9 @@ def _connections(health: PipelineHealth) -> Iterator[PipelineProblem]:
             yield PipelineProblem("cannot-write", Severity.WARNING, text, "cannot write", where)
     if health.unheard_s and all(broker.connected for broker in health.brokers):
         text = f"nothing has been heard of the fleet for {duration(health.unheard_s)}"
-        yield PipelineProblem(name, severity, text, f"nothing heard for {duration(health.unheard_s)}")
+        yield PipelineProblem(
+            name, severity, text, f"nothing heard for {duration(health.unheard_s)}"
+        )
 
 
 def _publishers(health: PipelineHealth) -> Iterator[PipelineProblem]:
@@ -81,16 +84,22 @@ def _publishers(health: PipelineHealth) -> Iterator[PipelineProblem]:
         text = f"{count(number)} of {counted(len(publishers), 'publisher')} {verb} {state.word}: {whose}"
         # The line's own figure has those that are offline.
         short = f"silent {count(number)}" if state is State.SILENT else ""
-        yield PipelineProblem(name, severity, text, short, f"publisher {whose}" if number == 1 else "")
+        yield PipelineProblem(
+            name, severity, text, short, f"publisher {whose}" if number == 1 else ""
+        )
     for names, paths in health.contested.items():
         text = f"{names} publish the same {counted(paths, 'path')}"
-        yield PipelineProblem("two-publishers", Severity.WARNING, text, f"{names} publish the same", names)
+        yield PipelineProblem(
+            "two-publishers", Severity.WARNING, text, f"{names} publish the same", names
+        )
 
 
 def _own_pace(health: PipelineHealth) -> Iterator[PipelineProblem]:
     counts = health.counts
     if counts.internal_errors:
-        text = f"{counted(counts.internal_errors, 'failure')} of this program: {counts.last_problem}"
+        text = (
+            f"{counted(counts.internal_errors, 'failure')} of this program: {counts.last_problem}"
+        )
         short = f"internal errors {count(counts.internal_errors)}"
         yield PipelineProblem("internal-errors", Severity.WARNING, text, short)
     if health.overloaded_s >= 1:
@@ -100,7 +109,10 @@ def _own_pace(health: PipelineHealth) -> Iterator[PipelineProblem]:
             f"within {duration(RECENT_S)}"
         )
         yield PipelineProblem(
-            "monitor-overloaded", Severity.WARNING, text, f"overloaded {duration(health.overloaded_s)}"
+            "monitor-overloaded",
+            Severity.WARNING,
+            text,
+            f"overloaded {duration(health.overloaded_s)}",
         )
     if counts.shed:
         text = f"{counted(counts.shed, 'message')} left out here for newer ones of their topics"
@@ -115,7 +127,9 @@ def _own_pace(health: PipelineHealth) -> Iterator[PipelineProblem]:
     if health.lag_s is not None and health.lag_s > LAG_FROM_S:
         row = _largest(health.publishers.lag_max_s, health.publishers.lag_max_s > LAG_FROM_S)
         whose = f"publisher {health.publishers.names[row]}" if row is not None else ""
-        text = f"telemetry is {duration(health.lag_s)} old when it arrives" + (f": {whose}" if whose else "")
+        text = f"telemetry is {duration(health.lag_s)} old when it arrives" + (
+            f": {whose}" if whose else ""
+        )
         yield PipelineProblem("lag", Severity.WARNING, text, f"lag {duration(health.lag_s)}", whose)
 
 
@@ -129,7 +143,9 @@ def _losses(health: PipelineHealth) -> Iterator[PipelineProblem]:
         if total <= 0:
             continue
         row = _largest(column, column > 0)
-        share = "" if row is None else f", {count(int(column[row]))} of them of {publishers.names[row]}"
+        share = (
+            "" if row is None else f", {count(int(column[row]))} of them of {publishers.names[row]}"
+        )
         text = f"{counted(total, noun)} {what}{share}: {_lately(fresh)}"
         whose = "" if row is None else f"publisher {publishers.names[row]}"
         yield PipelineProblem(
@@ -138,11 +154,11 @@ def _losses(health: PipelineHealth) -> Iterator[PipelineProblem]:
     if counts.dropped:
         oversize = sum(broker.oversize for broker in health.brokers)
         too_large = f", {count(oversize)} of them too large" if oversize else ""
-        text = (
-            f"{counted(counts.dropped, 'message')} dropped here unread{too_large}: {_lately(recent.dropped)}"
-        )
+        text = f"{counted(counts.dropped, 'message')} dropped here unread{too_large}: {_lately(recent.dropped)}"
         severity = Severity.WARNING if recent.dropped else Severity.INFO
-        yield PipelineProblem("messages-dropped", severity, text, f"dropped {count(counts.dropped)}")
+        yield PipelineProblem(
+            "messages-dropped", severity, text, f"dropped {count(counts.dropped)}"
+        )
 
 
 def _clocks(health: PipelineHealth) -> Iterator[PipelineProblem]:
@@ -151,7 +167,9 @@ def _clocks(health: PipelineHealth) -> Iterator[PipelineProblem]:
         if publishers.own_skew_s:
             side = "ahead of" if publishers.own_skew_s > 0 else "behind"
             whose = "this machine's clock"
-            text = f"{whose} is {duration(abs(publishers.own_skew_s))} {side} that of most publishers"
+            text = (
+                f"{whose} is {duration(abs(publishers.own_skew_s))} {side} that of most publishers"
+            )
         else:
             row = _largest(np.abs(publishers.skew_s), np.abs(publishers.skew_s) > 0)
             whose = f"publisher {publishers.names[row]}" if row is not None else ""
@@ -167,7 +185,11 @@ def _clocks(health: PipelineHealth) -> Iterator[PipelineProblem]:
             f": {whose}" if whose else ""
         )
         yield PipelineProblem(
-            "telemetry-late", Severity.WARNING, text, f"telemetry {duration(health.late_s)} late", whose
+            "telemetry-late",
+            Severity.WARNING,
+            text,
+            f"telemetry {duration(health.late_s)} late",
+            whose,
         )
 
 
@@ -191,11 +213,11 @@ def _refusals(health: PipelineHealth) -> Iterator[PipelineProblem]:
         if number:
             because = f"; the last: {counts.last_problem}" if counts.last_problem else ""
             text = f"{counted(number, 'message')} {what}: {_lately(getattr(recent, what))}{because}"
-            yield PipelineProblem("messages-refused", Severity.INFO, text, f"{what} {count(number)}")
+            yield PipelineProblem(
+                "messages-refused", Severity.INFO, text, f"{what} {count(number)}"
+            )
     if counts.layouts_held:
-        text = (
-            f"changes of instances had to wait {counted(counts.layouts_held, 'time')}: {counts.last_problem}"
-        )
+        text = f"changes of instances had to wait {counted(counts.layouts_held, 'time')}: {counts.last_problem}"
         yield PipelineProblem(
             "layouts-held", Severity.INFO, text, f"layouts held {count(counts.layouts_held)}"
         )
@@ -206,7 +228,9 @@ def _brokers(health: PipelineHealth) -> Iterator[PipelineProblem]:
         if broker.withholds_retained:
             text = f"{broker.address} gives retained messages to no subscription with wildcards"
             where = f"broker {broker.address}"
-            yield PipelineProblem("retained-withheld", Severity.WARNING, text, "retained withheld", where)
+            yield PipelineProblem(
+                "retained-withheld", Severity.WARNING, text, "retained withheld", where
+            )
     if health.recent.dropped_by_brokers <= 0:
         return
     droppers: list[BrokerHealth] = [
@@ -214,7 +238,9 @@ def _brokers(health: PipelineHealth) -> Iterator[PipelineProblem]:
     ]
     names = ", ".join(each.address for each in droppers[:NAMED])
     number = health.recent.dropped_by_brokers
-    text = f"{names} dropped {counted(number, 'message')} for slow readers within {duration(RECENT_S)}"
+    text = (
+        f"{names} dropped {counted(number, 'message')} for slow readers within {duration(RECENT_S)}"
+    )
     yield PipelineProblem(
         "broker-drops", Severity.WARNING, text, f"broker dropped {count(number)}", f"broker {names}"
     )
@@ -225,7 +251,9 @@ def _lately(fresh: int) -> str:
     return f"{count(fresh)} {within}" if fresh > 0 else f"none {within}"
 
 
-def _largest(values: NDArray[np.float64] | NDArray[np.int64], chosen: NDArray[np.bool_]) -> int | None:
+def _largest(
+    values: NDArray[np.float64] | NDArray[np.int64], chosen: NDArray[np.bool_]
+) -> int | None:
     """Return the row of the largest of the chosen values; None for none."""
     if not chosen.any():
         return None

@@ -100,7 +100,9 @@ class PublisherTable:
     def lag_median_s(self, rows: NDArray[np.int64] | slice = slice(None)) -> NDArray[np.float64]:
         """Return the median of the mean lags of the last seconds, for some publishers; NaN where that is not known."""
         counts = self.lag_counts[:, rows]
-        means_s = np.where(counts > 0, self.lag_sums_s[:, rows] / np.maximum(counts, 1), np.float32(np.nan))
+        means_s = np.where(
+            counts > 0, self.lag_sums_s[:, rows] / np.maximum(counts, 1), np.float32(np.nan)
+        )
         means = np.sort(means_s, axis=0)
         known = (~np.isnan(means)).sum(axis=0)
         middle = np.maximum(known - 1, 0)

@@ -123,7 +123,9 @@ class PublisherTraffic:
         self._names: PublisherNames | None = None
         self._last_boots: tuple[str, ...] | None = None
         self._columns = {name: np.full(16, value, kind) for name, (kind, value) in _COLUMNS.items()}
-        self._rings = {name: np.full((SLOTS, 16), value, np.float32) for name, value in _RINGS.items()}
+        self._rings = {
+            name: np.full((SLOTS, 16), value, np.float32) for name, value in _RINGS.items()
+        }
         self._waiting: list[tuple[NDArray[Any], ...]] = []
         """Messages that have yet to be written: row, size, lag, and what they were behind."""
         self._count = 0
@@ -209,8 +211,12 @@ class PublisherTraffic:
     def _resize(self, kept: NDArray[np.int64], rows: int) -> None:
         columns, rings = self._columns, self._rings
         self._read = {}
-        self._columns = {name: np.full(rows, value, kind) for name, (kind, value) in _COLUMNS.items()}
-        self._rings = {name: np.full((SLOTS, rows), value, np.float32) for name, value in _RINGS.items()}
+        self._columns = {
+            name: np.full(rows, value, kind) for name, (kind, value) in _COLUMNS.items()
+        }
+        self._rings = {
+            name: np.full((SLOTS, rows), value, np.float32) for name, value in _RINGS.items()
+        }
         for name, column in columns.items():
             self._columns[name][: len(kept)] = column[kept]
         for name, ring in rings.items():
@@ -261,7 +267,9 @@ class PublisherTraffic:
         column = self._to_write("paths")
         column[:] = 0
         rows = len(self.names)
-        column[1:rows] = np.fromiter(map(paths.get, self.names[1:], itertools.repeat(0)), np.int64, rows - 1)
+        column[1:rows] = np.fromiter(
+            map(paths.get, self.names[1:], itertools.repeat(0)), np.int64, rows - 1
+        )
         column[0] = sum(paths.values()) - column[1:rows].sum()
 
     def miss(self, row: int, lost: int, late: int, duplicates: int) -> None:
@@ -283,7 +291,12 @@ class PublisherTraffic:
         self._to_write("old")[row] += 1
 
     def take(
-        self, rows: ArrayLike, sizes: ArrayLike, lags_s: ArrayLike, behind_s: ArrayLike, now_s: float
+        self,
+        rows: ArrayLike,
+        sizes: ArrayLike,
+        lags_s: ArrayLike,
+        behind_s: ArrayLike,
+        now_s: float,
     ) -> None:
         """Add the messages of a batch that were newer than all before them.
 
@@ -298,7 +311,9 @@ class PublisherTraffic:
             self._write()
         self._now_s = now_s
         given = zip(
-            (rows, sizes, lags_s, behind_s), (np.int64, np.int64, np.float32, np.float32), strict=True
+            (rows, sizes, lags_s, behind_s),
+            (np.int64, np.int64, np.float32, np.float32),
+            strict=True,
         )
         waits = tuple(np.asarray(values, kind) for values, kind in given)
         self._waiting.append(waits)
@@ -308,7 +323,9 @@ class PublisherTraffic:
         """Write what waits into the columns."""
         if not self._waiting:
             return
-        rows, sizes, lags_s, behind_s = (np.concatenate(each) for each in zip(*self._waiting, strict=True))
+        rows, sizes, lags_s, behind_s = (
+            np.concatenate(each) for each in zip(*self._waiting, strict=True)
+        )
         self._waiting, self._count = [], 0
         columns, rings = self._columns, self._rings
         for name in rings:
@@ -365,9 +382,9 @@ class PublisherTraffic:
     def extreme(self, name: str, operation: np.ufunc) -> NDArray[np.float64]:
         """Return what the slots of each row of a ring make: `np.minimum` or `np.maximum`."""
         self._write()
-        found: NDArray[np.float64] = operation.reduce(self._rings[name][:, : len(self.names)], axis=0).astype(
-            np.float64
-        )
+        found: NDArray[np.float64] = operation.reduce(
+            self._rings[name][:, : len(self.names)], axis=0
+        ).astype(np.float64)
         return found
 
     def marks(self, now_s: float) -> Marks:
@@ -379,7 +396,9 @@ class PublisherTraffic:
         begins = np.isnan(passed_s) & (of["messages"] > 0)
         due = passed_s >= RATE_WINDOW_S
         if due.any():
-            due &= (of["messages"] - of["mark_messages"] >= RATE_MESSAGES) | (passed_s >= RATE_MOST_S)
+            due &= (of["messages"] - of["mark_messages"] >= RATE_MESSAGES) | (
+                passed_s >= RATE_MOST_S
+            )
         if due.any() or begins.any():
             for former, mark, value in (
                 ("former_s", "mark_s", of["heard_s"]),

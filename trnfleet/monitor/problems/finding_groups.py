@@ -61,7 +61,9 @@ def group(
         if culprit is None:
             text = finding.what.removeprefix(f"{finding.subject}: ")
             place = Place(finding.path, name=finding.subject)
-            found.append(FindingGroup(f"job {finding.subject}", place, text, [finding], finding.subject))
+            found.append(
+                FindingGroup(f"job {finding.subject}", place, text, [finding], finding.subject)
+            )
         else:
             culprit.members.append(finding)
     return found
@@ -112,15 +114,21 @@ def _link_groups(findings: list[Finding], layout: Layout) -> list[FindingGroup]:
             continue
         above = "/".join(finding.path.split("/")[:2])
         if above in partitioned:
-            mine = [each for each, other in enumerate(findings) if other.path.startswith(f"{above}/")]
+            mine = [
+                each for each, other in enumerate(findings) if other.path.startswith(f"{above}/")
+            ]
             text = f"{len(between[above]):,} Z links down: UltraServer partitioned"
             found.append(
-                FindingGroup(f"{LINK} {above}", Place(above), text, [findings[each] for each in mine])
+                FindingGroup(
+                    f"{LINK} {above}", Place(above), text, [findings[each] for each in mine]
+                )
             )
         else:
             mine = _connected(number, findings, of_finding, by_link, by_chip)
             found.append(
-                _of_links([findings[each] for each in mine], [of_finding[each] for each in mine], layout)
+                _of_links(
+                    [findings[each] for each in mine], [of_finding[each] for each in mine], layout
+                )
             )
         done.update(mine)
     return found
@@ -148,7 +156,9 @@ def _connected(
 
 def _of_links(members: list[Finding], of_members: list[list[Link]], layout: Layout) -> FindingGroup:
     links = sorted({link for each in of_members for link in each})
-    kind = next((each.kind for each in members if each.kind in {"link down", "link slow"}), "link down")
+    kind = next(
+        (each.kind for each in members if each.kind in {"link down", "link slow"}), "link down"
+    )
     if len(links) == 1:
         place = places.link_place(links[0][0], layout)
         text = "NeuronLinks down: 1" if kind == "link down" else members[0].what
@@ -168,7 +178,10 @@ def _lanes(finding: Finding) -> list[str]:
 
 
 def _culprit(
-    finding: Finding, found: list[FindingGroup], layout: Layout, job_places: Mapping[str, Sequence[str]]
+    finding: Finding,
+    found: list[FindingGroup],
+    layout: Layout,
+    job_places: Mapping[str, Sequence[str]],
 ) -> FindingGroup | None:
     """Return the worst of what stops a job among its instances."""
     covered = [layout.find_instances(target) for target in job_places.get(finding.subject, ())]

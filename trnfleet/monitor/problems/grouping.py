@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from trnfleet.domain.address import STANDALONE, Level, level_of
 from trnfleet.domain.alerts.alert import address_of, cause_address, is_below
 from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
-from trnfleet.domain.alerts.subsystems import JOB, LINK, POWER_COOLING, PROGRESS, SILENCE, SLOWING, can_stop
+from trnfleet.domain.alerts.subsystems import (
+    JOB,
+    LINK,
+    POWER_COOLING,
+    PROGRESS,
+    SILENCE,
+    SLOWING,
+    can_stop,
+)
 from trnfleet.domain.layout import Node
 from trnfleet.monitor.problems import places
 from trnfleet.monitor.problems.problem import Place
@@ -37,7 +45,9 @@ class Named(NamedTuple):
     reservations: Mapping[str, Sequence[str]]
 
 
-def group(alerts: Sequence[AlertWithStatus], layout: Layout, named: Named) -> list[list[AlertWithStatus]]:
+def group(
+    alerts: Sequence[AlertWithStatus], layout: Layout, named: Named
+) -> list[list[AlertWithStatus]]:
     """Return active alerts that fire, in groups of one cause each; each group in the order of the alerts."""
     return _Grouping(alerts, layout, named).groups()
 
@@ -52,7 +62,9 @@ class _Grouping:
         self._named = named
         self._above = list(range(len(alerts)))
         self._hardware = [
-            number for number, alert in enumerate(self._alerts) if alert.subsystem and _is_placed(alert)
+            number
+            for number, alert in enumerate(self._alerts)
+            if alert.subsystem and _is_placed(alert)
         ]
 
     def groups(self) -> list[list[AlertWithStatus]]:
@@ -90,7 +102,9 @@ class _Grouping:
             near[_neighbourhood(address_of(alert))].append(number)
             if alert.subsystem != LINK:
                 # Of a rule without groups, chips of one instance, or of one rack that is hot, are one.
-                self._join(number, alike.setdefault((alert.name, self._common_scope(alert)), number))
+                self._join(
+                    number, alike.setdefault((alert.name, self._common_scope(alert)), number)
+                )
         for there in near.values():
             for place, one in enumerate(there[:MOST_COMPARED]):
                 for other in there[place + 1 : MOST_COMPARED]:
@@ -147,7 +161,8 @@ class _Grouping:
                 culprits = [
                     each
                     for each in self._at(on, starts)
-                    if self._alerts[each].subsystem == alert.subsystem and _can_stop(self._alerts[each])
+                    if self._alerts[each].subsystem == alert.subsystem
+                    and _can_stop(self._alerts[each])
                 ]
                 if culprits:
                     self._join(number, min(culprits, key=self._blame_for(alert)))
@@ -205,7 +220,9 @@ class _Grouping:
             covered = self._layout.find_instances(target)
             if not covered:
                 continue
-            above = self._layout.parent(self._layout.parent(_first_chip(covered.start, self._layout)))
+            above = self._layout.parent(
+                self._layout.parent(_first_chip(covered.start, self._layout))
+            )
             first = self._layout.instance_range(above).start
             for instance, number in starts[bisect.bisect_left(starts, (first, -1)) :]:
                 if instance >= covered.stop:

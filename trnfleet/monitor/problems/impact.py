@@ -109,4 +109,9 @@ def _names_at(place: Place, layout: Layout, running: JobsAt) -> Sequence[str]:
 
 
 def _order(impact: JobImpact) -> tuple[bool, bool, float, str]:
-    return impact.state not in JOBS_DOWN, not impact.is_attributed, -(impact.slowdown_pct or 0.0), impact.job
+    return (
+        impact.state not in JOBS_DOWN,
+        not impact.is_attributed,
+        -(impact.slowdown_pct or 0.0),
+        impact.job,
+    )

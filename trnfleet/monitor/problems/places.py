@@ -56,7 +56,11 @@ def rack_of(place: Place, layout: Layout) -> str:
 
 def joined(places: Sequence[Place], layout: Layout) -> Place:
     """Return the deepest place that has all of some: an address, or a rack where all are in it."""
-    address = common_place([each.address for each in places]) if all(each.address for each in places) else ""
+    address = (
+        common_place([each.address for each in places])
+        if all(each.address for each in places)
+        else ""
+    )
     if level_of(address) is not Level.ULTRASERVER:
         return Place(address)
     racks = {rack_of(each, layout) for each in places}

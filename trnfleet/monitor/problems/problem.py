@@ -71,7 +71,9 @@ class Problem(NamedTuple):
     @property
     def cells(self) -> tuple[str, ...]:
         """The cells that its alerts are of; none for what is evaluated here."""
-        named = {cell for each in self.alerts if each.alert.cell for cell in each.alert.cell.split(", ")}
+        named = {
+            cell for each in self.alerts if each.alert.cell for cell in each.alert.cell.split(", ")
+        }
         return tuple(sorted(named))
 
     @property
@@ -143,7 +145,11 @@ class Problems(NamedTuple):
     def find(self, fingerprint: str) -> Problem | None:
         """Return the problem that an alert belongs to."""
         return next(
-            (each for each in self.all if any(one.alert.fingerprint == fingerprint for one in each.alerts)),
+            (
+                each
+                for each in self.all
+                if any(one.alert.fingerprint == fingerprint for one in each.alerts)
+            ),
             None,
         )
 

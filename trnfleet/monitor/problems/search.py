@@ -58,10 +58,15 @@ def search(active: Sequence[AlertWithStatus], findings: Findings, fleet: Fleet) 
     firing = [each for each in active if each.status is not AlertStatus.PENDING]
     pending = tuple(each for each in active if each.status is AlertStatus.PENDING)
     looked_at = firing[:MOST_ALERTS]
-    found = [_problem(members, fleet) for members in grouping.group(looked_at, fleet.layout, fleet.named)]
-    left = uncovered(findings.shown, fleet.rules, [*looked_at, *pending[:MOST_ALERTS]], fleet.layout)
+    found = [
+        _problem(members, fleet) for members in grouping.group(looked_at, fleet.layout, fleet.named)
+    ]
+    left = uncovered(
+        findings.shown, fleet.rules, [*looked_at, *pending[:MOST_ALERTS]], fleet.layout
+    )
     found += [
-        _of_findings(each, fleet) for each in finding_groups.group(left, fleet.layout, fleet.named.jobs)
+        _of_findings(each, fleet)
+        for each in finding_groups.group(left, fleet.layout, fleet.named.jobs)
     ]
     left_out = len(firing) - len(looked_at)
     if left:
@@ -106,7 +111,11 @@ def _rootness(held: AlertWithStatus) -> tuple[bool, int, int, int, int, str, str
     """Return the order in which alerts of one cause stand for it: what is wrong before whom it hurts, the widest first."""
     alert = held.alert
     kind = (
-        0 if alert.rule.scope in LEVEL_OF else 2 if alert.rule.scope in {Scope.JOB, Scope.RESERVATION} else 1
+        0
+        if alert.rule.scope in LEVEL_OF
+        else 2
+        if alert.rule.scope in {Scope.JOB, Scope.RESERVATION}
+        else 1
     )
     return (
         held.status is AlertStatus.INHIBITED,
@@ -132,7 +141,9 @@ def _place(root: Alert, alerts: Sequence[Alert], layout: Layout) -> Place:
         same = [
             places.place_of(each)
             for each in alerts
-            if each.rule.scope in LEVEL_OF and each.subsystem == root.subsystem and not each.inhibited_by
+            if each.rule.scope in LEVEL_OF
+            and each.subsystem == root.subsystem
+            and not each.inhibited_by
         ] or [places.place_of(root)]
         joined = places.joined(same, layout)
         if root.rule.scope is Scope.CORE and root.members == 1:
@@ -160,7 +171,9 @@ def _key(root: Alert, alerts: Sequence[Alert], layout: Layout) -> str:
     if link is not None:
         return f"{LINK} {link[0]}"
     targets = [
-        each.target for each in alerts if each.rule.scope in LEVEL_OF and each.subsystem == root.subsystem
+        each.target
+        for each in alerts
+        if each.rule.scope in LEVEL_OF and each.subsystem == root.subsystem
     ] or [root.target]
     return f"{root.subsystem} {min(targets, key=lambda target: (level_of(target), target))}".strip()
 
@@ -205,7 +218,9 @@ def _of_findings(group: FindingGroup, fleet: Fleet) -> Problem:
     first = group.members[0]
     subsystem = subsystem_of(first)
     stopped = {each.subject for each in group.members if each.kind == "job"}
-    hurt = impacts((), subsystem, group.place, fleet.layout, fleet.running, can_stop=finding_can_stop(first))
+    hurt = impacts(
+        (), subsystem, group.place, fleet.layout, fleet.running, can_stop=finding_can_stop(first)
+    )
     jobs = {each.job: each for each in hurt}
     for name in stopped:
         job = fleet.running.jobs.get(name)

@@ -127,7 +127,11 @@ def severity_counts(counts: ProblemCounts) -> tuple[tuple[Severity, int], ...]:
 
 def counts_text(counts: ProblemCounts) -> str:
     """Return the numbers of problems in words: `1 critical, 2 warning, 1 acknowledged`; `No problems` for none."""
-    parts = [f"{count(number)} {severity.value}" for severity, number in severity_counts(counts) if number]
+    parts = [
+        f"{count(number)} {severity.value}"
+        for severity, number in severity_counts(counts)
+        if number
+    ]
     quiet = (
         (counts.acknowledged, "acknowledged"),
         (counts.silenced, "silenced"),

@@ -67,7 +67,10 @@ def can_stop(finding: Finding) -> bool:
 
 
 def uncovered(
-    findings: Iterable[Finding], rules: Iterable[Rule], active: Sequence[AlertWithStatus], layout: Layout
+    findings: Iterable[Finding],
+    rules: Iterable[Rule],
+    active: Sequence[AlertWithStatus],
+    layout: Layout,
 ) -> list[Finding]:
     """Return the findings that no rule looks at, and of the rest of a chip's health those without an alert there.
 
@@ -102,7 +105,11 @@ def uncovered(
 
 def _kind(finding: Finding) -> str:
     """Return a finding's kind; health bits that only say what links say are a kind of their own."""
-    return "link health" if finding.kind == "unhealthy" and subsystem_of(finding) == LINK else finding.kind
+    return (
+        "link health"
+        if finding.kind == "unhealthy" and subsystem_of(finding) == LINK
+        else finding.kind
+    )
 
 
 def _bits(finding: Finding) -> frozenset[str]:

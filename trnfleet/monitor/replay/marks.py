@@ -154,7 +154,9 @@ class RecordingIndex:
         """Return the nearest mark of some kinds after a time, or before it where the direction is negative."""
         if direction >= 0:
             return next((m for m in self.marks if m.time_ns > from_ns and m.kind in kinds), None)
-        return next((m for m in reversed(self.marks) if m.time_ns < from_ns and m.kind in kinds), None)
+        return next(
+            (m for m in reversed(self.marks) if m.time_ns < from_ns and m.kind in kinds), None
+        )
 
     def _note_time(self, fleet_ns: int, recorded_ns: int) -> None:
         if len(self._times) >= MOST_TIMES + TIMES_DROPPED:
@@ -174,7 +176,9 @@ class RecordingIndex:
             kind: Kind = "alert" if each.kind == "firing" else "resolved"
             alert = each.alert
             found.append(
-                Mark(now_ns, kind, alert.severity, each.summary, address_of(alert), alert.fingerprint)
+                Mark(
+                    now_ns, kind, alert.severity, each.summary, address_of(alert), alert.fingerprint
+                )
             )
         return found
 
@@ -182,7 +186,9 @@ class RecordingIndex:
         fresh = monitor.events.since(self._events)
         self._events = monitor.events.received
         return [
-            Mark(self._position_of(each.received_s), "event", each.severity, each.text, each.path, "")
+            Mark(
+                self._position_of(each.received_s), "event", each.severity, each.text, each.path, ""
+            )
             for each in fresh
             if each.severity is not Severity.INFO
         ]

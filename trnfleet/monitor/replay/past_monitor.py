@@ -172,7 +172,11 @@ class PastHistory(History):
         lacking = np.full(max(0, -cut - len(own.mean)), np.nan, np.float32)
         series = np.concatenate([track.mean, lacking, own.mean[cut:]])
         # Roll-ups of the other one and samples of its own have no common step.
-        return track if track.step_s > 1 else Track.of(series[: max(0, len(series) - ago)], self.end - ago)
+        return (
+            track
+            if track.step_s > 1
+            else Track.of(series[: max(0, len(series) - ago)], self.end - ago)
+        )
 
     def job_names(self) -> list[str]:
         """Return the jobs of which something is kept."""
@@ -211,7 +215,9 @@ class PastSource:
 class PastMonitor:
     """A monitor and its place in a recording."""
 
-    def __init__(self, recording: RecordedMessages, monitor: Monitor, clock: RecordingClock) -> None:
+    def __init__(
+        self, recording: RecordedMessages, monitor: Monitor, clock: RecordingClock
+    ) -> None:
         """Take a monitor that knows nothing yet; `begin`, `rebuild` or `resume` puts it on a place.
 
         Args:
@@ -223,7 +229,9 @@ class PastMonitor:
         self._clock = clock
         self._last_message_ns = clock.position_ns
         self.monitor = monitor
-        self._values = tuple(build_topic(monitor.fleet_name, each, "", monitor.root) for each in VALUES)
+        self._values = tuple(
+            build_topic(monitor.fleet_name, each, "", monitor.root) for each in VALUES
+        )
 
     @property
     def position_ns(self) -> int:
@@ -322,7 +330,9 @@ class PastMonitor:
         self.monitor.link_health.note_thinned(
             max(each.envelope.shed for each in batch), self._clock.monotonic_s()
         )
-        for part in batch_slices([each.envelope._replace(received_s=at_s(each.time_ns)) for each in batch]):
+        for part in batch_slices(
+            [each.envelope._replace(received_s=at_s(each.time_ns)) for each in batch]
+        ):
             self.monitor.apply(part)
             yield
 

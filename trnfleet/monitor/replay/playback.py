@@ -113,7 +113,9 @@ class RecordingPlayback:
         """Real seconds and place from which playing is timed."""
         self._woken = asyncio.Event()
         """Set where a step is due at once."""
-        self.monitors = PastMonitors(recording, make, clock, name=name, anchor=self._anchor, charted=live)
+        self.monitors = PastMonitors(
+            recording, make, clock, name=name, anchor=self._anchor, charted=live
+        )
         """Makes the monitors of the past."""
         self._survey: Survey | None = None
         if live is None:
@@ -178,7 +180,9 @@ class RecordingPlayback:
         if self._rolling is not None:
             return max(self._recording.end_ns, self._rolling.to_ns(self._clock.monotonic_s()))
         return (
-            self._recording.end_ns if self._until_ns is None else min(self._until_ns, self._recording.end_ns)
+            self._recording.end_ns
+            if self._until_ns is None
+            else min(self._until_ns, self._recording.end_ns)
         )
 
     @property
@@ -255,7 +259,9 @@ class RecordingPlayback:
             return
         if time_ns < start_ns:
             self.note = (
-                "start of history: nothing earlier" if self.is_live_possible else "the recording begins here"
+                "start of history: nothing earlier"
+                if self.is_live_possible
+                else "the recording begins here"
             )
         if self.mode is Mode.LIVE:
             self._set_mode(Mode.PLAYING)
@@ -266,7 +272,9 @@ class RecordingPlayback:
         """Return whether there is anything to go back to, and note why not."""
         if self._recording.end_ns > 0:
             return True
-        self.note = f"no history: {self.recording_problem}" if self.recording_problem else "no history yet"
+        self.note = (
+            f"no history: {self.recording_problem}" if self.recording_problem else "no history yet"
+        )
         self._revision += 1
         return False
 
@@ -309,7 +317,9 @@ class RecordingPlayback:
 
     async def run(self) -> None:
         """Do what is requested, until cancelled."""
-        async with background(playback_steps=self._keep_stepping(), playback_survey=self._run_survey()):
+        async with background(
+            playback_steps=self._keep_stepping(), playback_survey=self._run_survey()
+        ):
             while True:
                 await self._clock.sleep(IDLE_S)
                 self._woken.set()
@@ -358,7 +368,9 @@ class RecordingPlayback:
         requested_ns = self._requested_ns
 
         def is_overtaken() -> bool:
-            return self._requested_ns != requested_ns or (requested_ns is None and self.mode is Mode.LIVE)
+            return self._requested_ns != requested_ns or (
+                requested_ns is None and self.mode is Mode.LIVE
+            )
 
         return is_overtaken
 

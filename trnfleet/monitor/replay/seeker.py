@@ -86,7 +86,9 @@ class PastMonitors:
         self._anchor = anchor
         self.charted = charted
 
-    def make(self, history: History | None = None, recording: RecordedMessages | None = None) -> PastMonitor:
+    def make(
+        self, history: History | None = None, recording: RecordedMessages | None = None
+    ) -> PastMonitor:
         """Return one before the beginning of the recording.
 
         Args:
@@ -96,7 +98,9 @@ class PastMonitors:
         recording = self._recording if recording is None else recording
         clock = RecordingClock(self._clock, *self._anchor, recording.start_ns)
         if history is None:
-            history = History() if self.charted is None else PastHistory(self.charted, clock.monotonic_s)
+            history = (
+                History() if self.charted is None else PastHistory(self.charted, clock.monotonic_s)
+            )
         monitor = self._make(PastSource(self._name), clock, history)
         return PastMonitor(recording, monitor, clock)
 
@@ -182,7 +186,12 @@ class Seeker:
         if requested_ns <= start_ns:
             # Where there is a present, what is kept is not all that there was.
             is_whole = self._live is None
-            return past, past.reach_from_start(requested_ns), is_whole, None if is_whole else requested_ns
+            return (
+                past,
+                past.reach_from_start(requested_ns),
+                is_whole,
+                None if is_whole else requested_ns,
+            )
         found = self._index.snapshot(requested_ns)
         if found is not None and requested_ns - found[0] <= NEAR_S * NS_PER_S:
             past.resume(found[1].unpack(), found[0])
@@ -232,7 +241,9 @@ class Seeker:
             # What it had to go through is not kept any more.
             self._refined = None
             return
-        while refined.position_ns < past.position_ns and self._clock.monotonic_s() - begun_s < work_s:
+        while (
+            refined.position_ns < past.position_ns and self._clock.monotonic_s() - begun_s < work_s
+        ):
             stride_ns = max(STRIDE_NS, refined.quiet_ns // 10)
             until_ns = min(past.position_ns, refined.position_ns + stride_ns)
             if not await self._work(refined.advance(until_ns), overtaken):
@@ -269,7 +280,11 @@ class Survey:
     """Goes through a finished recording ahead of the viewer: for its marks, its snapshots and its charts."""
 
     def __init__(
-        self, recording: RecordedMessages, monitors: PastMonitors, index: RecordingIndex, clock: Clock
+        self,
+        recording: RecordedMessages,
+        monitors: PastMonitors,
+        index: RecordingIndex,
+        clock: Clock,
     ) -> None:
         span_s = max(1, (recording.end_ns - recording.start_ns) // NS_PER_S + 1)
         history = History(BUDGET_BYTES, min(MOST_SAMPLES, max(900, span_s)))
@@ -277,7 +292,9 @@ class Survey:
         self._index = index
         self._clock = clock
         self._past = monitors.make(history)
-        self._past.monitor.on_pass.append(lambda: index.take(self._past.monitor, self._past.position_ns))
+        self._past.monitor.on_pass.append(
+            lambda: index.take(self._past.monitor, self._past.position_ns)
+        )
         self.revision = 0
         """Goes up with every stride."""
 

@@ -53,13 +53,22 @@ class MeanUse:
         last = len(totals) - 1
         runs = [(min(run.start, last), min(run.stop, last)) for run in reservation.rows]
         count = sum(counts[stop] - counts[start] for start, stop in runs)
-        return float(sum(totals[stop] - totals[start] for start, stop in runs) / count) if count else None
+        return (
+            float(sum(totals[stop] - totals[start] for start, stop in runs) / count)
+            if count
+            else None
+        )
 
     def _totals(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return totals and counts of the instances before each row, those that are live as a whole."""
         if self._sums is None:
             rollups = self._averages.rollups
             live = rollups.states(Level.INSTANCE)[:, Freshness.LIVE] == rollups.layout.sizes
-            total, count = (np.where(live, part, 0.0) for part in self._averages.parts(_UTIL, Level.INSTANCE))
-            self._sums = np.concatenate([[0.0], np.cumsum(total)]), np.concatenate([[0.0], np.cumsum(count)])
+            total, count = (
+                np.where(live, part, 0.0) for part in self._averages.parts(_UTIL, Level.INSTANCE)
+            )
+            self._sums = (
+                np.concatenate([[0.0], np.cumsum(total)]),
+                np.concatenate([[0.0], np.cumsum(count)]),
+            )
         return self._sums

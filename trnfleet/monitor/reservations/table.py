@@ -119,7 +119,11 @@ class _Kept(NamedTuple):
         if self.state in _ENDED:
             return len(_ORDER) + 1, -(self.ends_ns or self.ts_ns), self.message.id
         by_ns = self.starts_ns if self.state == BlockState.SCHEDULED.value else self.ends_ns
-        return _ORDER.get(self.state, len(_ORDER)), 2**63 if by_ns is None else by_ns, self.message.id
+        return (
+            _ORDER.get(self.state, len(_ORDER)),
+            2**63 if by_ns is None else by_ns,
+            self.message.id,
+        )
 
 
 class _Sums(NamedTuple):
@@ -291,11 +295,15 @@ class Reservations:
         used, util_pct, idle_per_h = None, None, None
         if is_active and known:
             used = sum(sums.used[run.stop] - sums.used[run.start] for run in rows)
-            util_pct = sum(sums.util_pct[run.stop] - sums.util_pct[run.start] for run in rows) / known
+            util_pct = (
+                sum(sums.util_pct[run.stop] - sums.util_pct[run.start] for run in rows) / known
+            )
         if kept.fee_per_h is not None and used is not None and message.instances:
             idle = min(known, message.instances) - used
             idle_per_h = kept.fee_per_h * max(idle, 0) / message.instances
-        is_pending = any(each.state is ExtensionState.PAYMENT_PENDING for each in message.extensions)
+        is_pending = any(
+            each.state is ExtensionState.PAYMENT_PENDING for each in message.extensions
+        )
         why_not = "no end"
         if message.type != "capacity-block":
             why_not = "no block"
@@ -321,7 +329,9 @@ class Reservations:
             idle_per_h=idle_per_h,
             can_extend=not why_not,
             why_not=why_not,
-            is_near_end=is_active and to_termination_s is not None and to_termination_s < NEAR_END_S,
+            is_near_end=is_active
+            and to_termination_s is not None
+            and to_termination_s < NEAR_END_S,
             # What is not known may be in use.
             is_idle=used == 0 and known >= message.instances,
             is_current=message.boot is None or message.boot in boots_online,

@@ -131,7 +131,9 @@ class Usage:
         if watched is None:
             return []
         return [
-            UsageHour(hour_ns, hour.watched_s, hour.util_s / hour.watched_s, hour.used_s / hour.watched_s)
+            UsageHour(
+                hour_ns, hour.watched_s, hour.util_s / hour.watched_s, hour.used_s / hour.watched_s
+            )
             for hour_ns, hour in watched.hours.items()
         ]
 

@@ -65,7 +65,9 @@ class Cells:
 
     def relays(self, now_s: float) -> tuple[CellRelays, ...]:
         """Return the relays of each cell that is known: also of one that has none any more, until another needs its room."""
-        return tuple(CellRelays.of(cell, each.present(now_s)) for cell, each in sorted(self._relays.items()))
+        return tuple(
+            CellRelays.of(cell, each.present(now_s)) for cell, each in sorted(self._relays.items())
+        )
 
     def seen(self, described: Mapping[str, bool], now_s: float) -> dict[str, bool]:
         """Return whether each cell is seen: whether its roll-ups come, unless its active relay says that it does not hear it.
@@ -74,7 +76,9 @@ class Cells:
             described: Whether roll-ups come of each cell that is described.
             now_s: Monotonic seconds.
         """
-        unheard = {each.cell for each in self.relays(now_s) if each.active and each.active.hears is False}
+        unheard = {
+            each.cell for each in self.relays(now_s) if each.active and each.active.hears is False
+        }
         return {cell: is_seen and cell not in unheard for cell, is_seen in described.items()}
 
     def watches(self, cell: str, now_s: float) -> list[WatchPresence]:

@@ -90,7 +90,9 @@ class ClockColumns:
             return self._free.pop()
         row = self._size
         if row == len(self._place):
-            self._columns = {name: np.resize(column, 2 * row) for name, column in self._columns.items()}
+            self._columns = {
+                name: np.resize(column, 2 * row) for name, column in self._columns.items()
+            }
             self._place = np.resize(self._place, 2 * row)
         self._size += 1
         for name, (_, value) in _COLUMNS.items():
@@ -169,7 +171,10 @@ class ClockColumns:
                     of[edge] = np.where(begins, offset_s, of[edge])
                     columns[f"before_{edge}"][rows] = of[f"before_{edge}"]
                 columns["since_s"][rows] = np.where(begins, now_s, of["since_s"])
-            least_s, most_s = np.minimum(of["least_s"], offset_s), np.maximum(of["most_s"], offset_s)
+            least_s, most_s = (
+                np.minimum(of["least_s"], offset_s),
+                np.maximum(of["most_s"], offset_s),
+            )
             shortest_s = np.minimum(least_s, of["before_least_s"])
             # What turns an offset into wall clock less source time; a step of our wall clock shows at once.
             base_s = (wall_ns - of["epoch_ns"]) / NS_PER_S - now_s

@@ -181,7 +181,9 @@ class Timebase:
         twin.columns, twin.moves = self.columns.copy(), self.moves
         for key, clock in self._clocks.items():
             twin._clocks[key] = SourceClock(key, twin.columns, clock.row)
-        twin._of = {name: [twin._clocks[clock.key] for clock in clocks] for name, clocks in self._of.items()}
+        twin._of = {
+            name: [twin._clocks[clock.key] for clock in clocks] for name, clocks in self._of.items()
+        }
         twin._wall, twin._correction_ns = self._wall, self._correction_ns
         return twin
 
@@ -214,7 +216,9 @@ class Timebase:
         if not same:
             del self._of[key.publisher]
 
-    def now(self, now_s: float, wall_ns: int, instances: Mapping[ClockKey, int] = NO_INSTANCES) -> Moment:
+    def now(
+        self, now_s: float, wall_ns: int, instances: Mapping[ClockKey, int] = NO_INSTANCES
+    ) -> Moment:
         """Return the fleet's time: the wall clock's while a source goes by it, else that of a dated or sped-up source.
 
         Args:
@@ -275,7 +279,9 @@ class Timebase:
 
     def _late_s(self) -> NDArray[np.float64]:
         """Return by how much the newest message of each source is late, without what our clock was set ahead by."""
-        late_s: NDArray[np.float64] = self.columns["late_s"] + min(0.0, self._correction_ns / NS_PER_S)
+        late_s: NDArray[np.float64] = self.columns["late_s"] + min(
+            0.0, self._correction_ns / NS_PER_S
+        )
         return late_s
 
     def _are_heard(self, now_s: float) -> NDArray[np.bool_]:
@@ -319,7 +325,9 @@ class Timebase:
         until_s = np.minimum(
             now_s, columns["heard_s"][rows] + STANDS_AFTER_PERIODS * columns["period_s"][rows]
         )
-        sources_ns = columns["epoch_ns"][rows] + np.rint((until_s - shortest_s) * NS_PER_S).astype(np.int64)
+        sources_ns = columns["epoch_ns"][rows] + np.rint((until_s - shortest_s) * NS_PER_S).astype(
+            np.int64
+        )
         votes = int(weights[np.abs(sources_ns - right_ns) <= STEP_FROM_NS].sum())
         votes -= int(weights[np.abs(sources_ns - wall_ns) <= STEP_FROM_NS].sum())
         if votes > 0:

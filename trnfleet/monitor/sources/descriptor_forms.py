@@ -73,12 +73,17 @@ class DescriptorForm(Generic[K]):
         for place in places:
             is_again = place.key == "path" and has_path
             has_path = has_path or place.key == "path"
-            parts += [re.escape(payload[at : place.begin]), _SECOND_PATH if is_again else _KEYS[place.key]]
+            parts += [
+                re.escape(payload[at : place.begin]),
+                _SECOND_PATH if is_again else _KEYS[place.key],
+            ]
             at = place.end
         self._pattern = re.compile(b"".join(parts))
         self._tail = payload[at:]
         self._ec2_at = self._pattern.groupindex.get("ec2_id", 0)
-        self._rest, self._rest_keys = _blanks(rest, _places(rest, _varying(decode_message(rest, Descriptor))))
+        self._rest, self._rest_keys = _blanks(
+            rest, _places(rest, _varying(decode_message(rest, Descriptor)))
+        )
         self.kept = kept
         """The descriptor that it was learned from."""
 
@@ -91,11 +96,19 @@ class DescriptorForm(Generic[K]):
             descriptor: As the model read it.
             kept: As it is kept.
         """
-        if kept.instances != (kept.path,) or kept.path.count("/") != 2 or len(payload) > LONGEST_BYTES:
+        if (
+            kept.instances != (kept.path,)
+            or kept.path.count("/") != 2
+            or len(payload) > LONGEST_BYTES
+        ):
             return None
         try:
             form = DescriptorForm(payload, _places(payload, _varying(descriptor)), kept.rest, kept)
-            return form if form.read(payload) is not None and form._is_proven(payload, descriptor) else None
+            return (
+                form
+                if form.read(payload) is not None and form._is_proven(payload, descriptor)
+                else None
+            )
         except (WireError, ValueError):
             return None
 
@@ -113,7 +126,9 @@ class DescriptorForm(Generic[K]):
             return None
         if not EARLIEST_NS <= epoch_ns <= LATEST_NS:
             return None
-        path, publisher, boot = (values[key].decode("ascii") for key in ("path", "publisher", "boot"))
+        path, publisher, boot = (
+            values[key].decode("ascii") for key in ("path", "publisher", "boot")
+        )
         rest = self._rest % tuple([values[key] for key in self._rest_keys])
         return NamesOf(path, publisher, boot, int(values["revision"]), epoch_ns, rest)
 
@@ -222,4 +237,6 @@ def _blanks(payload: bytes, places: list[_Place]) -> tuple[bytes, tuple[str, ...
     for place in places:
         parts += [payload[at : place.begin].replace(b"%", b"%%"), b"%b"]
         at = place.end
-    return b"".join([*parts, payload[at:].replace(b"%", b"%%")]), tuple(place.key for place in places)
+    return b"".join([*parts, payload[at:].replace(b"%", b"%%")]), tuple(
+        place.key for place in places
+    )

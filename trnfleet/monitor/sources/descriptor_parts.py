@@ -50,9 +50,13 @@ class ColumnSets:
 
     def new_bytes(self, columns: tuple[ColumnSpec, ...]) -> int:
         """Return the memory that columns would take in addition."""
-        return 0 if columns is STANDARD_COLUMNS or columns in self._sets else _columns_bytes(columns)
+        return (
+            0 if columns is STANDARD_COLUMNS or columns in self._sets else _columns_bytes(columns)
+        )
 
-    def share(self, columns: tuple[ColumnSpec, ...], publisher: str, room: Room) -> tuple[ColumnSpec, ...]:
+    def share(
+        self, columns: tuple[ColumnSpec, ...], publisher: str, room: Room
+    ) -> tuple[ColumnSpec, ...]:
         """Return the one object for a descriptor's columns; it counts for the publisher that brought it first."""
         if columns is STANDARD_COLUMNS:
             return STANDARD_COLUMNS

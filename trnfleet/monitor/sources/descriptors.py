@@ -122,7 +122,9 @@ class CompactDescriptor(NamedTuple):
             _clock_of(descriptor),
             hash(payload),
             cell="" if descriptor.forwarded is None else sys.intern(descriptor.forwarded.cell),
-            relay_boot="" if descriptor.forwarded is None else sys.intern(descriptor.forwarded.boot),
+            relay_boot=""
+            if descriptor.forwarded is None
+            else sys.intern(descriptor.forwarded.boot),
         )
         # Types, clock, publisher and boot are objects that many share.
         own = (
@@ -178,7 +180,9 @@ def _of_form(payload: bytes, names: NamesOf, like: CompactDescriptor) -> Compact
         like.columns,
         like.lanes,
         rest,
-        ClockKey(publisher, epoch_ns, like.clock.speed, like.clock.is_simulated, like.clock.is_replay),
+        ClockKey(
+            publisher, epoch_ns, like.clock.speed, like.clock.is_simulated, like.clock.is_replay
+        ),
         hash(payload),
         # The path is there twice; both are of a byte a character.
         like.size_bytes + 2 * (len(path) - len(like.path)) + len(rest) - len(like.rest),
@@ -270,7 +274,9 @@ class Descriptors:
         known = self._by_path.get(envelope.topic[path_at:])
         link = 1 << (envelope.link - 1) if envelope.link else 0
         return (
-            known is not None and known.mark == hash(envelope.payload) and known.links | link == known.links
+            known is not None
+            and known.mark == hash(envelope.payload)
+            and known.links | link == known.links
         )
 
     def refusal(self, descriptor: CompactDescriptor) -> str | None:
@@ -424,7 +430,9 @@ def _clock_of(descriptor: Descriptor | RollupDescriptor) -> ClockKey:
 
 
 @functools.lru_cache(maxsize=1_024)
-def _clock(publisher: str, epoch: str, speed: float, *, is_simulated: bool, is_replay: bool) -> ClockKey:
+def _clock(
+    publisher: str, epoch: str, speed: float, *, is_simulated: bool, is_replay: bool
+) -> ClockKey:
     """Return a clock's key; the descriptors of a publisher share one."""
     return ClockKey(publisher, parse_rfc3339(epoch), speed, is_simulated, is_replay)
 

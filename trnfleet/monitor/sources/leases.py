@@ -161,7 +161,11 @@ class Leases:
         for lease in self.held:
             if now_s - lease.looked_s >= HOLD_S:
                 self._leave(lease)
-            elif lease.state is LeaseState.ASKED and now_s - lease.asked_s >= ANSWER_S and lease.command_id:
+            elif (
+                lease.state is LeaseState.ASKED
+                and now_s - lease.asked_s >= ANSWER_S
+                and lease.command_id
+            ):
                 self._turn(
                     lease,
                     LeaseState.UNANSWERED,
@@ -244,10 +248,14 @@ class Leases:
         )
         topic = build_topic(self._fleet, TopicClass.COMMAND, command_path(lease.row), self._root)
         properties = MessageProperties(
-            response_topic=self._reply_topic(lease), correlation=lease.command_id.encode(), expiry_s=EXPIRY_S
+            response_topic=self._reply_topic(lease),
+            correlation=lease.command_id.encode(),
+            expiry_s=EXPIRY_S,
         )
         payload = message.model_dump_json().encode()
-        return Envelope(topic, payload, qos=1, content_type=CONTENT_TYPE_JSON, properties=properties)
+        return Envelope(
+            topic, payload, qos=1, content_type=CONTENT_TYPE_JSON, properties=properties
+        )
 
 
 def _wait_s(lease: Lease, *, is_there: bool) -> float:

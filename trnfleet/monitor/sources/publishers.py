@@ -186,7 +186,9 @@ class Publishers:
         left = [each for each in self._announced.get(client, ()) if each is not state]
         if left:
             self._announced[client] = left
-            self._online[client] = [each for each in self._online.get(client, ()) if each is not state]
+            self._online[client] = [
+                each for each in self._online.get(client, ()) if each is not state
+            ]
         else:
             self._announced.pop(client, None)
             self._online.pop(client, None)
@@ -265,7 +267,9 @@ class Publishers:
     def boots_online(self) -> set[str]:
         """Return the ids of the boots that are online; not to be changed."""
         if self._boots_online is None:
-            self._boots_online = {boot for (_, boot), state in self._boots.items() if self.is_online(state)}
+            self._boots_online = {
+                boot for (_, boot), state in self._boots.items() if self.is_online(state)
+            }
         return self._boots_online
 
     def names(self) -> dict[int, str]:
@@ -303,10 +307,13 @@ class Publishers:
         """Return a copy."""
         states = {id(state): copy.copy(state) for state in self._boots.values()}
 
-        def copied_states(by_client: dict[str, list[PublisherState]]) -> dict[str, list[PublisherState]]:
+        def copied_states(
+            by_client: dict[str, list[PublisherState]],
+        ) -> dict[str, list[PublisherState]]:
             return {
                 client: [
-                    states.get(id(state)) or states.setdefault(id(state), copy.copy(state)) for state in same
+                    states.get(id(state)) or states.setdefault(id(state), copy.copy(state))
+                    for state in same
                 ]
                 for client, same in by_client.items()
             }
@@ -336,7 +343,11 @@ class Publishers:
         """
         boots = np.arange(self._numbers + 1, dtype=np.int32)
         boots[-1] = -1
-        wanted = [key for key in dict.fromkeys(unnamed) if key in self._boots and key not in self._nameless]
+        wanted = [
+            key
+            for key in dict.fromkeys(unnamed)
+            if key in self._boots and key not in self._nameless
+        ]
         going = [key for key in self._nameless if not self._is_there(key)]
         going += [key for key in wanted if not self._is_there(key)]
         for key in wanted:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.clock import parse_rfc3339
-from trnfleet.domain.alerts.watches import DOUBT_S, GONE_S, ReceiverError, ReceiverErrors, WatchPresence
+from trnfleet.domain.alerts.watches import (
+    DOUBT_S,
+    GONE_S,
+    ReceiverError,
+    ReceiverErrors,
+    WatchPresence,
+)
 from trnfleet.monitor.copies import copied
 from trnfleet.wire.limits import DEFAULT_LIMITS
 
@@ -43,7 +49,11 @@ class Watches:
     """The watches of one fleet, or the relays of one cell."""
 
     def __init__(
-        self, most: int = DEFAULT_LIMITS.watches, *, gone_s: float = GONE_S, doubt_s: float = DOUBT_S
+        self,
+        most: int = DEFAULT_LIMITS.watches,
+        *,
+        gone_s: float = GONE_S,
+        doubt_s: float = DOUBT_S,
     ) -> None:
         """Begin without any.
 

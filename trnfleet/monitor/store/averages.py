@@ -132,7 +132,9 @@ class Averages:
         former = () if self.is_first else self.samples
         kept = tuple(each for each in former if 0.5 < at_s - each.at_s < window_s)
         sample = _sample(rollups, at_s)
-        samples = _of_as_many((*_of_as_many(kept, sample.covered), sample), chips_covered(self.rollups))
+        samples = _of_as_many(
+            (*_of_as_many(kept, sample.covered), sample), chips_covered(self.rollups)
+        )
         samples = samples[-MOST_SAMPLES:]
         return replace(self, samples=samples, is_first=is_first)
 
@@ -189,7 +191,9 @@ class Averages:
         """Return which nodes of the level below went into the newest roll-up of `level`."""
         return self.rollups.takes(level)
 
-    def _window(self, name: str, level: Level, pick: Pick) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _window(
+        self, name: str, level: Level, pick: Pick
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return samples x nodes: totals, and counts."""
         row = _ROWS[name]
         stack = self._stacks.get(level)

@@ -72,7 +72,9 @@ class Field:
 
     def scale(self, layout: Layout) -> tuple[float, float]:
         """Return the ends of the field's scale for one chip of a fleet."""
-        top = max((self.peak(kind.chip) for kind in layout.types), default=1.0) if self.peak else 1.0
+        top = (
+            max((self.peak(kind.chip) for kind in layout.types), default=1.0) if self.peak else 1.0
+        )
         return self.low, top
 
     def chip_step(self, layout: Layout) -> float:
@@ -141,15 +143,21 @@ def _sum(parts: list[NDArray[np.float64]], _figure: NDArray[np.float64]) -> NDAr
     return parts[0] + parts[1]
 
 
-def _share_of_sum(parts: list[NDArray[np.float64]], figure: NDArray[np.float64]) -> NDArray[np.float64]:
+def _share_of_sum(
+    parts: list[NDArray[np.float64]], figure: NDArray[np.float64]
+) -> NDArray[np.float64]:
     return 100.0 * (parts[0] + parts[1]) / figure
 
 
-def _flops_share(parts: list[NDArray[np.float64]], figure: NDArray[np.float64]) -> NDArray[np.float64]:
+def _flops_share(
+    parts: list[NDArray[np.float64]], figure: NDArray[np.float64]
+) -> NDArray[np.float64]:
     return 100.0 * parts[0] * 1e12 / figure
 
 
-def _quotient(parts: list[NDArray[np.float64]], _figure: NDArray[np.float64]) -> NDArray[np.float64]:
+def _quotient(
+    parts: list[NDArray[np.float64]], _figure: NDArray[np.float64]
+) -> NDArray[np.float64]:
     return parts[0] / np.where(parts[1] > 0, parts[1], np.nan)
 
 

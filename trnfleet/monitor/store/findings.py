@@ -155,7 +155,11 @@ class RecentFindings:
                 self._seen[finding.identity] = now_s, finding
         self._seen = {key: each for key, each in self._seen.items() if now_s - each[0] < HOLD_S}
         held = [finding for seen_s, finding in self._seen.values() if seen_s < now_s]
-        return Findings(tuple(sorted((*found.shown, *held))), found.total + len(held)) if held else found
+        return (
+            Findings(tuple(sorted((*found.shown, *held))), found.total + len(held))
+            if held
+            else found
+        )
 
 
 _Found = tuple[list[Finding], int]
@@ -190,7 +194,9 @@ def _silent(unsettled: NDArray[np.bool_] | None, store: Store, rollups: Rollups)
         for number in numbers[:LIMIT].tolist():
             what = "offline" if states[number, Freshness.OFFLINE] else "stale"
             found.append(
-                Finding(Severity.CRITICAL, layout.path(Node(level, number)), what, int(silent[number]))
+                Finding(
+                    Severity.CRITICAL, layout.path(Node(level, number)), what, int(silent[number])
+                )
             )
         if level is Level.ULTRASERVER:
             reported = np.repeat(dead, np.diff(layout.ultraserver_start))
@@ -200,9 +206,13 @@ def _silent(unsettled: NDArray[np.bool_] | None, store: Store, rollups: Rollups)
     )
     flagged &= heard | (partly[:, Freshness.STALE] == 0)
     chips, count = _chips_in(
-        layout, flagged, lambda rows: np.isin(store.chip_state[rows], (Freshness.STALE, Freshness.OFFLINE))
+        layout,
+        flagged,
+        lambda rows: np.isin(store.chip_state[rows], (Freshness.STALE, Freshness.OFFLINE)),
     )
-    found.extend(Finding(Severity.CRITICAL, layout.path(Node(Level.CHIP, chip)), "stale") for chip in chips)
+    found.extend(
+        Finding(Severity.CRITICAL, layout.path(Node(Level.CHIP, chip)), "stale") for chip in chips
+    )
     return found, total + count
 
 
@@ -229,10 +239,14 @@ def _unhealthy(store: Store, rollups: Rollups) -> _Found:
 
     def text(chip: int) -> str:
         bits = int(codes[chip])
-        return "unhealthy: " + ", ".join(name for bit, name in enumerate(HEALTH_BITS) if bits >> bit & 1)
+        return "unhealthy: " + ", ".join(
+            name for bit, name in enumerate(HEALTH_BITS) if bits >> bit & 1
+        )
 
     flagged = rollups.value(metric.name, Level.INSTANCE) > 0
-    return _report(store, Severity.CRITICAL, flagged, lambda rows: _between(codes[rows], 1, metric.top), text)
+    return _report(
+        store, Severity.CRITICAL, flagged, lambda rows: _between(codes[rows], 1, metric.top), text
+    )
 
 
 def _uncorrected(store: Store, rollups: Rollups) -> _Found:
@@ -261,18 +275,26 @@ def _links_down(store: Store, rollups: Rollups) -> _Found:
     mask = layout.uniform_links_mask
     if mask is not None and int(_of_fleet(rollups, metric.name)) & mask == mask:
         return _NONE
-    codes, owner, expected = store.columns[metric.name], layout.instance_of_chip, layout.chip_links_mask
+    codes, owner, expected = (
+        store.columns[metric.name],
+        layout.instance_of_chip,
+        layout.chip_links_mask,
+    )
     of_instance = layout.links_mask
     up = np.nan_to_num(rollups.value(metric.name, Level.INSTANCE), nan=metric.top).astype(np.int64)
 
     def text(chip: int) -> str:
         down = int(expected[chip]) & ~int(codes[chip])
         names = layout.lane_names_of(int(owner[chip]))
-        return "NeuronLink down: " + ", ".join(name for bit, name in enumerate(names) if down >> bit & 1)
+        return "NeuronLink down: " + ", ".join(
+            name for bit, name in enumerate(names) if down >> bit & 1
+        )
 
     def is_down(rows: Rows) -> NDArray[np.bool_]:
         wanted = expected[rows]
-        missing: NDArray[np.bool_] = ((codes[rows] & wanted) != wanted) & (codes[rows] != metric.top)
+        missing: NDArray[np.bool_] = ((codes[rows] & wanted) != wanted) & (
+            codes[rows] != metric.top
+        )
         return missing
 
     # A line's ends lack a link, so that the roll-up of its instance does not tell: its chips are looked at.
@@ -308,13 +330,19 @@ def _links_slow(pairs: NDArray[np.int64], store: Store, _rollups: Rollups) -> _F
     place = np.arange(int(sizes.max()))
     rows = layout.chip_start[pairs[:, 0]][:, None] + np.minimum(place, sizes[:, None] - 1)
     part = codes[rows, lanes].astype(np.float64)
-    usable = (part != metric.top) & (up[rows] >> lanes & 1 > 0) & (store.chip_state[rows] == Freshness.LIVE)
+    usable = (
+        (part != metric.top)
+        & (up[rows] >> lanes & 1 > 0)
+        & (store.chip_state[rows] == Freshness.LIVE)
+    )
     usable &= place < sizes[:, None]
     # While a tick's messages are still coming in, chips of the tick before would seem slow beside the others.
     times_ns = store.chip_ts_ns[rows]
     usable &= times_ns == times_ns.max(axis=1, keepdims=True)
     mean = np.where(usable, part, 0.0).sum(axis=1) / np.maximum(usable.sum(axis=1), 1)
-    slow_at = np.argwhere(usable & (mean >= least)[:, None] & (part < SLOW_LINK_SHARE * mean[:, None]))
+    slow_at = np.argwhere(
+        usable & (mean >= least)[:, None] & (part < SLOW_LINK_SHARE * mean[:, None])
+    )
     # A chip that has less to do carries less on all links of an axis, and none of them is slow.
     chips, ways = rows[slow_at[:, 0], slow_at[:, 1]], pairs[slow_at[:, 0], 1]
     own = np.where(codes[chips] == metric.top, 0, codes[chips])
@@ -393,7 +421,9 @@ def _report(
     chips, count = _chips_in(
         layout, flagged, lambda rows: is_bad(rows) & (store.chip_state[rows] == Freshness.LIVE)
     )
-    return [Finding(severity, layout.path(Node(Level.CHIP, chip)), text(chip)) for chip in chips], count
+    return [
+        Finding(severity, layout.path(Node(Level.CHIP, chip)), text(chip)) for chip in chips
+    ], count
 
 
 def _chips_in(

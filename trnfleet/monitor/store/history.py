@@ -90,7 +90,11 @@ class History:
     @property
     def nbytes(self) -> int:
         """Bytes that all records take once they are full."""
-        return sum(record.nbytes for record in self._records()) + self._glances.nbytes + self.jobs.nbytes
+        return (
+            sum(record.nbytes for record in self._records())
+            + self._glances.nbytes
+            + self.jobs.nbytes
+        )
 
     @property
     def taken_bytes(self) -> int:
@@ -110,7 +114,9 @@ class History:
         """Keep `GLANCED` of the node at `path` for the next minutes; where its level has a record of its own that is done already."""
         self._glances.look(path, self.samples)
 
-    def attend(self, jobs: Mapping[str, JobMessage], placed: tuple[str, ...], *, is_cut_off: bool) -> None:
+    def attend(
+        self, jobs: Mapping[str, JobMessage], placed: tuple[str, ...], *, is_cut_off: bool
+    ) -> None:
         """Note what goes with the samples that follow.
 
         Args:
@@ -130,7 +136,9 @@ class History:
             self._take_layout(layout)
         for level, record in self._levels.items():
             silent = ~_live(store, rollups, level)
-            record.push([_with_gaps(field.values(store, rollups, level, None), silent) for field in KEPT])
+            record.push(
+                [_with_gaps(field.values(store, rollups, level, None), silent) for field in KEPT]
+            )
         for path, known in self._watched.items():
             node = layout.find(path)
             if node is None or node.level in self._levels:
@@ -140,7 +148,10 @@ class History:
             numbers = np.array([node.number])
             silent = ~_live(store, rollups, node.level)[numbers]
             watched.push(
-                [_with_gaps(field.values(store, rollups, node.level, numbers), silent) for field in KEPT]
+                [
+                    _with_gaps(field.values(store, rollups, node.level, numbers), silent)
+                    for field in KEPT
+                ]
             )
         self._glances.push(
             layout,
@@ -267,11 +278,14 @@ class History:
                 layout.count(level),
                 tiers=tiers,
                 total=self.samples,
-                steps=np.array([field.chip_step(layout) for field in KEPT]) if level is Level.CHIP else None,
+                steps=np.array([field.chip_step(layout) for field in KEPT])
+                if level is Level.CHIP
+                else None,
             )
             left -= samples * sample_bytes
             left_of_tiers = [
-                room - each.length * rollup_bytes for room, each in zip(left_of_tiers, tiers, strict=True)
+                room - each.length * rollup_bytes
+                for room, each in zip(left_of_tiers, tiers, strict=True)
             ]
             before = old_levels.get(level)
             if before is not None and old_layout is not None:
@@ -286,7 +300,9 @@ def _rollups(spec: TierSpec, room_bytes: int, rollup_bytes: int) -> int:
 
 def _has_same_rows(layout: Layout, other: Layout) -> bool:
     """Return whether two layouts have the same nodes under the same numbers."""
-    return layout.instances == other.instances and np.array_equal(layout.chip_start, other.chip_start)
+    return layout.instances == other.instances and np.array_equal(
+        layout.chip_start, other.chip_start
+    )
 
 
 def _live(store: Store, rollups: Rollups, level: Level) -> NDArray[np.bool_]:
@@ -294,9 +310,13 @@ def _live(store: Store, rollups: Rollups, level: Level) -> NDArray[np.bool_]:
     return store.chip_state == Freshness.LIVE.value if level is Level.CHIP else rollups.live(level)
 
 
-def _glanced(store: Store, rollups: Rollups, level: Level, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+def _glanced(
+    store: Store, rollups: Rollups, level: Level, numbers: NDArray[np.int64]
+) -> NDArray[np.float64]:
     """Return `GLANCED` of some nodes; NaN where nothing is live."""
-    return _with_gaps(GLANCED.values(store, rollups, level, numbers), ~_live(store, rollups, level)[numbers])
+    return _with_gaps(
+        GLANCED.values(store, rollups, level, numbers), ~_live(store, rollups, level)[numbers]
+    )
 
 
 def _with_gaps(values: NDArray[np.float64], silent: NDArray[np.bool_]) -> NDArray[np.float64]:

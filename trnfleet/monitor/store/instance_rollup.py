@@ -166,7 +166,9 @@ def _reduce_codes(
     if metric.aggregate is Aggregate.AND and int(codes.min()) == highest:
         return float(highest)
     if metric.aggregate in BITWISE:
-        return combine(BITWISE[metric.aggregate], codes, starts, chips_per_instance).astype(np.float64)
+        return combine(BITWISE[metric.aggregate], codes, starts, chips_per_instance).astype(
+            np.float64
+        )
     if metric.aggregate is Aggregate.MAX:
         return metric.decode(combine(np.maximum, codes, starts, chips_per_instance))
     if summed is not None:
@@ -216,7 +218,9 @@ def _lacking(
     table = missing.reshape(-1, lanes)
     lacking, nothing = (np.zeros(len(table), np.bool_) for _ in range(2))
     # Few are missing as a rule: eight flags are looked at at once.
-    lacking[np.flatnonzero(table.view(np.uint64).reshape(-1) != 0) // (lanes // _FLAGS_A_WORD)] = True
+    lacking[np.flatnonzero(table.view(np.uint64).reshape(-1) != 0) // (lanes // _FLAGS_A_WORD)] = (
+        True
+    )
     some = np.flatnonzero(lacking)
     nothing[some] = sums(table[some].view(np.uint8), lanes, 1) == lanes
     return lacking, nothing
@@ -308,7 +312,9 @@ def gather_instances(
                 words.append(lanes.spread)
             else:
                 others.append(spread(codes, starts, layout.chips_per_instance))
-        total, known, most = yield from reduce_chips(store, metric, part, chips[part], included, lanes)
+        total, known, most = yield from reduce_chips(
+            store, metric, part, chips[part], included, lanes
+        )
         found.append(total)
         highest = max(highest, most)
         if known is not None:
@@ -320,7 +326,9 @@ def gather_instances(
         gathered.spreads[metric.name] = WordSpread.joined(words)
     elif others:
         gathered.spreads[metric.name] = Spread.joined(others)
-    if len(found) == 1 or (found and all(isinstance(each, float) and each == found[0] for each in found)):
+    if len(found) == 1 or (
+        found and all(isinstance(each, float) and each == found[0] for each in found)
+    ):
         return found[0], count
     made = np.zeros(len(chips))
     for part, total in zip(parts, found, strict=True):

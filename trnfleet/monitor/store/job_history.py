@@ -99,7 +99,9 @@ class JobHistory:
                 self._make_room(own.keys())
                 self._records[name] = Record(self._most, len(JOB_KEYS), 1, total=count)
             self._records[name].follow_on(record)
-        self._sampled = before._sampled | {name: number + count for name, number in self._sampled.items()}
+        self._sampled = before._sampled | {
+            name: number + count for name, number in self._sampled.items()
+        }
 
     def track(self, job: str, key: str, span_s: int, total: int, ago: int = 0) -> Track:
         """Return the past of a job's figure over a span; see `Record.track`."""

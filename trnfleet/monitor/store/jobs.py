@@ -173,5 +173,7 @@ class Placement:
         domains = self._layout.domain_of_instance[rows]
         any_of = np.zeros(self._last + 1, domains.dtype)
         any_of[owners] = domains
-        others: NDArray[np.bool_] = np.bincount(owners[domains != any_of[owners]], minlength=len(any_of)) > 0
+        others: NDArray[np.bool_] = (
+            np.bincount(owners[domains != any_of[owners]], minlength=len(any_of)) > 0
+        )
         return others

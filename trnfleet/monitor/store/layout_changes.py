@@ -83,7 +83,10 @@ class ChangedLayout(NamedTuple):
 
 
 def changed(
-    layout: Layout, gone: Collection[str], added: Mapping[str, str], lane_names: Mapping[str, tuple[str, ...]]
+    layout: Layout,
+    gone: Collection[str],
+    added: Mapping[str, str],
+    lane_names: Mapping[str, tuple[str, ...]],
 ) -> ChangedLayout:
     """Return what `Layout.of` makes of a layout's instances without some and with others, by touching these alone.
 
@@ -103,10 +106,13 @@ def changed(
     numbers = np.insert(np.delete(np.arange(len(layout.instances)), rows), places, -1)
     fresh = np.flatnonzero(numbers < 0)
     ultraservers = _parents(layout.ultraservers, layout.ultraserver_start, rows, list(added))
-    clusters = _parents(layout.clusters, layout.cluster_start, ultraservers.gone, ultraservers.added)
+    clusters = _parents(
+        layout.clusters, layout.cluster_start, ultraservers.gone, ultraservers.added
+    )
     kept = np.bincount(layout.instance_type[numbers[numbers >= 0]], minlength=len(layout.types))
     names = sorted(
-        {kind.name for kind, count in zip(layout.types, kept, strict=True) if count} | set(added.values())
+        {kind.name for kind, count in zip(layout.types, kept, strict=True) if count}
+        | set(added.values())
     )
     index = {name: number for number, name in enumerate(names)}
     # The last one is for those that are added.

@@ -135,7 +135,10 @@ class WordSpread(NamedTuple):
     def of(self, some: Rows) -> Spread:
         """Return that of some instances."""
         return Spread(
-            *(np.concatenate((_lanes(four[some]), _lanes(two[some])[:, :2]), axis=1) for four, two in self)
+            *(
+                np.concatenate((_lanes(four[some]), _lanes(two[some])[:, :2]), axis=1)
+                for four, two in self
+            )
         )
 
     @staticmethod
@@ -199,7 +202,9 @@ def read_lanes(codes: NDArray[Any], chips_per_instance: int) -> Lanes:
             end = min(last, begin + _COLUMNS * _BLOCKS)
             blocks = (end - begin) // columns
             table = spare[: (end - begin) * 3 * pairs].reshape(blocks, 3 * pairs, columns)
-            np.copyto(table, words[begin:end].reshape(blocks, columns, 3 * pairs).transpose(0, 2, 1))
+            np.copyto(
+                table, words[begin:end].reshape(blocks, columns, 3 * pairs).transpose(0, 2, 1)
+            )
             by_pair = table.reshape(blocks, pairs, 3 * columns)
             for operation, kind, made in (
                 (np.minimum, np.uint16, lowest), (np.maximum, np.uint16, highest), (np.add, np.uint64, total),
@@ -213,7 +218,9 @@ def read_lanes(codes: NDArray[Any], chips_per_instance: int) -> Lanes:
     return Lanes(spread, _total(total) if pairs * most < 2**16 else None, most)
 
 
-def _folded(operation: np.ufunc, words: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+def _folded(
+    operation: np.ufunc, words: NDArray[np.uint64]
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """Return what the two chips of each pair make: their lanes are 0 1 2 3, 4 5 0 1 and 2 3 4 5."""
     first, middle, last = words
     half = np.uint64(32)
@@ -258,7 +265,9 @@ def spread(codes: NDArray[Any], starts: NDArray[np.int64], chips_per_instance: i
         last = min(instances, first + _BLOCK)
         part = flat[first * row : last * row]
         for operation, found in ((np.minimum, made.lowest), (np.maximum, made.highest)):
-            found[first:last] = _halved(operation, part, row, width, spare).reshape(-1, row)[:, :width]
+            found[first:last] = _halved(operation, part, row, width, spare).reshape(-1, row)[
+                :, :width
+            ]
     return made
 
 

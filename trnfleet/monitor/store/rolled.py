@@ -37,10 +37,15 @@ _ROW_OF = {metric.name: number for number, metric in enumerate(METRICS)}
 
 
 @functools.lru_cache(maxsize=64)
-def _known_columns(columns: tuple[str, ...], totals: int) -> tuple[tuple[list[int], list[int]], ...]:
+def _known_columns(
+    columns: tuple[str, ...], totals: int
+) -> tuple[tuple[list[int], list[int]], ...]:
     """Return rows of the table and lines of the frame's part for each metric known here: of the first columns, and of the others."""
     known = [(_ROW_OF[name], number) for number, name in enumerate(columns) if name in _ROW_OF]
-    parts = [each for each in known if each[1] < totals], [each for each in known if each[1] >= totals]
+    parts = (
+        [each for each in known if each[1] < totals],
+        [each for each in known if each[1] >= totals],
+    )
     return tuple(
         ([row for row, _ in part], [number - first for _, number in part])
         for part, first in zip(parts, (0, totals), strict=True)
@@ -133,9 +138,21 @@ class Rolled:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays, and of the frames that wait."""
-        table = (self.numbers, self.totals, self.counts, self.states, self.alerts, self.seen_s, self.observed)
+        table = (
+            self.numbers,
+            self.totals,
+            self.counts,
+            self.states,
+            self.alerts,
+            self.seen_s,
+            self.observed,
+        )
         frames = [each.frame for each in self._held.values() if each.frame is not None]
-        parts = [part for each in frames for part in (each.totals, each.counters, each.covered, each.states)]
+        parts = [
+            part
+            for each in frames
+            for part in (each.totals, each.counters, each.covered, each.states)
+        ]
         return sum(int(each.nbytes) for each in (*table, *parts))
 
     def copy(self) -> Rolled:
@@ -164,7 +181,12 @@ class Rolled:
         return twin
 
     def put(
-        self, path: str, frame: RollupFrame, rows: tuple[str, ...], columns: tuple[str, ...], now_s: float
+        self,
+        path: str,
+        frame: RollupFrame,
+        rows: tuple[str, ...],
+        columns: tuple[str, ...],
+        now_s: float,
     ) -> None:
         """Take a frame of a block that is described.
 
@@ -193,7 +215,10 @@ class Rolled:
         self._publishers[path] = number
 
     def follow(
-        self, layout: Layout, blocks: Mapping[str, RolledBlock], publishers: Mapping[str, int] = _NOBODY
+        self,
+        layout: Layout,
+        blocks: Mapping[str, RolledBlock],
+        publishers: Mapping[str, int] = _NOBODY,
     ) -> None:
         """Find the rows of all blocks in a new layout.
 
@@ -205,12 +230,17 @@ class Rolled:
         self._publishers = dict(publishers)
         held = self._held
         self._held = {
-            path: held[path] if path in held and held[path].block == block else _Kept(block, None, -np.inf)
+            path: held[path]
+            if path in held and held[path].block == block
+            else _Kept(block, None, -np.inf)
             for path, block in blocks.items()
         }
         for path, early in self._early.items():
             waits = self._held.get(path)
-            if waits is not None and (waits.block.rows, waits.block.columns) == (early.rows, early.columns):
+            if waits is not None and (waits.block.rows, waits.block.columns) == (
+                early.rows,
+                early.columns,
+            ):
                 self._held[path] = waits._replace(frame=early.frame, seen_s=early.seen_s)
         self._early = {}
         index, is_rolled, taken = layout.instance_index, layout.is_rolled, set[int]()
@@ -276,7 +306,9 @@ class Rolled:
         """
         numbers = self.numbers
         self.observed = (self.seen_s >= deadlines_s[numbers]) & is_online[numbers]
-        self.awaited = ~self.observed & is_young[numbers] & is_online[numbers] & np.isinf(self.seen_s)
+        self.awaited = (
+            ~self.observed & is_young[numbers] & is_online[numbers] & np.isinf(self.seen_s)
+        )
         self._unplaced = {
             path: self._is_seen(path, now_s, publisher_online)
             for path in self._held
@@ -340,7 +372,9 @@ class Rolled:
         self.seen_s[at], self.ts_ns[at] = held.seen_s, frame.head.ts_ns
         columns = _known_columns(held.block.columns, len(frame.totals))
         # Which chips there are, and how many values went into each total, seldom changes.
-        before = None if previous is None or previous.covered.shape != frame.covered.shape else previous
+        before = (
+            None if previous is None or previous.covered.shape != frame.covered.shape else previous
+        )
         if before is None or not np.array_equal(frame.states, before.states):
             self.states[at] = frame.states[pick]
         if before is None or not np.array_equal(frame.alerts, before.alerts):
@@ -357,7 +391,11 @@ class Rolled:
         """Write of a frame that waits for its layout the rows that its block had before, too, at their places of before."""
         number_of = {row: number for number, row in enumerate(early.rows)}
         found = np.array([number_of.get(block.rows[number], -1) for number in place.pick], np.int64)
-        at, pick, frame = np.arange(place.at.start, place.at.stop)[found >= 0], found[found >= 0], early.frame
+        at, pick, frame = (
+            np.arange(place.at.start, place.at.stop)[found >= 0],
+            found[found >= 0],
+            early.frame,
+        )
         self.seen_s[at], self.ts_ns[at] = early.seen_s, frame.head.ts_ns
         self.states[at], self.alerts[at] = frame.states[pick], frame.alerts[pick]
         first = len(frame.totals)
@@ -366,7 +404,10 @@ class Rolled:
         columns = _known_columns(early.columns, first)
         for (lines, sources), values, counts in zip(columns, totals, covered, strict=True):
             for to, source in zip(lines, sources, strict=True):
-                self.totals[to, at], self.counts[to, at] = values[source, pick], counts[source, pick]
+                self.totals[to, at], self.counts[to, at] = (
+                    values[source, pick],
+                    counts[source, pick],
+                )
 
     def parts(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return a metric's total (or maximum, or bits) and how many chips or instances went into it, of the shown rows."""

@@ -244,7 +244,9 @@ class Rollups:
         included = Included(store, states[Level.INSTANCE])
         takes, steps = included.takes(layout), _steps(layout)
         chips = np.diff(layout.chip_start).astype(np.float64)
-        of_all, of_instances = (_covered(steps, each, takes) for each in (chips, np.ones(len(chips))))
+        of_all, of_instances = (
+            _covered(steps, each, takes) for each in (chips, np.ones(len(chips)))
+        )
         made = _Basis(states, included, takes, chips, steps, of_all, of_instances, {})
         # What relays count changes within a row's one state.
         self._kept = None if layout.has_rolled else (generation, state, made)
@@ -337,7 +339,9 @@ def _covered(
     for level, starts, nodes_per_group in steps:
         taken = count if takes[level].all() else np.where(takes[level], count, 0.0)
         made.append(_Covered(count, np.flatnonzero(~(taken > 0))))
-        count = fold(np.add, taken, starts, nodes_per_group) if len(taken) else np.zeros(len(starts))
+        count = (
+            fold(np.add, taken, starts, nodes_per_group) if len(taken) else np.zeros(len(starts))
+        )
     return (*made, _Covered(count, np.zeros(0, np.int64)))
 
 
@@ -371,7 +375,10 @@ def _roll_up(
     operation, nothing = _UPWARDS[metric.aggregate]
     totals[name, Level.INSTANCE], counts[name, Level.INSTANCE] = total, covered[0].chips
     if metric.aggregate in BITWISE:
-        total, nothing = total.astype(np.int64), metric.top if metric.aggregate is Aggregate.AND else 0
+        total, nothing = (
+            total.astype(np.int64),
+            metric.top if metric.aggregate is Aggregate.AND else 0,
+        )
     for (level, starts, nodes_per_group), (_, unusable), above in zip(
         steps, covered, covered[1:], strict=False
     ):
@@ -396,7 +403,8 @@ def _roll_up_constant(
         of_levels: tuple[dict[tuple[str, Level], NDArray[np.float64]], ...] = {}, {}
         _roll_up(basis.steps, metric, np.full(len(basis.chips), value), basis.of_all, *of_levels)
         made = basis.constants[key] = {
-            level: (of_levels[0][metric.name, level], of_levels[1][metric.name, level]) for level in LEVELS
+            level: (of_levels[0][metric.name, level], of_levels[1][metric.name, level])
+            for level in LEVELS
         }
         for total, _ in made.values():
             total.setflags(write=False)

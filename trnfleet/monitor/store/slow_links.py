@@ -62,7 +62,11 @@ def uneven_links(store: Store, rollups: Rollups) -> Slices[NDArray[np.int64]]:
 
 
 def _alike(
-    layout: Layout, instances: NDArray[np.int64], highest: NDArray[Any], alike: NDArray[np.float32], top: int
+    layout: Layout,
+    instances: NDArray[np.int64],
+    highest: NDArray[Any],
+    alike: NDArray[np.float32],
+    top: int,
 ) -> NDArray[np.bool_]:
     """Return instances x lanes, whether no chip can carry less there than its share of the busiest lane of the same axis.
 
@@ -86,7 +90,9 @@ def _alike(
     return found
 
 
-def _apart(layout: Layout, codes: NDArray[Any], top: int, instances: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _apart(
+    layout: Layout, codes: NDArray[Any], top: int, instances: NDArray[np.int64]
+) -> NDArray[np.bool_]:
     """Return instances x lanes, whether a chip carries less there than on the other lanes of the same axis, or there are none."""
     apart = np.ones((len(instances), MOST_LANES), np.bool_)
     types = layout.instance_type[instances]

@@ -151,7 +151,10 @@ class Store:
         return _join_codes(metric, codes)
 
     def refresh_states(
-        self, now_s: float, publisher_online: NDArray[np.bool_], stale_periods: float = STALE_AFTER_PERIODS
+        self,
+        now_s: float,
+        publisher_online: NDArray[np.bool_],
+        stale_periods: float = STALE_AFTER_PERIODS,
     ) -> None:
         """Work out every chip's freshness at monotonic `now_s`.
 
@@ -212,7 +215,11 @@ class Store:
         of_rows[rolled.observed | rolled.awaited] = Freshness.UNKNOWN
         of_rows[counted[:, Freshness.LIVE] > 0] = Freshness.LIVE
         rows = first[rolled.numbers]
-        states[rows], self.chip_seen_s[rows], self.chip_ts_ns[rows] = of_rows, rolled.seen_s, rolled.ts_ns
+        states[rows], self.chip_seen_s[rows], self.chip_ts_ns[rows] = (
+            of_rows,
+            rolled.seen_s,
+            rolled.ts_ns,
+        )
         if len(unseen):
             rows = self.layout.chip_rows(unseen)
             states[rows[states[rows] != Freshness.LIVE]] = Freshness.UNOBSERVED
@@ -276,7 +283,9 @@ class Store:
     def nbytes(self) -> int:
         """Bytes that the columns take."""
         arrays = [getattr(self, key) for key in (*_CHIP_ARRAYS, *_INSTANCE_ARRAYS)]
-        return self.rolled.nbytes + sum(int(array.nbytes) for array in (*self.columns.values(), *arrays))
+        return self.rolled.nbytes + sum(
+            int(array.nbytes) for array in (*self.columns.values(), *arrays)
+        )
 
 
 _CHIP_ARRAYS = ("chip_seen_s", "chip_ts_ns", "chip_state")

@@ -12,7 +12,13 @@ from mcap.opcode import Opcode
 
 from trnfleet.errors import WireError
 from trnfleet.record.format.envelopes import MAX_NS
-from trnfleet.record.format.records import HEAD, MESSAGE_FIELDS, MESSAGE_HEAD, ChunkFields, parse_chunk_head
+from trnfleet.record.format.records import (
+    HEAD,
+    MESSAGE_FIELDS,
+    MESSAGE_HEAD,
+    ChunkFields,
+    parse_chunk_head,
+)
 
 if TYPE_CHECKING:
     from trnfleet.record.format.limits import RecordLimits

@@ -45,7 +45,9 @@ _U8_U16 = struct.Struct(">BH")
 _U8_U32 = struct.Struct(">BI")
 _BYTES, _TEXT = 0x40, 0x60
 """Kinds of CBOR values in their first byte."""
-_SHORT_TEXT_HEADS: tuple[bytes, ...] = tuple(cbor2.dumps("a" * size)[:-size] for size in range(1, 2**8))
+_SHORT_TEXT_HEADS: tuple[bytes, ...] = tuple(
+    cbor2.dumps("a" * size)[:-size] for size in range(1, 2**8)
+)
 """Of texts of 1 to 255 bytes, which topics are."""
 _EMPTY_TOPIC = cbor2.dumps("topic") + cbor2.dumps("")
 _MAX_DEPTH = 16
@@ -74,8 +76,12 @@ def pack(envelope: Envelope) -> bytes:
     topic = envelope.topic.encode()
     payload = envelope.payload
     # A map from texts to four or five values is not worth the way through an encoder of everything.
-    before, after = _fields_around_topic(envelope.qos, envelope.retain, envelope.content_type, envelope.shed)
-    return b"".join((before, _head(_TEXT, len(topic)), topic, after, _head(_BYTES, len(payload)), payload))
+    before, after = _fields_around_topic(
+        envelope.qos, envelope.retain, envelope.content_type, envelope.shed
+    )
+    return b"".join(
+        (before, _head(_TEXT, len(topic)), topic, after, _head(_BYTES, len(payload)), payload)
+    )
 
 
 def pack_many(batch: Iterable[Envelope], received_ns: int) -> list[tuple[int, bytes]]:
@@ -97,7 +103,11 @@ def pack_many(batch: Iterable[Envelope], received_ns: int) -> list[tuple[int, by
         name = topic.encode()
         size = len(name)
         head = _SHORT_TEXT_HEADS[size - 1] if 0 < size < 2**8 else _head(_TEXT, size)
-        at = -1 if payload.startswith(_JSON_TIME) else payload.find(_FRAME_TIME, 0, _FRAME_HEAD_BYTES)
+        at = (
+            -1
+            if payload.startswith(_JSON_TIME)
+            else payload.find(_FRAME_TIME, 0, _FRAME_HEAD_BYTES)
+        )
         published_ns = -1
         if 0 <= at <= len(payload) - len(_FRAME_TIME) - 8:
             (published_ns,) = _U64.unpack_from(payload, at + len(_FRAME_TIME))
@@ -108,8 +118,14 @@ def pack_many(batch: Iterable[Envelope], received_ns: int) -> list[tuple[int, by
 
 
 def _packed_with_properties(envelope: Envelope, given: MessageProperties) -> bytes:
-    properties = {name: value for name, value in given._asdict().items() if value is not None and value != ()}
-    fields: dict[str, Any] = {"topic": envelope.topic, "qos": envelope.qos, "retain": envelope.retain}
+    properties = {
+        name: value for name, value in given._asdict().items() if value is not None and value != ()
+    }
+    fields: dict[str, Any] = {
+        "topic": envelope.topic,
+        "qos": envelope.qos,
+        "retain": envelope.retain,
+    }
     if envelope.content_type is not None:
         fields["content_type"] = envelope.content_type
     if envelope.shed:
@@ -118,7 +134,9 @@ def _packed_with_properties(envelope: Envelope, given: MessageProperties) -> byt
 
 
 @functools.lru_cache(maxsize=256)
-def _fields_around_topic(qos: int, retain: bool, content_type: str | None, shed: int) -> tuple[bytes, bytes]:
+def _fields_around_topic(
+    qos: int, retain: bool, content_type: str | None, shed: int
+) -> tuple[bytes, bytes]:
     """Return what stands before the topic and between topic and payload; few kinds of envelopes come again and again."""
     fields: dict[str, Any] = {"topic": "", "qos": qos, "retain": retain}
     if content_type is not None:
@@ -172,7 +190,9 @@ def unpack(data: bytes | memoryview, major: int = MAJOR) -> Envelope:
     return _envelope(_fields(data, major))
 
 
-def unpack_repeat(data: bytes | memoryview, major: int = MAJOR) -> KeyframeBound | tuple[int, Envelope]:
+def unpack_repeat(
+    data: bytes | memoryview, major: int = MAJOR
+) -> KeyframeBound | tuple[int, Envelope]:
     """Return what a keyframe's message holds: its bounds, or a time and an envelope.
 
     Raises:
@@ -181,7 +201,12 @@ def unpack_repeat(data: bytes | memoryview, major: int = MAJOR) -> KeyframeBound
     fields = _fields(data, major)
     if "count" in fields:
         count, has_values, end = fields["count"], fields.get("has_values"), fields.get("end", False)
-        if type(count) is not int or count < 0 or type(has_values) is not bool or type(end) is not bool:
+        if (
+            type(count) is not int
+            or count < 0
+            or type(has_values) is not bool
+            or type(end) is not bool
+        ):
             raise WireError("a keyframe's head lacks its count")
         return KeyframeBound(count, has_values, end)
     time_ns = fields.get("time_ns")
@@ -202,11 +227,17 @@ def _fields(data: bytes | memoryview, major: int) -> dict[str, Any]:
 
 def _envelope(fields: dict[str, Any]) -> Envelope:
     topic, payload = fields.get("topic"), fields.get("payload")
-    qos, retain, content_type = fields.get("qos", 0), fields.get("retain", False), fields.get("content_type")
+    qos, retain, content_type = (
+        fields.get("qos", 0),
+        fields.get("retain", False),
+        fields.get("content_type"),
+    )
     if type(topic) is not str or not topic or type(payload) is not bytes:
         raise WireError("message lacks its topic or payload")
     if len(topic) > MOST_TOPIC_BYTES:
-        raise WireError(f"message has a topic of {len(topic)} characters, over MQTT's {MOST_TOPIC_BYTES}")
+        raise WireError(
+            f"message has a topic of {len(topic)} characters, over MQTT's {MOST_TOPIC_BYTES}"
+        )
     if type(qos) is not int or not 0 <= qos <= 2 or type(retain) is not bool:
         raise WireError("message has an impossible QoS or retain flag")
     if content_type is not None and type(content_type) is not str:
@@ -227,7 +258,8 @@ def _properties(given: Any) -> MessageProperties:
     if (
         not isinstance(user, (list, tuple))
         or not all(
-            isinstance(pair, (list, tuple)) and [type(each) for each in pair] == [str, str] for pair in user
+            isinstance(pair, (list, tuple)) and [type(each) for each in pair] == [str, str]
+            for pair in user
         )
         or (response_topic is not None and type(response_topic) is not str)
         or (correlation is not None and type(correlation) is not bytes)

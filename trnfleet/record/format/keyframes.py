@@ -38,7 +38,9 @@ class Repeat(NamedTuple):
 class KeyframeTracker:
     """The content of a keyframe at this moment: each topic's newest message, in order of receipt."""
 
-    def __init__(self, values_bytes: int = MOST_VALUES_BYTES, state_bytes: int = MOST_STATE_BYTES) -> None:
+    def __init__(
+        self, values_bytes: int = MOST_VALUES_BYTES, state_bytes: int = MOST_STATE_BYTES
+    ) -> None:
         self._state: dict[str, Repeat] = {}
         self._values: dict[str, Repeat] = {}
         self._state_bytes = 0
@@ -65,7 +67,9 @@ class KeyframeTracker:
         if channel in VALUES:
             if self.has_values:
                 self._take_value(envelope, Repeat(time_ns, data))
-        elif channel in RETAINED or (channel == OTHER and (envelope.retain or envelope.topic in self._state)):
+        elif channel in RETAINED or (
+            channel == OTHER and (envelope.retain or envelope.topic in self._state)
+        ):
             self._take_state(envelope, Repeat(time_ns, data))
 
     def _take_value(self, envelope: Envelope, repeat: Repeat) -> None:

@@ -91,7 +91,9 @@ def decode_line(line: bytes, limits: LineLimits = DEFAULT_LINE_LIMITS) -> Stored
         raise WireError("retain is not 0 or 1")
     payload = _payload(data)
     if len(payload) > limits.payload_bytes:
-        raise WireError(f"payload of {len(payload)} bytes is over the limit of {limits.payload_bytes}")
+        raise WireError(
+            f"payload of {len(payload)} bytes is over the limit of {limits.payload_bytes}"
+        )
     return Stored(
         _parse_time(data.get("tst")),
         Envelope(topic, payload, qos, bool(retain), _content_type(data.get("properties"))),
@@ -150,7 +152,9 @@ def _text(payload: bytes) -> str | None:
 
 
 def _is_topic(topic: str) -> bool:
-    return len(topic.encode("utf-8")) <= MOST_TOPIC_BYTES and not any(char in topic for char in "+#\0")
+    return len(topic.encode("utf-8")) <= MOST_TOPIC_BYTES and not any(
+        char in topic for char in "+#\0"
+    )
 
 
 def _payload(data: dict[str, Any]) -> bytes:
@@ -173,7 +177,9 @@ def _payload(data: dict[str, Any]) -> bytes:
         if length == len(as_json) or not (value is None or type(value) is str):
             return as_json
     if length is not None and length != len(payload):
-        raise WireError(f"payload has {len(payload)} of {length} bytes: mosquitto_sub's %j keeps text alone")
+        raise WireError(
+            f"payload has {len(payload)} of {length} bytes: mosquitto_sub's %j keeps text alone"
+        )
     return payload
 
 

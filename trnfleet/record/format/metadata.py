@@ -68,7 +68,9 @@ class About:
         return result
 
     @classmethod
-    def from_metadata(cls, data: Mapping[str, str], limits: RecordLimits = DEFAULT_RECORD_LIMITS) -> About:
+    def from_metadata(
+        cls, data: Mapping[str, str], limits: RecordLimits = DEFAULT_RECORD_LIMITS
+    ) -> About:
         """Return a file's metadata; missing and malformed values take their defaults."""
         most = limits.text_chars
         texts = {

@@ -60,7 +60,9 @@ class ChunkPacker:
         self.end_ns = 0
         """Times of the first and the last message."""
 
-    def add(self, channel: int, sequence: int, time_ns: int, published_ns: int, data: bytes) -> None:
+    def add(
+        self, channel: int, sequence: int, time_ns: int, published_ns: int, data: bytes
+    ) -> None:
         """Append a message."""
         if not self.size:
             self.start_ns = time_ns
@@ -103,7 +105,14 @@ class ChunkPacker:
             index.append(at)
             size = len(data)
             parts.append(
-                head(_MESSAGE, MESSAGE_FIELDS + size, channel, number & 0xFFFF_FFFF, time_ns, published_ns)
+                head(
+                    _MESSAGE,
+                    MESSAGE_FIELDS + size,
+                    channel,
+                    number & 0xFFFF_FFFF,
+                    time_ns,
+                    published_ns,
+                )
             )
             parts.append(data)
             at += _HEAD_BYTES + size
@@ -119,7 +128,9 @@ class ChunkPacker:
         record = b"".join(
             (
                 HEAD.pack(Opcode.CHUNK, CHUNK_HEAD.size + len(name) + 8 + len(compressed)),
-                CHUNK_HEAD.pack(self.start_ns, self.end_ns, len(content), zlib.crc32(content), len(name)),
+                CHUNK_HEAD.pack(
+                    self.start_ns, self.end_ns, len(content), zlib.crc32(content), len(name)
+                ),
                 name,
                 U64.pack(len(compressed)),
                 compressed,

@@ -95,7 +95,9 @@ def parse_chunk_head(data: bytes | memoryview, at: int = 0) -> ChunkFields:
         opcode, length = HEAD.unpack_from(data, at)
         start_ns, end_ns, size, crc, name_size = CHUNK_HEAD.unpack_from(data, at + HEAD.size)
         names_at = at + HEAD.size + CHUNK_HEAD.size
-        compression = bytes(data[names_at : names_at + name_size]).decode("ascii") if name_size <= 8 else "?"
+        compression = (
+            bytes(data[names_at : names_at + name_size]).decode("ascii") if name_size <= 8 else "?"
+        )
         (data_size,) = U64.unpack_from(data, names_at + name_size)
     except (struct.error, UnicodeDecodeError) as error:
         raise WireError("chunk's head is damaged") from error
@@ -118,7 +120,9 @@ def parse_chunk_index(data: memoryview) -> ChunkEntry:
         at = CHUNK_INDEX_HEAD.size
         if offsets_size % 10 or at + offsets_size > len(data):
             raise WireError("chunk index is damaged")
-        channels = tuple(sorted({U16.unpack_from(data, at + each)[0] for each in range(0, offsets_size, 10)}))
+        channels = tuple(
+            sorted({U16.unpack_from(data, at + each)[0] for each in range(0, offsets_size, 10)})
+        )
         at += offsets_size
         (index_length,) = U64.unpack_from(data, at)
         (name_size,) = U32.unpack_from(data, at + 8)
@@ -131,7 +135,15 @@ def parse_chunk_index(data: memoryview) -> ChunkEntry:
     except (struct.error, UnicodeDecodeError) as error:
         raise WireError("chunk index is damaged") from error
     return ChunkEntry(
-        start_ns, end_ns, offset, length, index_length, compression, compressed_size, size, channels or None
+        start_ns,
+        end_ns,
+        offset,
+        length,
+        index_length,
+        compression,
+        compressed_size,
+        size,
+        channels or None,
     )
 
 

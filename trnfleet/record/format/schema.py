@@ -40,7 +40,9 @@ def read_major(text: str, where: str) -> int:
     """
     match = _VERSION.fullmatch(text)
     if match is None:
-        raise ConfigError(f"{where}: the recording's schema {text[:32]!r} is not a version such as {SCHEMA}")
+        raise ConfigError(
+            f"{where}: the recording's schema {text[:32]!r} is not a version such as {SCHEMA}"
+        )
     major = int(match[1])
     if major > MAJOR:
         raise ConfigError(
@@ -48,7 +50,9 @@ def read_major(text: str, where: str) -> int:
         )
     missing = [number for number in range(major, MAJOR) if number not in MIGRATIONS]
     if missing:
-        raise ConfigError(f"{where}: the recording has schema {text}, which this trnfleet no longer reads")
+        raise ConfigError(
+            f"{where}: the recording has schema {text}, which this trnfleet no longer reads"
+        )
     return major
 
 

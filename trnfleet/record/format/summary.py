@@ -41,7 +41,9 @@ class Summary:
 
 def has_footer(file: int, size: int) -> bool:
     """Return whether a file ends with a footer."""
-    return size >= len(MAGIC) + FOOTER_BYTES and os.pread(file, len(MAGIC), size - len(MAGIC)) == MAGIC
+    return (
+        size >= len(MAGIC) + FOOTER_BYTES and os.pread(file, len(MAGIC), size - len(MAGIC)) == MAGIC
+    )
 
 
 def read_summary(file: int, size: int, limits: RecordLimits) -> Summary:

@@ -213,7 +213,11 @@ class Player:
             topic, is_taken = self._look_at(recorded)
             if is_taken:
                 entered.append(self._keep(envelope, topic))
-        gone = [each._replace(payload=b"") for name, each in former.items() if name not in self._standing]
+        gone = [
+            each._replace(payload=b"")
+            for name, each in former.items()
+            if name not in self._standing
+        ]
         return gone + entered
 
     def _goodbyes(self) -> list[Envelope]:

@@ -213,7 +213,11 @@ class PartReader:
         try:
             summary = read_summary(self._file, size, self.limits)
         except WireError as error:
-            why = f"its index is damaged ({error})" if has_footer(self._file, size) else "was not finished"
+            why = (
+                f"its index is damaged ({error})"
+                if has_footer(self._file, size)
+                else "was not finished"
+            )
             self._walk(begin, size, why)
         else:
             self._follow(summary, begin)
@@ -249,7 +253,9 @@ class PartReader:
                 counts = {}
                 for item in self.messages(found.entries[last]).items:
                     counts[item.channel] = counts.get(item.channel, 0) + 1
-                found.entries[last] = found.entries[last]._replace(channels=tuple(sorted(counts)) or None)
+                found.entries[last] = found.entries[last]._replace(
+                    channels=tuple(sorted(counts)) or None
+                )
         for channel, count in counts.items():
             found.counts[channel] = found.counts.get(channel, 0) + count
 

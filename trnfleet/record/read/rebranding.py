@@ -30,7 +30,9 @@ OF_THE_NAME = frozenset({TopicClass.ALERT, TopicClass.ACK, TopicClass.SILENCE})
 
 _JSON_BOOT = re.compile(rb'("boot"\s*:\s*")([A-Za-z0-9_-]{1,64})(")')
 _JSON_ID = re.compile(rb'("id"\s*:\s*")([A-Za-z0-9_-]{1,64})(")')
-_LIKE_OURS = re.compile(rf"(?:^|/){VERSION}/[^/]*/(?:{'|'.join(each.value for each in TopicClass)})(?:/|$)")
+_LIKE_OURS = re.compile(
+    rf"(?:^|/){VERSION}/[^/]*/(?:{'|'.join(each.value for each in TopicClass)})(?:/|$)"
+)
 _NOT_PUBLISHABLE = re.compile(r"[+#\0]")
 """Characters that no topic of a PUBLISH may have."""
 _KNOWN_BOOTS = 65_536

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 class Recording:
     """A recording of one file or several, ordered by when they begin; between them may be gaps."""
 
-    def __init__(self, parts: Sequence[PartReader], limits: RecordLimits = DEFAULT_RECORD_LIMITS) -> None:
+    def __init__(
+        self, parts: Sequence[PartReader], limits: RecordLimits = DEFAULT_RECORD_LIMITS
+    ) -> None:
         """Join parts that are open already; see `open`."""
         self.parts = sorted(parts, key=_begin_of)
         self._timeline = Timeline(limits)
@@ -43,7 +45,9 @@ class Recording:
         if not paths:
             raise ConfigError("no recording was named")
         if len(paths) > limits.parts:
-            raise ConfigError(f"{len(paths)} files are over the limit of {limits.parts} for one recording")
+            raise ConfigError(
+                f"{len(paths)} files are over the limit of {limits.parts} for one recording"
+            )
         parts: list[PartReader] = []
         try:
             parts.extend(PartReader(path, limits) for path in paths)
@@ -163,7 +167,11 @@ class Recording:
 
 
 def _begin_of(part: PartReader) -> tuple[int, str, int]:
-    return min((entry.start_ns for entry in part.entries), default=0), part.about.id, part.about.part
+    return (
+        min((entry.start_ns for entry in part.entries), default=0),
+        part.about.id,
+        part.about.part,
+    )
 
 
 def _tapped(messages: Iterator[Stored], tap: Callable[[Stored], None]) -> Iterator[Stored]:

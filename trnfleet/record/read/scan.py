@@ -161,7 +161,15 @@ class Scanner:
             found.skipped += 1
             return
         entry = ChunkEntry(
-            head.start_ns, head.end_ns, at, past - at, 0, head.compression, head.data_size, head.size, None
+            head.start_ns,
+            head.end_ns,
+            at,
+            past - at,
+            0,
+            head.compression,
+            head.data_size,
+            head.size,
+            None,
         )
         self._add(entry)
         for channel, count in found.last_counts.items():
@@ -188,7 +196,9 @@ class Scanner:
         found = self.found
         size = past - at
         try:
-            _, _, channel, _, time_ns, _ = MESSAGE_HEAD.unpack(self._window.get(at, MESSAGE_HEAD.size))
+            _, _, channel, _, time_ns, _ = MESSAGE_HEAD.unpack(
+                self._window.get(at, MESSAGE_HEAD.size)
+            )
         except struct.error:
             found.skipped += 1
             return
@@ -215,7 +225,9 @@ class Scanner:
                 size=past - last.offset,
             )
         else:
-            self._add(ChunkEntry(time_ns, time_ns, at, size, 0, "", size, size, None, is_loose=True))
+            self._add(
+                ChunkEntry(time_ns, time_ns, at, size, 0, "", size, size, None, is_loose=True)
+            )
         self._channels.add(channel)
 
     @staticmethod

@@ -67,7 +67,9 @@ class _Rows:
         if number is None:
             return 0
         del self._parts[number]
-        count = next((n for n, row in enumerate(self._rows) if row[self._PART] != number), len(self._rows))
+        count = next(
+            (n for n, row in enumerate(self._rows) if row[self._PART] != number), len(self._rows)
+        )
         self._rows.drop(count)
         return count
 
@@ -226,5 +228,8 @@ def slot_of(part: PartReader, entry: ChunkEntry) -> Slot:
     names = {part.channels.get(channel) for channel in entry.channels}
     has_unknown = None in names
     return Slot(
-        part, entry, has_data=has_unknown or names != {KEYFRAME}, has_repeats=has_unknown or KEYFRAME in names
+        part,
+        entry,
+        has_data=has_unknown or names != {KEYFRAME},
+        has_repeats=has_unknown or KEYFRAME in names,
     )

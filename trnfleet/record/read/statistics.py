@@ -61,7 +61,9 @@ class RecordingStatistics:
     """The usual distance of telemetry on a topic (the median over the topics); 0 where there is none."""
 
 
-def collect_statistics(messages: Iterable[Stored], root: str, limits: RecordLimits) -> RecordingStatistics:
+def collect_statistics(
+    messages: Iterable[Stored], root: str, limits: RecordLimits
+) -> RecordingStatistics:
     """Return a recording's statistics."""
     found = RecordingStatistics()
     channel_of = channel_namer(root)
@@ -92,7 +94,9 @@ def collect_statistics(messages: Iterable[Stored], root: str, limits: RecordLimi
     periods = [_period(each) for each in telemetry if each.messages > 2]
     found.period_ns = round(median(periods)) if periods else 0
     shortest = _MISSED_PERIODS * max(found.period_ns, 1)
-    found.gaps = sorted((begin, end) for length, begin, end in pauses if periods and length > shortest)
+    found.gaps = sorted(
+        (begin, end) for length, begin, end in pauses if periods and length > shortest
+    )
     return found
 
 

@@ -55,7 +55,9 @@ class Timeline:
         """Memory of the places of all chunks, in bytes, but for two blocks of them that were unpacked last."""
         with self._lock:
             return (
-                self._slots.nbytes + self._repeats.nbytes + sum(part.entries.nbytes for part in self._parts)
+                self._slots.nbytes
+                + self._repeats.nbytes
+                + sum(part.entries.nbytes for part in self._parts)
             )
 
     @property

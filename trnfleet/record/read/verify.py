@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnfleet.errors import WireError
-from trnfleet.record.format.envelopes import CHANNELS, KEYFRAME, KeyframeBound, unpack, unpack_repeat
+from trnfleet.record.format.envelopes import (
+    CHANNELS,
+    KEYFRAME,
+    KeyframeBound,
+    unpack,
+    unpack_repeat,
+)
 from trnfleet.record.format.schema import SCHEMA
 
 if TYPE_CHECKING:

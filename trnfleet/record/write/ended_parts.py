@@ -74,9 +74,9 @@ class EndedParts:
         while self._parts:
             oldest = self._parts[0]
             is_old = self._keep_ns is not None and oldest.last_ns < now_ns - self._keep_ns
-            is_over = (self.keep_bytes is not None and self._size_bytes + size_bytes > self.keep_bytes) or (
-                self._keep_chunks is not None and self._chunks + chunks > self._keep_chunks
-            )
+            is_over = (
+                self.keep_bytes is not None and self._size_bytes + size_bytes > self.keep_bytes
+            ) or (self._keep_chunks is not None and self._chunks + chunks > self._keep_chunks)
             if not (is_old or is_over):
                 return
             self._parts.popleft()

@@ -47,7 +47,9 @@ class PartFile:
         OSError: from every method that writes; after it the file ends with its last whole chunk.
     """
 
-    def __init__(self, path: Path, about: About, level: int = LEVEL, *, durable: bool = False) -> None:
+    def __init__(
+        self, path: Path, about: About, level: int = LEVEL, *, durable: bool = False
+    ) -> None:
         """Make the file, which must not exist, with its header, metadata and channels.
 
         Args:
@@ -74,7 +76,9 @@ class PartFile:
         self._chunks = 0
         self._counts: dict[int, int] = {}
         self._channels = [
-            Channel(id=number, topic=name, message_encoding=MESSAGE_ENCODING, metadata={}, schema_id=0)
+            Channel(
+                id=number, topic=name, message_encoding=MESSAGE_ENCODING, metadata={}, schema_id=0
+            )
             for number, name in enumerate(CHANNELS, 1)
         ]
         head = MAGIC + to_bytes([Header(PROFILE, LIBRARY)])
@@ -115,7 +119,9 @@ class PartFile:
         """Write the present chunk; return where it is, or None where there is nothing in it."""
         return self._append(self.packer.pack()) if self.packer.size else None
 
-    def copy(self, entry: ChunkEntry, data: bytes, counts: dict[int, int], offsets: dict[int, int]) -> None:
+    def copy(
+        self, entry: ChunkEntry, data: bytes, counts: dict[int, int], offsets: dict[int, int]
+    ) -> None:
         """Append a chunk and its indexes as they stand in another file with the same channels.
 
         Args:
@@ -219,7 +225,9 @@ class PartFile:
         for opcode, records in groups:
             if records:
                 offsets.append(
-                    SummaryOffset(group_opcode=opcode, group_start=offsets_at, group_length=len(records))
+                    SummaryOffset(
+                        group_opcode=opcode, group_start=offsets_at, group_length=len(records)
+                    )
                 )
             offsets_at += len(records)
         summary = b"".join((*(records for _, records in groups), to_bytes(offsets)))

@@ -196,7 +196,9 @@ class RecordingThread:
         with self._wake:
             mine = self._flush_to = self._taken
             self._wake.notify_all()
-            self._wake.wait_for(lambda: self._flushed >= mine or bool(self.status.failed), timeout_s)
+            self._wake.wait_for(
+                lambda: self._flushed >= mine or bool(self.status.failed), timeout_s
+            )
             return self._flushed >= mine
 
     @property
@@ -222,7 +224,9 @@ class RecordingThread:
         except RecordingError as error:
             self.fail(error.reason)
             log.warning("recording_failed", reason=error.reason)
-        except Exception as error:  # the border of the thread: whatever it is, the app must hear of it
+        except (
+            Exception
+        ) as error:  # the border of the thread: whatever it is, the app must hear of it
             self.fail(f"{type(error).__name__}: {error}")
             log.exception("recording_failed")
         self.status.messages -= writer.lost
@@ -246,7 +250,9 @@ class RecordingThread:
             if writer.pending_bytes and pending_since_s is None:
                 pending_since_s = self._clock.monotonic_s()
             is_flushed = (
-                item is None or self._flushed < self._flush_to <= number or self._is_late(pending_since_s)
+                item is None
+                or self._flushed < self._flush_to <= number
+                or self._is_late(pending_since_s)
             )
             if is_flushed:
                 writer.flush()
@@ -295,7 +301,10 @@ class RecordingThread:
         self.status.sync_s += self._synced_s - began_s
 
     def _is_late(self, pending_since_s: float | None) -> bool:
-        return pending_since_s is not None and self._clock.monotonic_s() - pending_since_s >= FLUSHED_AFTER_S
+        return (
+            pending_since_s is not None
+            and self._clock.monotonic_s() - pending_since_s >= FLUSHED_AFTER_S
+        )
 
     def _write(self, writer: RecordingWriter, batch: Sequence[Envelope]) -> None:
         status = self.status
@@ -353,11 +362,20 @@ class Recorder:
         """
         self._clock = clock
         writer = RecordingWriter(
-            path, about, split_bytes=split_bytes, split_ns=split_ns, keep_ns=keep_ns, durable=durable
+            path,
+            about,
+            split_bytes=split_bytes,
+            split_ns=split_ns,
+            keep_ns=keep_ns,
+            durable=durable,
         )
         self.writer = writer
         self._thread = RecordingThread(
-            lambda: writer, clock=clock, queue_bytes=queue_bytes, durable=durable, slice_messages=_SLICE
+            lambda: writer,
+            clock=clock,
+            queue_bytes=queue_bytes,
+            durable=durable,
+            slice_messages=_SLICE,
         )
         self.status = self._thread.status
 

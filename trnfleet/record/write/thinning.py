@@ -40,7 +40,9 @@ _MOST_CHANGES = 256
 class Thinning:
     """Which messages are kept, by how many come and how many wait to be written."""
 
-    def __init__(self, is_telemetry: Callable[[str], bool], most_per_s: int = MOST_KEPT_PER_S) -> None:
+    def __init__(
+        self, is_telemetry: Callable[[str], bool], most_per_s: int = MOST_KEPT_PER_S
+    ) -> None:
         """Begin with all of them.
 
         Args:
@@ -118,7 +120,9 @@ class Thinning:
         passed_s = now_s - since_s
         self._count += count
         is_behind = (
-            self._count > self._most_per_s and self._shed > self._count * BEHIND_FROM and not gives_way
+            self._count > self._most_per_s
+            and self._shed > self._count * BEHIND_FROM
+            and not gives_way
         )
         if (filled >= FULL_FROM or is_behind) and now_s - self._full_at_s >= 1.0:
             self._full_at_s = now_s
@@ -186,7 +190,9 @@ class Thinning:
                 left = (hash(topic) + self._turns) % one_in
             # What was left out before it came here counts as well: it is a tick that is not there.
             left += envelope.shed
-            is_left_out = left + 1 < one_in or (left + 1 > one_in and hash(topic) & 1_023 >= overdue_below)
+            is_left_out = left + 1 < one_in or (
+                left + 1 > one_in and hash(topic) & 1_023 >= overdue_below
+            )
             if is_left_out and not (envelope.retain or envelope.qos):
                 left_out[topic] = left + 1
                 continue

@@ -21,7 +21,12 @@ from trnfleet.record.format.envelopes import (
     pack_repeat,
     source_ns,
 )
-from trnfleet.record.format.keyframes import MOST_STATE_BYTES, MOST_VALUES_BYTES, KeyframeTracker, is_due
+from trnfleet.record.format.keyframes import (
+    MOST_STATE_BYTES,
+    MOST_VALUES_BYTES,
+    KeyframeTracker,
+    is_due,
+)
 from trnfleet.record.format.limits import DEFAULT_RECORD_LIMITS
 from trnfleet.record.format.packing import LEVEL
 from trnfleet.record.format.records import MESSAGE_HEAD
@@ -272,7 +277,11 @@ class RecordingWriter:
     def _held(self, time_ns: int) -> int:
         """Return a time that does not fall behind what was written, nor beyond what can be."""
         last_ns = self._last_ns
-        time_ns = max(time_ns, self._floor_ns) if last_ns is None else max(time_ns, last_ns, self._floor_ns)
+        time_ns = (
+            max(time_ns, self._floor_ns)
+            if last_ns is None
+            else max(time_ns, last_ns, self._floor_ns)
+        )
         return min(time_ns, MAX_NS)
 
     def _go_on_at(self, time_ns: int) -> None:
@@ -384,7 +393,9 @@ class RecordingWriter:
         bound = KeyframeBound(len(tracker), tracker.has_values, end=False)
         part.add(_KEYFRAME_ID, time_ns, time_ns, pack_bound(bound))
         for repeat in tracker:
-            part.add(_KEYFRAME_ID, time_ns, repeat.time_ns, pack_repeat(repeat.data, repeat.time_ns))
+            part.add(
+                _KEYFRAME_ID, time_ns, repeat.time_ns, pack_repeat(repeat.data, repeat.time_ns)
+            )
             if part.packer.size >= CHUNK_BYTES:
                 self._cut()
         part.add(_KEYFRAME_ID, time_ns, time_ns, pack_bound(bound._replace(end=True)))

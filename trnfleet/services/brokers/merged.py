@@ -149,7 +149,9 @@ class MergedSource:
     async def run(self) -> None:
         """Keep all connections up until cancelled."""
         try:
-            async with background(**{f"source_{n}": each.run() for n, each in enumerate(self._sources)}):
+            async with background(
+                **{f"source_{n}": each.run() for n, each in enumerate(self._sources)}
+            ):
                 await asyncio.Event().wait()
         finally:
             for task in self._taking:
@@ -183,7 +185,9 @@ class MergedSource:
 
     def _marked(self, batch: list[Envelope], link: int) -> list[Envelope]:
         unmarked = self._unmarked
-        return [each if each.topic.startswith(unmarked) else each._replace(link=link) for each in batch]
+        return [
+            each if each.topic.startswith(unmarked) else each._replace(link=link) for each in batch
+        ]
 
 
 class FanOutPublisher:
@@ -246,7 +250,11 @@ class FanOutPublisher:
 
     async def _catch_up(self, number: int) -> None:
         """Write what waits for a broker whenever it is back; what it does not take then waits on."""
-        publisher, pending, is_back = self._publishers[number], self._pending[number], self._is_back[number]
+        publisher, pending, is_back = (
+            self._publishers[number],
+            self._pending[number],
+            self._is_back[number],
+        )
         while True:
             await is_back.wait()
             is_back.clear()
@@ -280,7 +288,11 @@ async def _wait_any_connected(
     Raises:
         BrokerError: none stands.
     """
-    reached(await asyncio.gather(*(each.wait_connected(timeout_s) for each in links), return_exceptions=True))
+    reached(
+        await asyncio.gather(
+            *(each.wait_connected(timeout_s) for each in links), return_exceptions=True
+        )
+    )
 
 
 def reached(results: Sequence[ResultT | BaseException]) -> list[ResultT]:

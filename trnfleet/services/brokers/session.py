@@ -83,7 +83,10 @@ class SeveralBrokers(NamedTuple):
         """Return the subscriptions to topic filters on all brokers as one; the caller runs it."""
         wanted = list(filters)
         telemetry = limits.newest_of if limits else ""
-        sources = [each.source(wanted, limits=limits, reads_figures=reads_figures) for each in self.sessions]
+        sources = [
+            each.source(wanted, limits=limits, reads_figures=reads_figures)
+            for each in self.sessions
+        ]
         return MergedSource(sources, unmarked=telemetry)
 
     def publisher(self, client_id: str) -> FanOutPublisher:

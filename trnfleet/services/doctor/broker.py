@@ -101,16 +101,16 @@ async def _security(session: BrokerSession) -> list[Finding]:
         if url.is_loopback:
             found = [Finding(group, "encryption", Health.OK, "none, within this machine")]
         else:
-            advice = (
-                "use mqtts:// where the broker has it: names, telemetry and passwords can be read on the way"
-            )
+            advice = "use mqtts:// where the broker has it: names, telemetry and passwords can be read on the way"
             found = [Finding(group, "encryption", Health.WARNING, "none", advice)]
     else:
         try:
             peer = await in_thread(functools.partial(look_at_tls, url, session.tls))
         except (DialError, OSError) as error:
             found = [
-                Finding(group, "encryption", Health.UNKNOWN, f"TLS; a second connection failed: {error}")
+                Finding(
+                    group, "encryption", Health.UNKNOWN, f"TLS; a second connection failed: {error}"
+                )
             ]
         else:
             found = [
@@ -132,7 +132,9 @@ def _certificate(session: BrokerSession, peer: TlsPeer) -> Finding:
     left_days = (until_ns - session.clock.wall_ns()) / NS_PER_S / SECONDS_A_DAY
     value = f"valid until {format_rfc3339(until_ns)[:10]}, {left_days:,.0f} days from now"
     if left_days < RENEWED_DAYS:
-        return Finding(group, "certificate", Health.WARNING, value, "renew it: nothing connects after that")
+        return Finding(
+            group, "certificate", Health.WARNING, value, "renew it: nothing connects after that"
+        )
     return Finding(group, "certificate", Health.OK, value)
 
 
@@ -180,10 +182,15 @@ async def _fleets(session: BrokerSession) -> Finding:
         fleets = await discover_fleets(session, TopicClass.PUBLISHER, RETAINED_S)
     except BrokerError as error:
         advice = f"let this user read {session.root}/{VERSION}/#"
-        return Finding(group, "fleets", Health.WARNING, str(error).removeprefix(f"broker {group}: "), advice)
+        return Finding(
+            group, "fleets", Health.WARNING, str(error).removeprefix(f"broker {group}: "), advice
+        )
     if not fleets:
         return Finding(group, "fleets", Health.OK, f"none under {session.root}/ yet")
     named = (
-        f"{plain(name, 64)} ({'live' if is_live else 'offline'})" for name, is_live in sorted(fleets.items())
+        f"{plain(name, 64)} ({'live' if is_live else 'offline'})"
+        for name, is_live in sorted(fleets.items())
     )
-    return Finding(group, "fleets", Health.OK, f"{counted(len(fleets), 'fleet')}: {', '.join(named)}"[:300])
+    return Finding(
+        group, "fleets", Health.OK, f"{counted(len(fleets), 'fleet')}: {', '.join(named)}"[:300]
+    )

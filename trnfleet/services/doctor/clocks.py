@@ -38,7 +38,11 @@ async def clock_finding(session: BrokerSession, group: str, *, listen_s: float) 
             reader = BatchReader(source, session.clock, limit_s=listen_s)
             while len(off_s) < ENOUGH and (batch := await reader.next()):
                 now_ns = session.clock.wall_ns()
-                off_s += [(now_ns - ts_ns) / NS_PER_S for ts_ns in map(_time_ns, batch) if ts_ns is not None]
+                off_s += [
+                    (now_ns - ts_ns) / NS_PER_S
+                    for ts_ns in map(_time_ns, batch)
+                    if ts_ns is not None
+                ]
     except BrokerError:
         return Finding(group, name, Health.UNKNOWN, "this user may not read telemetry")
     if not off_s:
@@ -58,9 +62,7 @@ async def clock_finding(session: BrokerSession, group: str, *, listen_s: float) 
     value = f"telemetry is {took(abs(median_s))} {'old' if median_s >= 0 else 'ahead'} when it comes ({counted(len(own), 'message')})"
     if abs(median_s) <= MOST_SKEW_S:
         return Finding(group, name, Health.OK, value)
-    advice = (
-        "set the clocks of the publishers and of this machine by NTP; if they agree, messages wait on the way"
-    )
+    advice = "set the clocks of the publishers and of this machine by NTP; if they agree, messages wait on the way"
     return Finding(group, name, Health.WARNING, value, advice)
 
 

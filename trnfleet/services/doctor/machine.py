@@ -44,14 +44,21 @@ def software(versions: Mapping[str, Any]) -> Iterator[Finding]:
         "boto3": "for trnfleet bridge: pip install boto3, or pipx inject trnfleet boto3",
         "duckdb": "for trnfleet history: pip install duckdb, or pipx inject trnfleet duckdb",
     }
-    missing = [name for name, version in installed.items() if version is None and name not in optional]
-    there = ", ".join(f"{name} {version}" for name, version in installed.items() if version is not None)
+    missing = [
+        name for name, version in installed.items() if version is None and name not in optional
+    ]
+    there = ", ".join(
+        f"{name} {version}" for name, version in installed.items() if version is not None
+    )
     if missing:
         advice = "install trnfleet again, with its dependencies"
         yield Finding(group, "libraries", Health.PROBLEM, f"missing: {', '.join(missing)}", advice)
     else:
         yield Finding(
-            group, "libraries", Health.OK, there or "not known: trnfleet runs without being installed"
+            group,
+            "libraries",
+            Health.OK,
+            there or "not known: trnfleet runs without being installed",
         )
     for name, purpose in optional.items():
         if installed.get(name, "") is None:
@@ -73,7 +80,11 @@ def terminal(environ: Mapping[str, str]) -> Iterator[Finding]:
     else:
         size = shutil.get_terminal_size()
         fits = size.columns >= LEAST_COLUMNS and size.lines >= LEAST_LINES
-        advice = "" if fits else f"make it {LEAST_COLUMNS}x{LEAST_LINES} or larger: views are cut below that"
+        advice = (
+            ""
+            if fits
+            else f"make it {LEAST_COLUMNS}x{LEAST_LINES} or larger: views are cut below that"
+        )
         health = Health.OK if fits else Health.WARNING
         yield Finding(group, "size", health, f"{size.columns}x{size.lines}", advice)
     kind = environ.get("TERM", "")
@@ -87,7 +98,9 @@ def terminal(environ: Mapping[str, str]) -> Iterator[Finding]:
     if encoding.lower().replace("-", "") == "utf8":
         yield Finding(group, "encoding", Health.OK, encoding)
     else:
-        advice = "set LANG to a locale with UTF-8, such as C.UTF-8: the app draws with ASCII until then"
+        advice = (
+            "set LANG to a locale with UTF-8, such as C.UTF-8: the app draws with ASCII until then"
+        )
         yield Finding(group, "encoding", Health.WARNING, encoding, advice)
 
 
@@ -119,7 +132,9 @@ def programs() -> Iterator[Finding]:
         advice = "install it to make certificates for a broker of your own"
         yield Finding(group, "openssl", Health.OK, "not installed", advice)
     else:
-        yield Finding(group, "openssl", Health.OK, _first_line([openssl, "version"]) or "version unknown")
+        yield Finding(
+            group, "openssl", Health.OK, _first_line([openssl, "version"]) or "version unknown"
+        )
     yield Finding(group, "TLS of Python", Health.OK, ssl.OPENSSL_VERSION)
 
 
@@ -127,14 +142,23 @@ def own_folders() -> Iterator[Finding]:
     """Yield the folders for logs and for the app's past, with the free room on their disks."""
     for name, find, least, purpose in (
         ("state", folders.state_folder, LEAST_STATE, "logs"),
-        ("cache", folders.cache_folder, LEAST_CACHE, "the app's past, 1 GiB unless --past says otherwise"),
+        (
+            "cache",
+            folders.cache_folder,
+            LEAST_CACHE,
+            "the app's past, 1 GiB unless --past says otherwise",
+        ),
     ):
         try:
             folder = find()
             free = shutil.disk_usage(folder.path).free
         except (ConfigError, OSError) as error:
             yield Finding(
-                "folders", name, Health.PROBLEM, str(error), "give it a folder that can be written to"
+                "folders",
+                name,
+                Health.PROBLEM,
+                str(error),
+                "give it a folder that can be written to",
             )
             continue
         value = f"{folder.path}, {size_text(free)} free"

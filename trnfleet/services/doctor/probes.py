@@ -44,7 +44,9 @@ SLOW_S = 0.2
 class Probes:
     """The trials, one after the other."""
 
-    def __init__(self, session: BrokerSession, publisher: MqttPublisher, prefix: str, group: str) -> None:
+    def __init__(
+        self, session: BrokerSession, publisher: MqttPublisher, prefix: str, group: str
+    ) -> None:
         """Prepare them.
 
         Args:
@@ -84,7 +86,11 @@ class Probes:
             left = await self._clear()
         if left:
             advice = f"clear what is retained under {self._prefix}/#, as with mosquitto_sub --remove-retained"
-            report(self._found("clean-up", Health.WARNING, f"{left:,} retained messages are left", advice))
+            report(
+                self._found(
+                    "clean-up", Health.WARNING, f"{left:,} retained messages are left", advice
+                )
+            )
         report(await self._will())
         report(await self._size())
 
@@ -105,7 +111,9 @@ class Probes:
                     result = await self._publisher.publish([Envelope(topic, payload, qos=1)])
                     if result.unsent:
                         advice = "give the trials a user that may write below the root, or take the broker's other findings alone"
-                        return self._found(name, Health.UNKNOWN, f"not tried: {result.error}", advice)
+                        return self._found(
+                            name, Health.UNKNOWN, f"not tried: {result.error}", advice
+                        )
                     if not await self._comes(source, functools.partial(_holds, payload)):
                         break
                     trips_s.append(self._clock.monotonic_s() - begun_s)
@@ -114,11 +122,15 @@ class Probes:
         if len(trips_s) < ROUND_TRIPS:
             value = f"{len(trips_s)} of {ROUND_TRIPS} messages came back within {ANSWER_S:g} s"
             if trips_s:
-                return self._found(name, Health.PROBLEM, value, "look at the broker's queues and its log")
+                return self._found(
+                    name, Health.PROBLEM, value, "look at the broker's queues and its log"
+                )
             advice = f"let this user write and read {self._prefix.rsplit('/', 2)[0]}/#, if the trials shall be made"
             return self._found(name, Health.UNKNOWN, value, advice)
         median_s, most_s = statistics.median(trips_s), max(trips_s)
-        value = f"{took(median_s)} in the median of {ROUND_TRIPS} with QoS 1, {took(most_s)} at most"
+        value = (
+            f"{took(median_s)} in the median of {ROUND_TRIPS} with QoS 1, {took(most_s)} at most"
+        )
         if median_s <= SLOW_S:
             return self._found(name, Health.OK, value)
         advice = "run programs that publish near the broker: 64 acknowledged messages are under way at once"
@@ -140,7 +152,9 @@ class Probes:
                 "readers ask for descriptors by their topics, which takes longer; silences from before a reader's start are not "
                 "known to it"
             )
-            return self._found(name, Health.WARNING, "reach exact subscriptions only, no wildcards", advice)
+            return self._found(
+                name, Health.WARNING, "reach exact subscriptions only, no wildcards", advice
+            )
         advice = "let the broker keep retained messages, or take another: descriptors, jobs, alerts and silences are such"
         return self._found(name, Health.PROBLEM, "are not kept", advice)
 
@@ -202,13 +216,17 @@ class Probes:
                     came = await self._comes(source, functools.partial(_holds, b"gone"), WILL_S)
             except BrokerError as error:
                 advice = "let clients of this user have a last will below the root"
-                return self._found(name, Health.WARNING, f"refused: {_reason(error, self._group)}", advice)
+                return self._found(
+                    name, Health.WARNING, f"refused: {_reason(error, self._group)}", advice
+                )
         if came:
             return self._found(
                 name, Health.OK, f"comes {took(self._clock.monotonic_s() - begun_s)} after a cut"
             )
         advice = "a publisher that dies is noticed by its silence alone, three periods later"
-        return self._found(name, Health.WARNING, f"did not come within {WILL_S:g} s after a cut", advice)
+        return self._found(
+            name, Health.WARNING, f"did not come within {WILL_S:g} s after a cut", advice
+        )
 
     async def _size(self) -> Finding:
         """Send messages of the sizes that occur, each on a connection of its own: a broker may end it."""
@@ -228,7 +246,9 @@ class Probes:
                 largest = size
         if not why:
             return self._found(
-                name, Health.OK, f"{size_text(largest)} comes through, the largest that is ever sent"
+                name,
+                Health.OK,
+                f"{size_text(largest)} comes through, the largest that is ever sent",
             )
         value = f"{size_text(size)} does not come through: {why}"
         if largest < USUAL_BYTES:
@@ -253,7 +273,10 @@ class Probes:
             return _reason(error, self._group)
 
     async def _comes(
-        self, source: MqttSource, is_wanted: Callable[[Envelope], bool], limit_s: float | None = None
+        self,
+        source: MqttSource,
+        is_wanted: Callable[[Envelope], bool],
+        limit_s: float | None = None,
     ) -> bool:
         """Wait for a message; for `ANSWER_S` unless a limit is given."""
         reader = BatchReader(source, self._clock, limit_s=ANSWER_S if limit_s is None else limit_s)

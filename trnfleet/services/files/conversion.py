@@ -54,7 +54,9 @@ def open_recordings(
     """
     kinds = [detect(path) for path in paths]
     if neuron_ls is not None and not set(kinds) <= set(HOST_KINDS):
-        other = next(path for path, kind in zip(paths, kinds, strict=True) if kind not in HOST_KINDS)
+        other = next(
+            path for path, kind in zip(paths, kinds, strict=True) if kind not in HOST_KINDS
+        )
         raise ConfigError(f"--neuron-ls is for files of neuron-monitor, and {other} is none")
     if all(kind is Kind.MCAP for kind in kinds):
         return Recording.open(paths)
@@ -220,7 +222,9 @@ def _refuse_empty(written: int, given: Input, source: str) -> None:
         raise ConfigError(f"{source}: nothing in it can be converted{first}")
 
 
-def _report(given: Input, source: str, target: str, written: int, report: Callable[[str], None]) -> None:
+def _report(
+    given: Input, source: str, target: str, written: int, report: Callable[[str], None]
+) -> None:
     if isinstance(given, HostInput):
         report(plain(f"{source}: {given.begin_text()}", _WIDTH))
     account = given.skipped.text(NOUNS[given.kind])
@@ -238,7 +242,9 @@ def _write_mcap(inputs: Sequence[Input], path: Path) -> int:
     )
     writer = RecordingWriter(path, about)
     try:
-        for stored in heapq.merge(*(given.messages() for given in inputs), key=lambda each: each.time_ns):
+        for stored in heapq.merge(
+            *(given.messages() for given in inputs), key=lambda each: each.time_ns
+        ):
             writer.write(stored.time_ns, stored.envelope)
     finally:
         writer.close()

@@ -164,7 +164,9 @@ class McapInput:
         self.skipped = LeftOut()
         first_ns = recording.start_ns
         keyframe = recording.keyframe(first_ns)
-        telemetry = re.compile(rf"{re.escape(self.about.root)}/{VERSION}/[^/]*/(?:{'|'.join(VALUES)})/")
+        telemetry = re.compile(
+            rf"{re.escape(self.about.root)}/{VERSION}/[^/]*/(?:{'|'.join(VALUES)})/"
+        )
         for stored in keyframe.state if keyframe else ():
             if not telemetry.match(stored.envelope.topic):
                 self.skipped.taken += 1
@@ -204,7 +206,9 @@ class LinesInput:
                     roots.setdefault(found["root"].rstrip("/"), set()).add(found["fleet"])
             root = DEFAULT_ROOT if DEFAULT_ROOT in roots or not roots else next(iter(roots))
             fleets = tuple(sorted(roots.get(root, ())))
-            self._about = about_file(self.kind, max(0, first_ns), fleets, root, "from lines of mosquitto_sub")
+            self._about = about_file(
+                self.kind, max(0, first_ns), fleets, root, "from lines of mosquitto_sub"
+            )
         return self._about
 
     def messages(self) -> Iterator[Stored]:

@@ -62,7 +62,9 @@ class MissingDescriptors:
         return [topic for _, topic in self._missing.due(now_s)]
 
     def _look_at(self, name: str, topic: Topic) -> None:
-        path = address.parent(topic.path) if address.level_of(topic.path) is Level.CHIP else topic.path
+        path = (
+            address.parent(topic.path) if address.level_of(topic.path) is Level.CHIP else topic.path
+        )
         node = build_topic(topic.fleet, TopicClass.NODE, path, self._root)
         if node not in self._described:
             self._missing.hear(TopicClass.NODE, node)

@@ -84,11 +84,17 @@ def _choose(given: Input, name: str | None, instance: str | None) -> _Chosen:
     fleet = choose_fleet(found, name)
     paths_of = sorted(found[fleet])
     if instance is None and len(paths_of) > 1:
-        raise ConfigError(f"{len(paths_of)} instances in it: name one with --instance, such as {paths_of[0]}")
+        raise ConfigError(
+            f"{len(paths_of)} instances in it: name one with --instance, such as {paths_of[0]}"
+        )
     path = paths_of[0] if instance is None else instance
     if path not in found[fleet]:
-        raise ConfigError(f"--instance {path}: no such instance in it: {nearest(path, paths_of[:2_000])}")
-    zone = next((zone for (of, place), zone in zones.items() if of == fleet and _holds(place, path)), "")
+        raise ConfigError(
+            f"--instance {path}: no such instance in it: {nearest(path, paths_of[:2_000])}"
+        )
+    zone = next(
+        (zone for (of, place), zone in zones.items() if of == fleet and _holds(place, path)), ""
+    )
     return _Chosen(fleet, path, zone)
 
 

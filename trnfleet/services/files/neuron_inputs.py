@@ -83,7 +83,9 @@ class HostInput(Input):
     @property
     def about(self) -> About:
         """Metadata: fleet and begin, and whether that is known or assumed."""
-        dated = "its begin is known" if self.is_dated else "its begin is assumed from the file's date"
+        dated = (
+            "its begin is known" if self.is_dated else "its begin is assumed from the file's date"
+        )
         note = f"from {self.origin}; {dated}"
         return about_file(self.kind, self.start_ns, (self._fleet,), DEFAULT_ROOT, note)
 
@@ -133,7 +135,9 @@ class NeuronInput(HostInput):
                 self._ends.append(passed_ns)
         self.period_s = statistics.median(periods) if periods else DEFAULT_PERIOD_S
         self.is_dated = start_ns is not None
-        self.start_ns = max(0, self._path.stat().st_mtime_ns - passed_ns) if start_ns is None else start_ns
+        self.start_ns = (
+            max(0, self._path.stat().st_mtime_ns - passed_ns) if start_ns is None else start_ns
+        )
 
     def messages(self) -> Iterator[Stored]:
         """Yield the host's state and telemetry, received when its period ended."""

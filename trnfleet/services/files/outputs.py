@@ -66,7 +66,12 @@ class LineSink:
     """
 
     def __init__(
-        self, descriptor: int, clock: Clock, *, queue_bytes: int = LINE_QUEUE_BYTES, durable: bool = False
+        self,
+        descriptor: int,
+        clock: Clock,
+        *,
+        queue_bytes: int = LINE_QUEUE_BYTES,
+        durable: bool = False,
     ) -> None:
         """Take over the descriptor of an open file.
 
@@ -154,7 +159,9 @@ class LineSink:
         try:
             while True:
                 with self._wake:
-                    self._wake.wait_for(lambda: self._queue or self._is_closing, self._until_sync_s())
+                    self._wake.wait_for(
+                        lambda: self._queue or self._is_closing, self._until_sync_s()
+                    )
                     if not self._queue and self._is_closing:
                         break
                 self._sync_when_due()

@@ -111,7 +111,11 @@ def summarize(files: Sequence[str], recording: Recording) -> dict[str, Any]:
         "period_s": statistics.period_ns / NS_PER_S if statistics.period_ns else None,
         "lost": sum(fleet.lost for fleet in fleets),
         "gaps": [
-            {"from": format_rfc3339(begin), "to": format_rfc3339(end), "duration_s": (end - begin) / NS_PER_S}
+            {
+                "from": format_rfc3339(begin),
+                "to": format_rfc3339(end),
+                "duration_s": (end - begin) / NS_PER_S,
+            }
             for begin, end in statistics.gaps
         ],
         "classes": {
@@ -162,7 +166,9 @@ def _fleet(name: str, reading: _Gathered) -> FleetFacts:
         facts.is_replay |= described.replay
     facts.instances = sum(count for _, count in hardware.values())
     facts.chips = sum(
-        INSTANCE_TYPES[kind].chips * count for kind, count in hardware.values() if kind in INSTANCE_TYPES
+        INSTANCE_TYPES[kind].chips * count
+        for kind, count in hardware.values()
+        if kind in INSTANCE_TYPES
     )
     if periods:
         facts.period_s, facts.speed = max(periods, key=lambda clock: periods[clock])

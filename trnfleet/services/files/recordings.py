@@ -60,20 +60,28 @@ def last_alive_ns(recording: RecordedMessages, root: str, fleet: str) -> int:
         envelope = stored.envelope
         try:
             topic = parse_topic(envelope.topic, root)
-            if topic.topic_class is not TopicClass.PUBLISHER or topic.fleet != fleet or not envelope.payload:
+            if (
+                topic.topic_class is not TopicClass.PUBLISHER
+                or topic.fleet != fleet
+                or not envelope.payload
+            ):
                 continue
             message = decode_message(envelope.payload, PublisherMessage)
         except WireError:
             continue
         if message.role == "telemetry":
             states[message.client] = message.state == "online", stored.time_ns
-    farewells = [time_ns for _, time_ns in states.values() if time_ns >= end_ns - FAREWELL_S * NS_PER_S]
+    farewells = [
+        time_ns for _, time_ns in states.values() if time_ns >= end_ns - FAREWELL_S * NS_PER_S
+    ]
     if not farewells or any(is_online for is_online, _ in states.values()):
         return end_ns
     return max(recording.start_ns, min(farewells) - 1)
 
 
-def shown_part_of(recording: Recording, fleet: str, begin: str | None, end: str | None) -> tuple[int, int]:
+def shown_part_of(
+    recording: Recording, fleet: str, begin: str | None, end: str | None
+) -> tuple[int, int]:
     """Return the first and the last instant (ns) of the part that the app shows, which ends with the fleet unless `end` is given.
 
     Raises:
@@ -113,7 +121,9 @@ def fleet_of(recording: Recording, name: str | None, file: str) -> str:
         last = recording.keyframe(recording.end_ns)
         since_ns = recording.start_ns - 1 if last is None else last.time_ns
         rest = recording.read(since_ns, recording.end_ns)
-        topics = {each.envelope.topic for part in ((last.state if last else ()), rest) for each in part}
+        topics = {
+            each.envelope.topic for part in ((last.state if last else ()), rest) for each in part
+        }
         fleets = tuple(sorted({*fleets, *fleets_in(topics, recording.root)}))
     if name is not None and name not in fleets:
         # It names those that were there when it began.
@@ -143,7 +153,10 @@ def left_out_text(damaged_chunks: int, senseless_messages: int) -> str:
     """Return the part of a recording that could not be used, as far as it has been read; empty for nothing."""
     parts = [
         f"{count:,} {noun}{'' if count == 1 else 's'}"
-        for count, noun in ((damaged_chunks, "damaged chunk"), (senseless_messages, "senseless message"))
+        for count, noun in (
+            (damaged_chunks, "damaged chunk"),
+            (senseless_messages, "senseless message"),
+        )
         if count
     ]
     return f"left out: {' and '.join(parts)}" if parts else ""

@@ -27,11 +27,18 @@ def load_rules(names: Sequence[str] = ()) -> tuple[Rule, ...]:
     files = [find_file(KIND, name) for name in (names or shipped_names(KIND))]
     # Shipped files inhibit each other's rules; one of them alone is valid all the same.
     elsewhere = shipped_rules() if names else []
-    return join_rules(((str(file), load_model(file, RuleFile)) for file in files), elsewhere=elsewhere)
+    return join_rules(
+        ((str(file), load_model(file, RuleFile)) for file in files), elsewhere=elsewhere
+    )
 
 
 def shipped_rules(other_than: Path | None = None) -> list[str]:
     """Return the names of the shipped rules, without those of the file `other_than`."""
     files = [find_file(KIND, name) for name in shipped_names(KIND)]
     own = None if other_than is None else other_than.resolve()
-    return [rule.name for file in files if file.resolve() != own for rule in load_model(file, RuleFile).rules]
+    return [
+        rule.name
+        for file in files
+        if file.resolve() != own
+        for rule in load_model(file, RuleFile).rules
+    ]

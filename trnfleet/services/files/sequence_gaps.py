@@ -71,7 +71,9 @@ class SequenceGaps:
                     and envelope.content_type != CONTENT_TYPE_JSON
                 ):
                     # As its topic's frames before it up to the number, which a host's all are.
-                    tracker.accept(int.from_bytes(payload[at : at + 8], "big"), counts, envelope.shed)
+                    tracker.accept(
+                        int.from_bytes(payload[at : at + 8], "big"), counts, envelope.shed
+                    )
                     continue
             with contextlib.suppress(WireError):
                 self.add(self.parse(envelope.topic), envelope)

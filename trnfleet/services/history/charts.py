@@ -131,7 +131,9 @@ class HistoryCharts:
 
     async def _asked_or_after(self, seconds: float) -> None:
         """Wait until something is asked for, for some seconds at most."""
-        tasks = [asyncio.ensure_future(each) for each in (self._asked.wait(), self._clock.sleep(seconds))]
+        tasks = [
+            asyncio.ensure_future(each) for each in (self._asked.wait(), self._clock.sleep(seconds))
+        ]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -170,7 +172,9 @@ class HistoryCharts:
             self._answers.popitem(last=False)
         left_out = self._reader.left_out
         more = f" (and {len(left_out) - 1:,} more files)" if len(left_out) > 1 else ""
-        self._left_out = f"left out ({left_out[0].why}){more}: {left_out[0].path}" if left_out else ""
+        self._left_out = (
+            f"left out ({left_out[0].why}){more}: {left_out[0].path}" if left_out else ""
+        )
         self._tell(self._left_out)
 
     def _fail(self, error: Exception) -> None:

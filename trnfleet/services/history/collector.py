@@ -120,7 +120,9 @@ class Collector:
         """
         self.take()
         monitor = self._monitor
-        rows = self._minutes.close(monitor.clock.monotonic_s(), monitor.store.usual_period_s, at_end=at_end)
+        rows = self._minutes.close(
+            monitor.clock.monotonic_s(), monitor.store.usual_period_s, at_end=at_end
+        )
         made = []
         for minute, parts in itertools.groupby(rows, key=lambda each: each.minute):
             jobs = self._jobs.close(minute)

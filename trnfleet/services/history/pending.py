@@ -161,7 +161,9 @@ class PendingWrites:
             self._make_room()
 
     def _make_room(self) -> None:
-        while len(self._writes) > 1 and (self._bytes > self._most_bytes or len(self._writes) > MOST_WRITES):
+        while len(self._writes) > 1 and (
+            self._bytes > self._most_bytes or len(self._writes) > MOST_WRITES
+        ):
             given_up = self._writes.popleft()
             self._bytes -= given_up.size_bytes
             self.unwritten += given_up.minute is not None

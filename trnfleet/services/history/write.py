@@ -95,10 +95,14 @@ def writer_name() -> str:
 class _Cell:
     """The writing of one cell."""
 
-    def __init__(self, request: HistoryRequest, monitor: HistoryMonitor, reporter: HistoryReporter) -> None:
+    def __init__(
+        self, request: HistoryRequest, monitor: HistoryMonitor, reporter: HistoryReporter
+    ) -> None:
         self._reporter = reporter
         self._monitor = monitor
-        self._writer = HistoryWriter(request.folder, monitor.fleet_name, request.cell, request.writer)
+        self._writer = HistoryWriter(
+            request.folder, monitor.fleet_name, request.cell, request.writer
+        )
         self._collector = Collector(monitor)
         self._pending = PendingWrites(self._writer)
         self._problem = ""
@@ -167,7 +171,9 @@ async def write_from_broker(
     with ending.on_signals():
         fleet = await find_fleet(session, name)
         with _locked(request, fleet, clock):
-            source, monitor = monitor_fleet(session, fleet, rules=request.rules, kind=HistoryMonitor)
+            source, monitor = monitor_fleet(
+                session, fleet, rules=request.rules, kind=HistoryMonitor
+            )
             assert isinstance(monitor, HistoryMonitor)  # noqa: S101  its kind was given
             cell = _Cell(request, monitor, reporter)
             manager = ServiceManager(clock)
@@ -178,7 +184,9 @@ async def write_from_broker(
                     work = _write_until_end(request, cell, clock, reporter)
                     works = [
                         Work(
-                            "messages", lambda: monitor.ingest.counts.read, lambda: not source.status.waiting
+                            "messages",
+                            lambda: monitor.ingest.counts.read,
+                            lambda: not source.status.waiting,
                         )
                     ]
                     async with background(
@@ -239,7 +247,12 @@ def write_from_recording(
     with _locked(request, fleet, clock):
         place = RecordingClock(clock, recording.start_ns, 0.0, recording.start_ns)
         monitor = HistoryMonitor(
-            PastSource("a recording"), fleet, clock=place, root=recording.root, pue=PUE, rules=request.rules
+            PastSource("a recording"),
+            fleet,
+            clock=place,
+            root=recording.root,
+            pue=PUE,
+            rules=request.rules,
         )
         past = PastMonitor(recording, monitor, place)
         cell = _Cell(request, monitor, reporter)
@@ -264,7 +277,11 @@ def write_from_recording(
 
 
 def _locked(request: HistoryRequest, fleet: str, clock: Clock) -> AbstractContextManager[None]:
-    holder = f"{socket.gethostname()}, process {os.getpid()}, since {format_rfc3339(clock.wall_ns())}"
+    holder = (
+        f"{socket.gethostname()}, process {os.getpid()}, since {format_rfc3339(clock.wall_ns())}"
+    )
     return locked(
-        cell_lock(request.folder, fleet, request.cell), f"the cell {request.cell!r} of {fleet!r}", holder
+        cell_lock(request.folder, fleet, request.cell),
+        f"the cell {request.cell!r} of {fleet!r}",
+        holder,
     )

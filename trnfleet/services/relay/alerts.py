@@ -87,7 +87,11 @@ class PassedAlerts:
                 return made
             former = self._sent.get(fingerprint)
             is_same = former is not None and former.message is message
-            if is_same and former is not None and not (has_handling or former.ack or former.silence):
+            if (
+                is_same
+                and former is not None
+                and not (has_handling or former.ack or former.silence)
+            ):
                 continue
             alert = former.alert if is_same and former is not None else alert_of(message)
             sent = _Sent(message, alert, *self._handling(alert, monitor, now_ns))
@@ -108,16 +112,22 @@ class PassedAlerts:
         return made
 
     @staticmethod
-    def _handling(alert: Alert, monitor: Monitor, now_ns: int) -> tuple[Handling | None, Handling | None]:
+    def _handling(
+        alert: Alert, monitor: Monitor, now_ns: int
+    ) -> tuple[Handling | None, Handling | None]:
         """Return the acknowledgement and the silence under which an alert is."""
         silences = monitor.alerts.silences
         if silences.status(alert, now_ns) is AlertStatus.RESOLVED:
             return None, None
         ack = silences.ack_of(alert, now_ns)
-        hiding = max(silences.silences_of(alert, now_ns), key=lambda each: each.ends_ns, default=None)
+        hiding = max(
+            silences.silences_of(alert, now_ns), key=lambda each: each.ends_ns, default=None
+        )
         return (
             None if ack is None else _handling(ack.owner, ack.note, ack.at_ns, ack.ends_ns),
-            None if hiding is None else _handling(hiding.whose, hiding.why, hiding.starts_ns, hiding.ends_ns),
+            None
+            if hiding is None
+            else _handling(hiding.whose, hiding.why, hiding.starts_ns, hiding.ends_ns),
         )
 
     def _topic(self, fingerprint: str) -> str:

@@ -60,7 +60,9 @@ class Rows:
                 levels.append(True)
                 numbers.append(number)
                 first.append(members.start)
-                rows.append(RollupRow(path=path, type=layout.type_of(members.start).name, instances=count))
+                rows.append(
+                    RollupRow(path=path, type=layout.type_of(members.start).name, instances=count)
+                )
                 continue
             for instance in members:
                 levels.append(False)
@@ -68,7 +70,9 @@ class Rows:
                 first.append(instance)
                 rows.append(
                     RollupRow(
-                        path=layout.instances[instance], type=layout.type_of(instance).name, instances=1
+                        path=layout.instances[instance],
+                        type=layout.type_of(instance).name,
+                        instances=1,
                     )
                 )
         self._is_ultraserver = np.array(levels, np.bool_)
@@ -122,7 +126,10 @@ class Rows:
         if whole.all():
             return ultraservers[self._numbers]
         made = np.empty((len(self._numbers), *ultraservers.shape[1:]), ultraservers.dtype)
-        made[whole], made[~whole] = ultraservers[self._numbers[whole]], instances[self._numbers[~whole]]
+        made[whole], made[~whole] = (
+            ultraservers[self._numbers[whole]],
+            instances[self._numbers[~whole]],
+        )
         return made
 
     def _columns(
@@ -194,7 +201,11 @@ def _blocks(rows: list[RollupRow], cell: str) -> Iterable[Block]:
     while first < len(rows):
         cluster = rows[first].path.partition("/")[0]
         stop = first
-        while stop < len(rows) and stop - first < BLOCK_ROWS and rows[stop].path.partition("/")[0] == cluster:
+        while (
+            stop < len(rows)
+            and stop - first < BLOCK_ROWS
+            and rows[stop].path.partition("/")[0] == cluster
+        ):
             stop += 1
         yield Block(f"{cluster}/{cell}/{number:04}", slice(first, stop), tuple(rows[first:stop]))
         first, number = stop, number + 1

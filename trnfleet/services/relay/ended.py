@@ -99,7 +99,9 @@ async def retained_of(source: Source) -> list[Envelope]:
     return list(found.values())
 
 
-def ended_of(found: Iterable[Envelope], known: Iterable[str], layout: Layout, root: str) -> list[Envelope]:
+def ended_of(
+    found: Iterable[Envelope], known: Iterable[str], layout: Layout, root: str
+) -> list[Envelope]:
     """Return what clears those of some retained messages that are of a cell and not among its own.
 
     Args:

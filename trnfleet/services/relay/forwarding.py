@@ -56,7 +56,9 @@ class _Path:
 class Forwarding:
     """What one relay forwards."""
 
-    def __init__(self, fleet: str, root: str, stamp: ForwardedBy, publisher: Publisher, clock: Clock) -> None:
+    def __init__(
+        self, fleet: str, root: str, stamp: ForwardedBy, publisher: Publisher, clock: Clock
+    ) -> None:
         self._fleet, self._root, self._stamp = fleet, root, stamp
         self._publisher, self._clock = publisher, clock
         self._paths: dict[str, _Path] = {}
@@ -157,7 +159,9 @@ class Forwarding:
                 await self._has_work.wait()
             else:
                 with contextlib.suppress(TimeoutError):
-                    await preserve_cancellation(asyncio.wait_for(self._has_work.wait(), LOOK_EVERY_S))
+                    await preserve_cancellation(
+                        asyncio.wait_for(self._has_work.wait(), LOOK_EVERY_S)
+                    )
             self._has_work.clear()
             await self.publish()
 

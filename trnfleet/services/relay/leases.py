@@ -121,7 +121,9 @@ class Leases:
                 f"client {lease.client} has {own} leases of cell {self._cell}, and may have {MOST_OF_CLIENT}"
             )
         if len(self._until_s) >= MOST_LEASES:
-            raise ConfigError(f"cell {self._cell} has {MOST_LEASES} leases, the most that there may be")
+            raise ConfigError(
+                f"cell {self._cell} has {MOST_LEASES} leases, the most that there may be"
+            )
         hosts = _count(self._hosts(self.rows | {row}))
         if hosts > self.most_hosts:
             raise ConfigError(
@@ -139,7 +141,9 @@ class Leases:
             self._apply()
 
     def _expire(self, now_s: float) -> None:
-        self._until_s = {lease: until_s for lease, until_s in self._until_s.items() if until_s > now_s}
+        self._until_s = {
+            lease: until_s for lease, until_s in self._until_s.items() if until_s > now_s
+        }
 
     def _apply(self) -> None:
         self._generation, self._forwarded_rows = self._monitor.store.generation, self.rows

@@ -128,7 +128,9 @@ class MissedClearings:
                     del self._heard[topic]
                 now_s = self._clock.monotonic_s()
                 if part:
-                    await clear([Envelope(each, b"", qos=1, retain=True, received_s=now_s) for each in part])
+                    await clear(
+                        [Envelope(each, b"", qos=1, retain=True, received_s=now_s) for each in part]
+                    )
 
     async def _gone(self, source: Source, since_s: float) -> list[str] | None:
         """Return the topics that the broker retains no more; None where that does not show."""
@@ -149,7 +151,9 @@ class MissedClearings:
                 if left and not await self._ask(source, left, since_s):
                     return None
             gone += left
-        if any(len(each.refused_topics) >= MOST_REFUSED_TOPICS for each in _connections(source.status)):
+        if any(
+            len(each.refused_topics) >= MOST_REFUSED_TOPICS for each in _connections(source.status)
+        ):
             # Some may be missing there.
             return None
         return _without(self._unheard(gone, since_s), source.status)
@@ -178,7 +182,9 @@ class MissedClearings:
         proof = self._proof = known[self._attempts % len(known)]
         left = self._unheard(topics, since_s)
         source.request_retained([*left, proof])
-        is_over = await self._wait(source, lambda: not self._proof or not _without([proof], source.status))
+        is_over = await self._wait(
+            source, lambda: not self._proof or not _without([proof], source.status)
+        )
         is_proved, self._proof = is_over and not self._proof, ""
         return is_proved
 

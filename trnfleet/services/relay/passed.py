@@ -142,7 +142,11 @@ class PassedMessages:
             return None
         is_state = topic.topic_class in RETAINED
         passed = Envelope(
-            envelope.topic, envelope.payload, qos=1, retain=is_state, content_type=envelope.content_type
+            envelope.topic,
+            envelope.payload,
+            qos=1,
+            retain=is_state,
+            content_type=envelope.content_type,
         )
         if topic.topic_class is TopicClass.PUBLISHER:
             try:

@@ -90,7 +90,9 @@ class RelayIdentity:
 class RelayRole:
     """The role of one relay; it reads no clock."""
 
-    def __init__(self, identity: RelayIdentity, since_ns: int, report: Callable[[str], None]) -> None:
+    def __init__(
+        self, identity: RelayIdentity, since_ns: int, report: Callable[[str], None]
+    ) -> None:
         """Begin to listen.
 
         Args:
@@ -104,7 +106,12 @@ class RelayRole:
         self._identity = identity
         self._report = report
         self._election = Election(
-            identity.client, since_ns, role="relay", cell=identity.cell, gone_s=GONE_S, doubt_s=DOUBT_S
+            identity.client,
+            since_ns,
+            role="relay",
+            cell=identity.cell,
+            gone_s=GONE_S,
+            doubt_s=DOUBT_S,
         )
         self._attendance = Attendance(GONE_S)
         self._hears_itself = self._has_taken_part = False
@@ -138,10 +145,16 @@ class RelayRole:
         if client == self._identity.client:
             self._hears_itself = self._hears_itself or not envelope.retain
             return
-        if self._election.take(client, envelope.payload, now_s, wall_ns, is_retained=envelope.retain):
+        if self._election.take(
+            client, envelope.payload, now_s, wall_ns, is_retained=envelope.retain
+        ):
             self._owes_answer = True
         message = decode_message(envelope.payload, WatchMessage) if envelope.payload else None
-        if message is None or message.role != "relay" or (message.state == "online" and not envelope.retain):
+        if (
+            message is None
+            or message.role != "relay"
+            or (message.state == "online" and not envelope.retain)
+        ):
             self._gone.pop(client, None)
         elif client in self._gone or len(self._gone) < MOST_GONE:
             clear_s = now_s if message.state == "offline" else now_s + FORGOTTEN_AFTER_S
@@ -187,7 +200,9 @@ class RelayRole:
             return
         self.role, self.leader = Role.LISTENING, ""
         reason = (
-            f"did not run for {duration(paused_s)}" if paused_s else "lost its connection to the top broker"
+            f"did not run for {duration(paused_s)}"
+            if paused_s
+            else "lost its connection to the top broker"
         )
         log.info("relay_role", role=self.role.value, client=self._identity.client, reason=reason)
         self._report(f"{reason}: publishes nothing until it knows the other relays of its cell")
@@ -229,4 +244,6 @@ class RelayRole:
         self._beat_s, self._beat, self._owes_answer = now_s, said, False
         known = None if self.role is Role.LISTENING else hears
         since_ns = self._election.since_ns
-        return [self._identity.presence("online", since_ns, wall_ns, leads=self.is_active, hears=known)]
+        return [
+            self._identity.presence("online", since_ns, wall_ns, leads=self.is_active, hears=known)
+        ]

@@ -80,7 +80,11 @@ class RelayService:
     """What one relay publishes."""
 
     def __init__(
-        self, identity: RelayIdentity, monitor: Monitor, publisher: Publisher, report: Callable[[str], None]
+        self,
+        identity: RelayIdentity,
+        monitor: Monitor,
+        publisher: Publisher,
+        report: Callable[[str], None],
     ) -> None:
         """Prepare a relay; the caller runs connections and monitor.
 
@@ -198,12 +202,16 @@ class RelayService:
     @property
     def knows_cell(self) -> bool:
         """Whether it is active and has all that its cell retains, so that what only the top broker has is over."""
-        return self.role.is_active and self._passed.has_all and self._alerts.knows_cell(self._monitor)
+        return (
+            self.role.is_active and self._passed.has_all and self._alerts.knows_cell(self._monitor)
+        )
 
     async def clear_ended_of(self, found: Iterable[Envelope]) -> None:
         """Clear on the top broker those of its jobs and reservations that are of the cell, and that the cell does not have."""
         if self.knows_cell:
-            left = ended_of(found, self._passed.topics, self._monitor.store.layout, self._identity.root)
+            left = ended_of(
+                found, self._passed.topics, self._monitor.store.layout, self._identity.root
+            )
             for first in range(0, len(left), MOST_AT_ONCE):
                 await self._publisher.publish(left[first : first + MOST_AT_ONCE])
 
@@ -223,7 +231,11 @@ class RelayService:
             return
         if alerts := self._alerts.changes(monitor):
             await self._publisher.publish(alerts)
-        if not self.sees_cell or not len(store.layout.instances) or rollups.generation != store.generation:
+        if (
+            not self.sees_cell
+            or not len(store.layout.instances)
+            or rollups.generation != store.generation
+        ):
             return
         outgoing = self._describe()
         outgoing += self._clear()
@@ -284,7 +296,9 @@ class RelayService:
             is_other_clock = True
         else:
             step_ns = abs(clock[0] - self._clock[0])
-            is_other_clock = not moment.is_wall and step_ns > max(1.0, moment.speed) * _EPOCH_STEP_NS
+            is_other_clock = (
+                not moment.is_wall and step_ns > max(1.0, moment.speed) * _EPOCH_STEP_NS
+            )
         if self._generation == monitor.store.generation and not is_other_clock:
             if now_s - self._repeat_s < REPEAT_S:
                 return []
@@ -342,13 +356,19 @@ async def relay_cell(
         ConfigError: both brokers are the same, or the cell's has several fleets and none is named.
     """
     if (cell.url.host, cell.url.port) == (top.url.host, top.url.port):
-        raise ConfigError(f"--to: {top.url} is the cell's own broker; a relay publishes on another one")
+        raise ConfigError(
+            f"--to: {top.url} is the cell's own broker; a relay publishes on another one"
+        )
     clock, ending = cell.clock, Ending()
     manager = ServiceManager(clock)
     with ending.on_signals():
         fleet = await find_fleet(cell, request.fleet)
         identity = RelayIdentity(
-            fleet, top.root, request.cell, f"trnfleet-relay-{secrets.token_hex(4)}", secrets.token_hex(8)
+            fleet,
+            top.root,
+            request.cell,
+            f"trnfleet-relay-{secrets.token_hex(4)}",
+            secrets.token_hex(8),
         )
         will = identity.presence("offline", clock.wall_ns())
         publisher = top.publisher(identity.client, will=will)
@@ -439,5 +459,9 @@ async def _publish(
         if has_seen and service.sees_cell != sees:
             sees = service.sees_cell
             why = "cannot keep up with" if service.is_overloaded else "does not hear"
-            report("hears its cell again" if sees else f"{why} its cell: it is not observed until it does")
+            report(
+                "hears its cell again"
+                if sees
+                else f"{why} its cell: it is not observed until it does"
+            )
         await clock.sleep(CHECK_EVERY_S)

@@ -15,7 +15,12 @@ from trnfleet.garbage import give_back_memory
 from trnfleet.monitor.failures import guard
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
-from trnfleet.monitor.replay.past_monitor import PastMonitor, PastSource, RecordingClock, work_calmly
+from trnfleet.monitor.replay.past_monitor import (
+    PastMonitor,
+    PastSource,
+    RecordingClock,
+    work_calmly,
+)
 from trnfleet.record.read.reader import PartReader
 from trnfleet.record.read.recording import Recording
 
@@ -111,7 +116,9 @@ class Backfill:
         live = self._live
         first_s = live.history_s - (live.history.samples - 1)
         past = self._past(recording)
-        past.monitor.on_pass.append(lambda: times.append((past.monitor.moment().time_ns, past.position_ns)))
+        past.monitor.on_pass.append(
+            lambda: times.append((past.monitor.moment().time_ns, past.position_ns))
+        )
         await work_calmly(past.begin(), self._clock, SHARE)
         # Samples are taken at whole seconds: the last one is half a second to one and a half before the first live one.
         await work_calmly(past.advance(self._to_ns(first_s - 0.5)), self._clock, SHARE)

@@ -90,7 +90,9 @@ async def send_command(
         payload = message.model_dump_json().encode()
         # A broker that holds the command back lets it go with its time.
         properties = MessageProperties(
-            response_topic=reply_topic, correlation=command_id.encode(), expiry_s=math.ceil(timeout_s)
+            response_topic=reply_topic,
+            correlation=command_id.encode(),
+            expiry_s=math.ceil(timeout_s),
         )
         command_message = Envelope(
             topic, payload, qos=1, content_type=CONTENT_TYPE_JSON, properties=properties

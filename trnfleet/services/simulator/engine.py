@@ -29,7 +29,9 @@ def transport_faults(run: Run) -> list[TransportFault]:
     if run.scenario is None:
         return []
     faults: list[TransportFault] = []
-    for number, (entry, begin_s) in enumerate(zip(run.scenario.faults, run.scenario.begins(), strict=True)):
+    for number, (entry, begin_s) in enumerate(
+        zip(run.scenario.faults, run.scenario.begins(), strict=True)
+    ):
         if not FAULTS[entry.fault].is_transport:
             continue
         key = f"{run.scenario_file}: faults[{number}]"
@@ -53,7 +55,9 @@ def transport_faults(run: Run) -> list[TransportFault]:
     return faults
 
 
-def unreliable(publisher: InterruptiblePublisher, run: Run, engine: Engine, clock: Clock) -> FaultyPublisher:
+def unreliable(
+    publisher: InterruptiblePublisher, run: Run, engine: Engine, clock: Clock
+) -> FaultyPublisher:
     """Return a publisher that applies the scenario's faults of the transport.
 
     Raises:
@@ -69,7 +73,9 @@ def unreliable(publisher: InterruptiblePublisher, run: Run, engine: Engine, cloc
     )
 
 
-def make_engine(run: Run, fleet: FleetFile, shard: tuple[int, int] = (1, 1), *, lead_in: int = 0) -> Engine:
+def make_engine(
+    run: Run, fleet: FleetFile, shard: tuple[int, int] = (1, 1), *, lead_in: int = 0
+) -> Engine:
     """Return the engine of a run.
 
     Args:

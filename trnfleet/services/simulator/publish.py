@@ -46,7 +46,11 @@ class PublishOptions(NamedTuple):
 
 
 async def publish(
-    session: BrokerSession, engine: Engine, run: Run, options: PublishOptions, report: Callable[[str], None]
+    session: BrokerSession,
+    engine: Engine,
+    run: Run,
+    options: PublishOptions,
+    report: Callable[[str], None],
 ) -> None:
     """Publish a simulation to a broker until a signal or its limits end it.
 
@@ -130,7 +134,9 @@ async def publish(
             )
             # A jump makes many ticks before one is published, and a large fleet is announced before the first.
             ticks = Work(
-                "ticks", lambda: (engine.ticks, mqtt.status.sent), still_s=STILL_S + 2 * run.period_s
+                "ticks",
+                lambda: (engine.ticks, mqtt.status.sent),
+                still_s=STILL_S + 2 * run.period_s,
             )
             async with background(
                 service_manager=manager.run(
@@ -138,7 +144,9 @@ async def publish(
                     lambda: _status(simulation, mqtt.status, counted(chips, "chip")),
                 )
             ):
-                await run_until(ending, simulation.run(ticks=options.ticks, duration_s=options.duration_s))
+                await run_until(
+                    ending, simulation.run(ticks=options.ticks, duration_s=options.duration_s)
+                )
             await check.finish(ending)
             status = mqtt.status
     report(

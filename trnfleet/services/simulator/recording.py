@@ -134,7 +134,15 @@ def _about(engine: Engine, request: SimulationRequest) -> About:
     fleet = _sized(engine).model_dump(mode="json", exclude_defaults=True)
     # Sorted, so that an id depends neither on the order of fields in classes nor on fields that a file leaves out.
     identity = repr(
-        (json.dumps(fleet, sort_keys=True), scenario, run.seed, start, run.period_s, run.speed, request.ticks)
+        (
+            json.dumps(fleet, sort_keys=True),
+            scenario,
+            run.seed,
+            start,
+            run.period_s,
+            run.speed,
+            request.ticks,
+        )
     )
     return About(
         id=hashlib.sha256(identity.encode()).hexdigest()[:16],

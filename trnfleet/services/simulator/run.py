@@ -72,7 +72,9 @@ def load_run(
         if "fleet" not in given and play.fleet is not None:
             fleet = _beside(scenario_file, play.fleet)
         seed = play.seed if "seed" not in given and play.seed is not None else seed
-        period_s = play.period_s if "period" not in given and play.period_s is not None else period_s
+        period_s = (
+            play.period_s if "period" not in given and play.period_s is not None else period_s
+        )
         speed = play.speed if "speed" not in given and play.speed is not None else speed
         start = play.start if "start" not in given and play.start is not None else start
     file = find_file("fleets", fleet)

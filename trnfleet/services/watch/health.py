@@ -42,8 +42,14 @@ class WatchHealth:
         """Return role and alerts, or why there is no connection."""
         service = self._service
         if service.role is Role.DISCONNECTED:
-            away = next((each.status for each in self._connections if not each.status.connected), None)
-            return "listening for other watches" if away is None else f"no connection: {away.last_error}"
+            away = next(
+                (each.status for each in self._connections if not each.status.connected), None
+            )
+            return (
+                "listening for other watches"
+                if away is None
+                else f"no connection: {away.last_error}"
+            )
         role = "leader" if service.role is Role.LEADER else f"standby, {service.leader} leads"
         chips = counted(self._monitor.store.layout.chip_count, "chip")
         return f"{role}; {chips}, {counted(service.firing, 'firing alert')}"

@@ -72,7 +72,11 @@ class OperatorState:
         held = self._held.get(key)
         if held is None and len(self._held) >= MOST_HELD:
             raise WireError(f"more than {MOST_HELD} acknowledgements and silences")
-        if held is not None and held != message and not edition_of(held).is_replaced_by(edition_of(message)):
+        if (
+            held is not None
+            and held != message
+            and not edition_of(held).is_replaced_by(edition_of(message))
+        ):
             # Somebody has published again what was ended meanwhile.
             self._present.discard(key)
             if held.withdrawn_until is not None:

@@ -29,7 +29,9 @@ MOST_GONE = 1_000
 class Peers:
     """The reader of presence, acknowledgements and silences."""
 
-    def __init__(self, identity: Identity, source: MqttSource, election: Election, clock: Clock) -> None:
+    def __init__(
+        self, identity: Identity, source: MqttSource, election: Election, clock: Clock
+    ) -> None:
         """Prepare the reader; the caller runs the source.
 
         Args:
@@ -80,7 +82,9 @@ class Peers:
             self.is_complete = self.is_complete or not envelope.retain
             return
         now_s, wall_ns = clock.monotonic_s(), clock.wall_ns()
-        if self._election.take(client, envelope.payload, now_s, wall_ns, is_retained=envelope.retain):
+        if self._election.take(
+            client, envelope.payload, now_s, wall_ns, is_retained=envelope.retain
+        ):
             self.owes_answer = True
         self._note_gone(client, envelope)
 

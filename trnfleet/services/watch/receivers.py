@@ -63,7 +63,9 @@ def make_receivers(
     """
     receivers: list[Receiver] = []
     if stdout:
-        receivers.append(LineReceiver("stdout", sys.__stdout__.fileno() if sys.__stdout__ else 1, clock))
+        receivers.append(
+            LineReceiver("stdout", sys.__stdout__.fileno() if sys.__stdout__ else 1, clock)
+        )
     secret = os.environ.get("TRNFLEET_ALERTMANAGER_PASSWORD")
     for number, text in enumerate(alertmanagers):
         target = parse_target("--alertmanager", text, secret)
@@ -73,7 +75,9 @@ def make_receivers(
         target = parse_target("--webhook", text, secret)
         receivers.append(WebhookReceiver(_named("webhook", number), target, clock))
     for number, text in enumerate(programs):
-        receivers.append(CommandReceiver(_named("exec", number), parse_command("--exec", text), clock))
+        receivers.append(
+            CommandReceiver(_named("exec", number), parse_command("--exec", text), clock)
+        )
     if len(receivers) > MOST_RECEIVERS:
         raise ConfigError(f"{len(receivers)} receivers: at most {MOST_RECEIVERS}")
     return receivers

@@ -96,7 +96,12 @@ async def watch_fleet(
         client = f"trnfleet-watch-{secrets.token_hex(4)}"
         election = Election(client, clock.wall_ns())
         identity = Identity(
-            fleet, session.root, client, secrets.token_hex(8), election.since_ns, request.external_url
+            fleet,
+            session.root,
+            client,
+            secrets.token_hex(8),
+            election.since_ns,
+            request.external_url,
         )
         connections = Connections(
             live.source,

@@ -129,7 +129,9 @@ class WatchService:
         """Alerts that fire here and are notified of, and elections so far."""
         self._errors = NO_ERRORS
         self._outgoing: list[Envelope] = []
-        self._connection_rules = {rule.name for rule in monitor.alerts.rules if rule.figure == UNHEARD}
+        self._connection_rules = {
+            rule.name for rule in monitor.alerts.rules if rule.figure == UNHEARD
+        }
         self._monitor.alerts.listener = lambda _news: self.step()
 
     async def run(self, exit_after_s: float | None = None) -> None:
@@ -138,9 +140,17 @@ class WatchService:
             if exit_after_s is None:
                 await self._ending.wait()
             await self._clock.sleep(exit_after_s or 0.0)
-            if exit_after_s is not None and self._exit_on is not None and self.role is Role.DISCONNECTED:
+            if (
+                exit_after_s is not None
+                and self._exit_on is not None
+                and self.role is Role.DISCONNECTED
+            ):
                 self.blind = next(
-                    (each.status.last_error for each in self._connections if not each.status.connected),
+                    (
+                        each.status.last_error
+                        for each in self._connections
+                        if not each.status.connected
+                    ),
                     f"a watch listens for {LISTEN_S:g} s before it sees any",
                 )
         self._ending.ask()
@@ -175,7 +185,8 @@ class WatchService:
                 (
                     alert
                     for alert in firing
-                    if alert.severity <= self._exit_on and alerts.status(alert) is AlertStatus.FIRING
+                    if alert.severity <= self._exit_on
+                    and alerts.status(alert) is AlertStatus.FIRING
                 ),
                 None,
             )
@@ -193,8 +204,12 @@ class WatchService:
         if self.leader != self._identity.client:
             return
         alerts, only = self._monitor.alerts, self._connection_rules
-        firing = [each for each in alerts.evaluated() if each.fired_ns is not None and each.name in only]
-        self._notification_log.step(map(self._firing_alert, firing), self._resolved_ns, self._now(), only)
+        firing = [
+            each for each in alerts.evaluated() if each.fired_ns is not None and each.name in only
+        ]
+        self._notification_log.step(
+            map(self._firing_alert, firing), self._resolved_ns, self._now(), only
+        )
 
     @property
     def leads(self) -> bool:
@@ -285,9 +300,7 @@ class WatchService:
         if not self._is_unheard and now_s - (listening_since_s or now_s) >= UNHEARD_S:
             self._is_unheard = True
             topics = build_filter(self._identity.fleet, TopicClass.PUBLISHER, self._identity.root)
-            reason = (
-                f"its own heartbeat does not come back within {UNHEARD_S:g} s; a watch has to read {topics}"
-            )
+            reason = f"its own heartbeat does not come back within {UNHEARD_S:g} s; a watch has to read {topics}"
             log.warning("watch_unheard", client=self._identity.client, reason=reason)
             if self._has_taken_part:
                 self._say(f"no notifications: {reason}")
@@ -303,7 +316,13 @@ class WatchService:
         else:
             self._notification_log.end_leadership(self._now(), self._connection_rules)
         self.role, self.leader, self._beat_due = role, leader, True
-        log.info("watch_role", role=role.value, client=self._identity.client, leader=leader, reason=reason)
+        log.info(
+            "watch_role",
+            role=role.value,
+            client=self._identity.client,
+            leader=leader,
+            reason=reason,
+        )
         if role is Role.LEADER:
             self._say(f"leader for {self._identity.fleet}{f': {reason}' if reason else ''}")
         else:
@@ -368,7 +387,13 @@ class WatchService:
         firing = None if self.role is Role.DISCONNECTED else self.firing
         presence, wall_ns = self._identity.presence, self._clock.wall_ns()
         self._outgoing.append(
-            presence("online", wall_ns, leads=leads, firing=firing, errors=self._errors if leads else None)
+            presence(
+                "online",
+                wall_ns,
+                leads=leads,
+                firing=firing,
+                errors=self._errors if leads else None,
+            )
         )
         if is_regular and self.role is not Role.DISCONNECTED:
             envelope = self._identity.envelope
@@ -409,11 +434,14 @@ class WatchService:
         if self.role is Role.LEADER:
             envelope = self._identity.envelope
             outgoing += [
-                envelope(TopicClass.ALERT, path, each) for path, each in self._notification_log.take_changes()
+                envelope(TopicClass.ALERT, path, each)
+                for path, each in self._notification_log.take_changes()
             ]
             silences = self._monitor.alerts.silences
             ended, self._notification_log.ended = self._notification_log.ended, []
-            outgoing += [envelope(TopicClass.ACK, each, None) for each in ended if silences.has_ack(each)]
+            outgoing += [
+                envelope(TopicClass.ACK, each, None) for each in ended if silences.has_ack(each)
+            ]
         if not outgoing:
             return
         sent = self._connections.publisher.publish(outgoing)

@@ -117,7 +117,9 @@ class SilenceExchange:
         self._last_errors: dict[tuple[str, str], str] = {}
         """Reasons by Alertmanager and event."""
         self._unknown_since_s: dict[Key, float] = {}
-        self._labels = RESERVED_LABELS | {label for rule in monitor.alerts.rules for label in rule.labels}
+        self._labels = RESERVED_LABELS | {
+            label for rule in monitor.alerts.rules for label in rule.labels
+        }
 
     async def run(self) -> None:
         """Exchange silences until cancelled."""
@@ -131,7 +133,10 @@ class SilenceExchange:
                 passed_s = self._clock.monotonic_s() - looked_s
                 is_news = self._monitor.alerts.silences.revision != revision
                 if self._leads() and passed_s >= (LEAST_PAUSE_S if is_news else POLLED_EVERY_S):
-                    looked_s, revision = self._clock.monotonic_s(), self._monitor.alerts.silences.revision
+                    looked_s, revision = (
+                        self._clock.monotonic_s(),
+                        self._monitor.alerts.silences.revision,
+                    )
                     for each in self._alertmanagers:
                         await self.look(each)
                     self._take()
@@ -155,7 +160,11 @@ class SilenceExchange:
             return
         taken = take(self._fleet, listing.silences, self._labels)
         left = [f"{listing.invalid} entries cannot be read"] if listing.invalid else []
-        left += [f"{listing.left_out} silences beyond {len(listing.silences)}"] if listing.left_out else []
+        left += (
+            [f"{listing.left_out} silences beyond {len(listing.silences)}"]
+            if listing.left_out
+            else []
+        )
         left += [f"only the first {MOST_TAKEN} are shown"] if len(taken) >= MOST_TAKEN else []
         self._note_error(alertmanager, "alertmanager_silences_left_out", ", ".join(left))
         self._note_error(alertmanager, UNREAD, "")
@@ -165,16 +174,23 @@ class SilenceExchange:
         wall_ns = self._clock.wall_ns()
         ours, silences = self._ours(wall_ns), self._monitor.alerts.silences
         made = plan(self._fleet, ours, listing.silences, self._is_over, wall_ns)
-        self._unknown_since_s = {key: each for key, each in self._unknown_since_s.items() if key not in ours}
+        self._unknown_since_s = {
+            key: each for key, each in self._unknown_since_s.items() if key not in ours
+        }
         for key in made.ended_there:
             self._withdraw(key)
         withdrawn = [each.removeprefix(PREFIX) for each in taken if silences.is_withdrawn(each)]
         await self._write(alertmanager, made, [*made.expire, *withdrawn])
 
-    async def _write(self, alertmanager: AlertmanagerSilences, made: Plan, expire: Sequence[str]) -> None:
+    async def _write(
+        self, alertmanager: AlertmanagerSilences, made: Plan, expire: Sequence[str]
+    ) -> None:
         """Write and end silences there; what is left out or fails comes with the next look."""
         name = alertmanager.name
-        ends = {_Subject(name, "end of silence", each): partial(alertmanager.expire, each) for each in expire}
+        ends = {
+            _Subject(name, "end of silence", each): partial(alertmanager.expire, each)
+            for each in expire
+        }
         drafts = {
             _copied(name, draft): partial(alertmanager.write, draft, replaced)
             for draft, replaced in made.write
@@ -288,7 +304,9 @@ class SilenceExchange:
             if silences.is_withdrawn(silence_id):
                 continue
             known = silences.silence(silence_id)
-            message = _message(taken, source, moment, wall_ns, 1 if known is None else known.revision + 1)
+            message = _message(
+                taken, source, moment, wall_ns, 1 if known is None else known.revision + 1
+            )
             if known is None or not _is_same(known, message, moment):
                 self._publish(TopicClass.SILENCE, silence_id, message)
         for known in list(silences.known):
@@ -309,7 +327,9 @@ def _copied(receiver: str, draft: SilenceDraft) -> _Subject:
     return _Subject(receiver, "acknowledgement" if kind == "ack" else kind, name)
 
 
-def _message(taken: TakenSilence, source: str, moment: Moment, wall_ns: int, revision: int) -> SilenceMessage:
+def _message(
+    taken: TakenSilence, source: str, moment: Moment, wall_ns: int, revision: int
+) -> SilenceMessage:
     starts_ns = _to_fleet(taken.starts_ns, moment, wall_ns)
     ends_ns = max(_to_fleet(taken.ends_ns, moment, wall_ns), starts_ns + LEAST_NS)
     return SilenceMessage(
@@ -326,13 +346,20 @@ def _message(taken: TakenSilence, source: str, moment: Moment, wall_ns: int, rev
 
 
 def _is_same(known: Silence, message: SilenceMessage, moment: Moment) -> bool:
-    starts_ns, ends_ns, now_ns = parse_rfc3339(message.starts), parse_rfc3339(message.until), moment.time_ns
+    starts_ns, ends_ns, now_ns = (
+        parse_rfc3339(message.starts),
+        parse_rfc3339(message.until),
+        moment.time_ns,
+    )
     return (
         (known.who, known.why, known.source, known.not_applied)
         == (message.who, message.why, message.source, message.not_applied)
         and tuple(map(str, known.matchers)) == message.matchers
         and not differs(known.ends_ns, ends_ns, now_ns, scale=moment.speed)
-        and (starts_ns <= now_ns or not differs(known.starts_ns, starts_ns, now_ns, scale=moment.speed))
+        and (
+            starts_ns <= now_ns
+            or not differs(known.starts_ns, starts_ns, now_ns, scale=moment.speed)
+        )
     )
 
 

@@ -91,7 +91,9 @@ def _cap(state: InstanceEffects, instances: list[int], share: float) -> None:
 
 _ON_JOBS: Mapping[Effect, Callable[[float], JobPace]] = {
     Effect.CHIP_PACE: lambda withheld_pct: JobPace(compute=1.0 - withheld_pct / 100.0),
-    Effect.LINK_CAPACITY: lambda share: JobPace(link=balanced_pace(share) if share else DETOUR_PACE),
+    Effect.LINK_CAPACITY: lambda share: JobPace(
+        link=balanced_pace(share) if share else DETOUR_PACE
+    ),
     Effect.EFA_PACE: lambda share: JobPace(efa=share),
     Effect.STORAGE_PACE: lambda share: JobPace(storage=share),
 }
@@ -126,7 +128,9 @@ class FaultEffects:
         self._marked: NDArray[np.int64] = np.zeros(0, np.int64)
         self._is_marked = True
 
-    def update(self, incidents: Sequence[Incident], load_factors: Iterable[tuple[int, float]]) -> None:
+    def update(
+        self, incidents: Sequence[Incident], load_factors: Iterable[tuple[int, float]]
+    ) -> None:
         """Sum up the effects of incidents.
 
         Args:
@@ -170,7 +174,9 @@ class FaultEffects:
         for incident in self._counting:
             if is_on_hardware(incident, instance):
                 owners = self._layout.instance_of_chip
-                incident.counting = tuple(row for row in incident.counting if owners[row] != instance)
+                incident.counting = tuple(
+                    row for row in incident.counting if owners[row] != instance
+                )
         self._counting = [each for each in self._counting if each.counting]
 
     def mark(self, columns: dict[str, NDArray[Any]]) -> None:
@@ -205,12 +211,16 @@ class FaultEffects:
             until_s = min(end_s, incident.ends_s)
             for count in incident.counts:
                 at_once = count.at_once if incident.has_failed else 0
-                events = at_once + self._events(incident, count, max(until_s - incident.begins_s, 0.0))
+                events = at_once + self._events(
+                    incident, count, max(until_s - incident.begins_s, 0.0)
+                )
                 new = events - incident.counted.get(count.metric, 0)
                 incident.counted[count.metric] = max(events, events - new)
                 for row in incident.counting if new > 0 else ():
                     columns[count.metric][row] += new
-        self._counting = [each for each in self._counting if not each.is_over and each.ends_s > end_s]
+        self._counting = [
+            each for each in self._counting if not each.is_over and each.ends_s > end_s
+        ]
 
     def _events(self, incident: Incident, count: Count, passed_s: float) -> int:
         """Return the events of an incident's first `passed_s`: the same for ticks of any length."""

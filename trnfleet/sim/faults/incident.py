@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.faults.fault import Count, Effect, Fault, FaultScope, Reaction, Recovery, Stages
+from trnfleet.domain.faults.fault import (
+    Count,
+    Effect,
+    Fault,
+    FaultScope,
+    Reaction,
+    Recovery,
+    Stages,
+)
 from trnfleet.domain.hardware.topology import TopologyKind
 from trnfleet.domain.layout import Node
 from trnfleet.domain.links import neighbour
@@ -100,7 +108,9 @@ class Incident:
         at_s = self.begins_s
         steps = [(at_s, Step.BEGIN)]
         for step, length_s in zip(
-            (Step.DETECT, Step.QUARANTINE, Step.DRAIN, Step.MEND, Step.RETURN), self.stages, strict=True
+            (Step.DETECT, Step.QUARANTINE, Step.DRAIN, Step.MEND, Step.RETURN),
+            self.stages,
+            strict=True,
         ):
             at_s += length_s
             steps.append((at_s, step))
@@ -194,7 +204,9 @@ def _instances(layout: Layout, fault: Fault, target: Target) -> tuple[int, ...]:
     covered = layout.instance_range(target.node)
     if fault.scope is FaultScope.RACK:
         group = layout.parent(target.node)
-        return next((rack for rack in _racks(layout, group) if covered.start in rack), tuple(covered))
+        return next(
+            (rack for rack in _racks(layout, group) if covered.start in rack), tuple(covered)
+        )
     return tuple(covered)
 
 
@@ -279,7 +291,10 @@ def _unused_beside(layout: Layout, placement: Placement, lost: SlowLink) -> tupl
         for chip in range(int(layout.chip_start[instance]), int(layout.chip_start[instance + 1])):
             for lane in range(len(kind.topology.lanes), len(kind.lanes)):
                 far = neighbour(layout, chip, lane)
-                if far is None or frozenset((instance, int(layout.instance_of_chip[far]))) not in cut:
+                if (
+                    far is None
+                    or frozenset((instance, int(layout.instance_of_chip[far]))) not in cut
+                ):
                     continue
                 link = SlowLink.of(layout, placement, chip, lane, 1.0, is_unused=True)
                 if link.job == lost.job >= 0 and set(link.lanes) != set(lost.lanes):
@@ -307,11 +322,14 @@ def cures(recovery: Recovery, other: Incident, instance: int) -> bool:
         return True
     if recovery is Recovery.REBOOT:
         return (
-            other.fault.recovery in {Recovery.REBOOT, Recovery.RELOAD} or other.fault.effect is Effect.SILENT
+            other.fault.recovery in {Recovery.REBOOT, Recovery.RELOAD}
+            or other.fault.effect is Effect.SILENT
         )
     return recovery is Recovery.RELOAD and other.fault.recovery is Recovery.RELOAD
 
 
 def initial_halt(incident: Incident) -> Halt:
     """Return the state of an incident's jobs after its begin."""
-    return {Reaction.HANG: Halt.HANG, Reaction.CRASH: Halt.DOWN}.get(incident.fault.reaction, Halt.NONE)
+    return {Reaction.HANG: Halt.HANG, Reaction.CRASH: Halt.DOWN}.get(
+        incident.fault.reaction, Halt.NONE
+    )

@@ -51,7 +51,9 @@ class LogWriter:
         text = self._kernel_log(incident, generation)
         if text:
             source = _SOURCES.get(fault.name, "hardware")
-            yield SimEvent(at_s, incident.path, source, fault.name, fault.severity, text, self._job(incident))
+            yield SimEvent(
+                at_s, incident.path, source, fault.name, fault.severity, text, self._job(incident)
+            )
 
     def failure(self, incident: Incident, at_s: float) -> Iterator[SimEvent]:
         """Yield the runtime's event of executions that fail; nothing where none run."""
@@ -60,7 +62,9 @@ class LogWriter:
             name = "execution_failed" if fault.hw_error or fault.log else fault.name
             words = fault.runtime_log.format(nd=self._device(incident))
             text = f"{words} (NRT_{fault.nrt_name}, {fault.nrt})"
-            yield SimEvent(at_s, incident.path, "runtime", name, fault.severity, text, job, fault.nrt)
+            yield SimEvent(
+                at_s, incident.path, "runtime", name, fault.severity, text, job, fault.nrt
+            )
 
     def end(self, incident: Incident, at_s: float) -> Iterator[SimEvent]:
         """Yield the event of an incident that ended by itself or with its hardware."""
@@ -68,12 +72,16 @@ class LogWriter:
         text = f"{_plain(incident.fault)} on {incident.address} is over"
         yield SimEvent(at_s, incident.path, source, "fault_over", Severity.INFO, text)
 
-    def step(self, incident: Incident, step: Step, at_s: float, generation: int) -> Iterator[SimEvent]:
+    def step(
+        self, incident: Incident, step: Step, at_s: float, generation: int
+    ) -> Iterator[SimEvent]:
         """Yield the event of a step of an incident's recovery."""
         fault = incident.fault
         what, address = _plain(fault), incident.address
         where = (
-            incident.path if len(incident.instances) > 1 else self._layout.instances[incident.instances[0]]
+            incident.path
+            if len(incident.instances) > 1
+            else self._layout.instances[incident.instances[0]]
         )
 
         def event(name: str, source: EventSource, text: str) -> SimEvent:
@@ -86,7 +94,9 @@ class LogWriter:
                 group = self._layout.instances[incident.instances[0]].rpartition("/")[0]
                 is_paired = any(link.is_unused for link in incident.links)
                 how = "between two pairs, as its drivers elect" if is_paired else "beside it"
-                yield event("detour_begun", "operator", f"jobs that start on {group} now use EFA {how}")
+                yield event(
+                    "detour_begun", "operator", f"jobs that start on {group} now use EFA {how}"
+                )
             if incident.drains:
                 yield event("instance_quarantined", "operator", f"nothing new is placed on {where}")
             else:
@@ -98,7 +108,9 @@ class LogWriter:
             new = ec2_id(self._rng.token, where, generation)
             yield event(name, source, text.format(what=what, address=address, where=where, new=new))
         elif step is Step.RETURN and incident.stages.return_s:
-            yield event("instance_returned", "operator", f"{where} has passed its checks and is used again")
+            yield event(
+                "instance_returned", "operator", f"{where} has passed its checks and is used again"
+            )
 
     def _kernel_log(self, incident: Incident, generation: int) -> str:
         fault = incident.fault

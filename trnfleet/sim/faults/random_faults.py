@@ -61,10 +61,18 @@ class RandomFaults:
         if rates is None or rates.acceleration == 0:
             return
         for fault in FAULTS.values():
-            chosen = (not rates.only or fault.name in rates.only) and fault.name not in rates.without
-            if not chosen or fault.rate_per_device_day is None or fault.scope is FaultScope.PUBLISHER:
+            chosen = (
+                not rates.only or fault.name in rates.only
+            ) and fault.name not in rates.without
+            if (
+                not chosen
+                or fault.rate_per_device_day is None
+                or fault.scope is FaultScope.PUBLISHER
+            ):
                 continue
-            mean = fault.rate_per_device_day * chips * rates.acceleration * STRETCH_S / _SECONDS_A_DAY
+            mean = (
+                fault.rate_per_device_day * chips * rates.acceleration * STRETCH_S / _SECONDS_A_DAY
+            )
             if mean > HIGHEST_MEAN:
                 most = rates.acceleration * HIGHEST_MEAN / mean
                 raise ConfigError(
@@ -93,7 +101,9 @@ class RandomFaults:
                 for event in range(sum(float(chance[stretch, place]) >= step for step in steps)):
                     inside = (own[1 + 2 * event] >> 11) * 2.0**-53
                     drawn.append(
-                        RandomFault((self._next + stretch + inside) * STRETCH_S, fault, own[2 + 2 * event])
+                        RandomFault(
+                            (self._next + stretch + inside) * STRETCH_S, fault, own[2 + 2 * event]
+                        )
                     )
             self._next = block * STRETCHES + last
         return sorted(drawn, key=lambda each: each.time_s)

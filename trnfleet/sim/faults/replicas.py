@@ -73,7 +73,10 @@ class Replicas:
 
     def _numbers(self, job: int, places: list[tuple[int, int]]) -> set[int]:
         """Return the replicas, counted over all jobs, that have some of the chips at ranges of places."""
-        size, start = int(self._placement.replica_chips[job]), int(self._placement.replica_start[job])
+        size, start = (
+            int(self._placement.replica_chips[job]),
+            int(self._placement.replica_start[job]),
+        )
         return {
             start + number
             for first, last in places
@@ -88,7 +91,9 @@ class Replicas:
             self._members[job] = members, np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
         return self._members[job]
 
-    def _places(self, job: int, instances: Iterable[int], chips: Iterable[int]) -> list[tuple[int, int]]:
+    def _places(
+        self, job: int, instances: Iterable[int], chips: Iterable[int]
+    ) -> list[tuple[int, int]]:
         """Return the ranges of places, among a job's chips, of chips or of whole instances."""
         members, first = self._of(job)
         found = []

@@ -48,7 +48,12 @@ class FaultSchedule:
     """The incidents of a run that are to begin, and the changes of load."""
 
     def __init__(
-        self, layout: Layout, fleet: FleetFile, placement: Placement, rng: Rng, scenario: Scenario | None
+        self,
+        layout: Layout,
+        fleet: FleetFile,
+        placement: Placement,
+        rng: Rng,
+        scenario: Scenario | None,
     ) -> None:
         """Resolve the entries of both files.
 
@@ -78,10 +83,18 @@ class FaultSchedule:
         for drawn in self._random.until(end_s):
             target = self._target(drawn)
             if target is not None:
-                yield make_incident(self._layout, self._placement, drawn.fault, target, drawn.time_s)
+                yield make_incident(
+                    self._layout, self._placement, drawn.fault, target, drawn.time_s
+                )
 
     def request(
-        self, fault: str, target: str, now_s: float, *, lasts_s: float | None, magnitude: float | None
+        self,
+        fault: str,
+        target: str,
+        now_s: float,
+        *,
+        lasts_s: float | None,
+        magnitude: float | None,
     ) -> list[Incident]:
         """Return the incidents of a fault that begins at `now_s` because of a command; at least one.
 
@@ -97,13 +110,21 @@ class FaultSchedule:
         targets = resolve(self._layout, row, target, self._draw(next(self._requests)))
         return [
             make_incident(
-                self._layout, self._placement, row, each, now_s, lasts_s=lasts_s, magnitude=magnitude
+                self._layout,
+                self._placement,
+                row,
+                each,
+                now_s,
+                lasts_s=lasts_s,
+                magnitude=magnitude,
             )
             for each in targets
         ]
 
     def _entries(self, scenario: Scenario) -> Iterator[_Repeat]:
-        for number, (entry, begin_s) in enumerate(zip(scenario.faults, scenario.begins(), strict=True)):
+        for number, (entry, begin_s) in enumerate(
+            zip(scenario.faults, scenario.begins(), strict=True)
+        ):
             fault = find_fault(entry.fault)
             if fault.is_transport:
                 continue
@@ -112,7 +133,8 @@ class FaultSchedule:
             except ConfigError as error:
                 raise ConfigError(f"faults[{number}].target: {error}") from error
             if fault.needs_job and not any(
-                make_incident(self._layout, self._placement, fault, each, begin_s).jobs for each in targets
+                make_incident(self._layout, self._placement, fault, each, begin_s).jobs
+                for each in targets
             ):
                 raise ConfigError(
                     f"faults[{number}].target = {entry.target!r}: {fault.name} needs a job, and none runs there"
@@ -129,7 +151,9 @@ class FaultSchedule:
         if fault.scope is FaultScope.LINK:
             mask = int(layout.chip_links_mask[chip.number])
             ways = [
-                lane for lane in lanes_of(layout.type_of(instance.number), fault.links) if mask >> lane & 1
+                lane
+                for lane in lanes_of(layout.type_of(instance.number), fault.links)
+                if mask >> lane & 1
             ]
             return Target(chip, ways[drawn.word // layout.chips % len(ways)]) if ways else None
         if fault.scope is FaultScope.ULTRASERVER:
@@ -157,7 +181,9 @@ class FaultSchedule:
 class _Repeat:
     """An entry of a scenario with the times that are left."""
 
-    def __init__(self, entry: FaultEntry, fault: Fault, targets: list[Target], begin_s: float) -> None:
+    def __init__(
+        self, entry: FaultEntry, fault: Fault, targets: list[Target], begin_s: float
+    ) -> None:
         self._entry = entry
         self._fault = fault
         self._targets = targets
@@ -247,7 +273,9 @@ def _until(key: str, given: Straggler | Link) -> float:
     if given.until_s is None:
         return math.inf
     if given.until_s <= given.from_s:
-        raise ConfigError(f"{key}.until_s = {given.until_s:g}: must be after from_s, {given.from_s:g}")
+        raise ConfigError(
+            f"{key}.until_s = {given.until_s:g}: must be after from_s, {given.from_s:g}"
+        )
     return given.until_s
 
 

@@ -114,7 +114,9 @@ class IncidentTimeline:
                 self._carry_out(incident, step, time_s)
         if changed:
             loads = self._schedule.loads
-            present = ((load.job, load.factor) for load in loads if load.begins_s <= now_s < load.ends_s)
+            present = (
+                (load.job, load.factor) for load in loads if load.begins_s <= now_s < load.ends_s
+            )
             self.effects.update(self._open, present)
         return changed
 
@@ -141,7 +143,11 @@ class IncidentTimeline:
         """
         made = self._schedule.request(fault, target, now_s, lasts_s=lasts_s, magnitude=magnitude)
         row = made[0].fault
-        there = {each.target: each for each in (*self._open, *self._beginning(now_s)) if each.fault is row}
+        there = {
+            each.target: each
+            for each in (*self._open, *self._beginning(now_s))
+            if each.fault is row
+        }
         for each in made:
             if each.target in there:
                 raise ConfigError(f"{fault} is already there on {there[each.target].address}")
@@ -222,7 +228,9 @@ class IncidentTimeline:
         self._open.append(incident)
         self.effects.start_counting(incident)
         if incident.is_logged:
-            self._events += self._log_writer.begin(incident, int(self.generation[incident.instances[0]]))
+            self._events += self._log_writer.begin(
+                incident, int(self.generation[incident.instances[0]])
+            )
         if incident.fault.reaction is not Reaction.HANG:
             self._fail(incident, incident.begins_s)
 

@@ -121,19 +121,25 @@ class ChipPhysics:
         self.variation = Variation(layout, rng, own)
         """Differences of these chips."""
         self._resistance = [
-            np.tile(shares.astype(np.float32), CHUNK_INSTANCES) for shares in self._cooled.chip_c_per_w
+            np.tile(shares.astype(np.float32), CHUNK_INSTANCES)
+            for shares in self._cooled.chip_c_per_w
         ]
         """For each type, the resistance of the chips of as many instances as a chunk may have."""
         self._is_cold = True
         most = max((chunk.rows.stop - chunk.rows.start for chunk in self._chunks), default=0)
         self._scratch = {
-            np.dtype(kind): np.empty((2, most * _MOST_WIDTH), kind) for kind in (np.uint8, np.uint16)
+            np.dtype(kind): np.empty((2, most * _MOST_WIDTH), kind)
+            for kind in (np.uint8, np.uint16)
         }
         self._floats = np.empty((3, most), np.float32)
         self._wide, self._places = _places(self._chunks, cohorts.of_chip)
         self._highest = self._limits()
-        self._no_core = np.arange(BY_NAME["nc_util_pct"].width) >= self._hardware.neuroncores[:, None]
-        self._lane_places = np.arange(len(cohorts.row))[:, None] * (UNLINKED + 1) + self._hardware.lane_source
+        self._no_core = (
+            np.arange(BY_NAME["nc_util_pct"].width) >= self._hardware.neuroncores[:, None]
+        )
+        self._lane_places = (
+            np.arange(len(cohorts.row))[:, None] * (UNLINKED + 1) + self._hardware.lane_source
+        )
         self._known: tuple[JobTick, ChipLoad, NDArray[np.float64]] | None = None
 
     def settle(self, temperature_c: NDArray[np.float32]) -> None:
@@ -146,7 +152,9 @@ class ChipPhysics:
         hardware, hosts = self._hardware, self._cohorts.hosts
         load = hardware.load(jobs)
         self._known = jobs, load, hardware.power_share(load)
-        watts: NDArray[np.float64] = hosts.mean(hardware.background_w + self._known[2] * hardware.dynamic_w)
+        watts: NDArray[np.float64] = hosts.mean(
+            hardware.background_w + self._known[2] * hardware.dynamic_w
+        )
         return watts[hosts.of_instance]
 
     def fill(
@@ -174,17 +182,23 @@ class ChipPhysics:
         wide = self._widened(tables.lanes)
         first = self._own.start
         readers = {
-            name: self._rng.lanes(stream, tick, self._noise_chips * BY_NAME[name].bytes_per_row, first)
+            name: self._rng.lanes(
+                stream, tick, self._noise_chips * BY_NAME[name].bytes_per_row, first
+            )
             for name, (stream, _) in _NOISE.items()
         }
         self.variation.begin(tick, at_s, elapsed_s)
-        approach = np.ones(len(self._layout.types)) if self._is_cold else self._cooled.approach(elapsed_s)
+        approach = (
+            np.ones(len(self._layout.types)) if self._is_cold else self._cooled.approach(elapsed_s)
+        )
         edges = [chunk.rows.start * LANES for chunk in self._chunks] + [self._rows.stop * LANES]
         begins = np.searchsorted(patches.lanes, edges).tolist()
         for chunk, place, (begin, end) in zip(
             self._chunks, self._places, itertools.pairwise(begins), strict=True
         ):
-            lanes, index = (tables.lanes, place.cohorts) if place.wide is None else (wide, place.wide)
+            lanes, index = (
+                (tables.lanes, place.cohorts) if place.wide is None else (wide, place.wide)
+            )
             for name, table in lanes.items():
                 self._noisy(chunk, name, index, table, readers[name])
             varied, cohorts = self._vary(chunk), place.cohorts
@@ -192,7 +206,9 @@ class ChipPhysics:
                 self._scaled(chunk, name, means[cohorts], varied)
             self._hbm_used(chunk, tables.hbm_used[cohorts])
             if len(chunk.unlinked):
-                chunk.views["link_tx_bytes_per_s"][:, chunk.unlinked] = BY_NAME["link_tx_bytes_per_s"].top
+                chunk.views["link_tx_bytes_per_s"][:, chunk.unlinked] = BY_NAME[
+                    "link_tx_bytes_per_s"
+                ].top
             if begin < end:
                 _patch(chunk, patches, slice(begin, end))
             if chunk.gather is not None:
@@ -269,7 +285,9 @@ class ChipPhysics:
     def _column(self, name: str, values: NDArray[np.float64]) -> Noisy:
         """Return base and field of the noise of a metric's lanes."""
         metric = BY_NAME[name]
-        base, field = noisy(to_codes(metric, values, np.int32), self._highest[name], _NOISE[name][1])
+        base, field = noisy(
+            to_codes(metric, values, np.int32), self._highest[name], _NOISE[name][1]
+        )
         return base.astype(metric.dtype), field.astype(metric.dtype)
 
     def _cores(self, base: NDArray[Any], mask: NDArray[Any]) -> Noisy:
@@ -298,7 +316,9 @@ class ChipPhysics:
         view, (base, field) = chunk.views[name], table
         rows, width = view.shape
         noise = reader.take(rows, _NOISE[name][1])[:, :width]
-        fields, scratch = (part[: rows * width].reshape(rows, width) for part in self._scratch[view.dtype])
+        fields, scratch = (
+            part[: rows * width].reshape(rows, width) for part in self._scratch[view.dtype]
+        )
         own, other = _by(index, view), _by(index, fields)
         np.take(base[:, : own.shape[1]], index, axis=0, out=own, mode="clip")
         np.take(field[:, : own.shape[1]], index, axis=0, out=other, mode="clip")
@@ -346,7 +366,9 @@ class ChipPhysics:
         """Write power in watts, and temperature after a window of it: exact for any length of constant power."""
         kind = self._layout.types[chunk.type_index].chip
         background_w, most_w = kind.power_background_w.value, kind.power_max_w.value
-        util, power, shown = (chunk.views[name] for name in ("power_util_pct", "power_w", "temperature_c"))
+        util, power, shown = (
+            chunk.views[name] for name in ("power_util_pct", "power_w", "temperature_c")
+        )
         count = chunk.rows.stop - chunk.rows.start
         watts, codes = (part[:count].reshape(util.shape) for part in self._floats[:2])
         np.copyto(watts, util, casting="same_kind")
@@ -385,11 +407,15 @@ def _by(parts: NDArray[Any], view: NDArray[Any]) -> NDArray[Any]:
     return view.reshape(len(parts), -1)
 
 
-def _places(chunks: list[Chunk], of_chip: NDArray[np.int32]) -> tuple[NDArray[np.intp], list[_Place]]:
+def _places(
+    chunks: list[Chunk], of_chip: NDArray[np.int32]
+) -> tuple[NDArray[np.intp], list[_Place]]:
     """Return the cohorts whose lanes are taken by instance, and where each chunk's rows are found."""
     cohorts = [of_chip[chunk.rows].reshape(-1, chunk.chips).astype(np.intp) for chunk in chunks]
     of_instances = [
-        each[:, 0] if len(np.unique(each[:, 0])) <= _MOST_WIDE and bool((each == each[:, :1]).all()) else None
+        each[:, 0]
+        if len(np.unique(each[:, 0])) <= _MOST_WIDE and bool((each == each[:, :1]).all())
+        else None
         for each in cohorts
     ]
     by_instance = [each for each in of_instances if each is not None]

@@ -111,7 +111,9 @@ def gather_lanes(kind: InstanceType) -> NDArray[np.intp]:
                 lanes[row * LANES + lane] = (instance * chips + end.member) * LANES + end.lane
         for lane, end in enumerate(between.ends[instance] if between else (), len(inside.lanes)):
             if end is not None:
-                lanes[row * LANES + lane] = (end.member * chips + chip) * LANES + len(inside.lanes) + end.lane
+                lanes[row * LANES + lane] = (
+                    (end.member * chips + chip) * LANES + len(inside.lanes) + end.lane
+                )
     return lanes
 
 
@@ -155,7 +157,9 @@ def noisy(
     return np.maximum(base, 0), field
 
 
-def add_noise(codes: NDArray[Any], field: NDArray[Any], noise: NDArray[Any], scratch: NDArray[Any]) -> None:
+def add_noise(
+    codes: NDArray[Any], field: NDArray[Any], noise: NDArray[Any], scratch: NDArray[Any]
+) -> None:
     """Add the sum of two fields of random bits to codes: two even distributions, which make a triangle.
 
     Args:

@@ -54,7 +54,10 @@ class CorrectedErrors:
                 self._add(columns[name], words, thresholds)
 
     def _add(
-        self, column: NDArray[Any], words: NDArray[np.uint64], thresholds: dict[int, NDArray[np.uint64]]
+        self,
+        column: NDArray[Any],
+        words: NDArray[np.uint64],
+        thresholds: dict[int, NDArray[np.uint64]],
     ) -> None:
         lowest = min(levels[0] for levels in thresholds.values())
         candidates = np.flatnonzero(words >= lowest)
@@ -63,7 +66,9 @@ class CorrectedErrors:
             drawn = words[hit]
             # The low bits choose the chip: they have no part in the comparison that one could see.
             rows = self._first[hit] + (drawn % np.uint64(size)).astype(np.int64)
-            events = BURSTS[(drawn >> np.uint64(_BURST_SHIFT) & np.uint64(len(BURSTS) - 1)).astype(np.intp)]
+            events = BURSTS[
+                (drawn >> np.uint64(_BURST_SHIFT) & np.uint64(len(BURSTS) - 1)).astype(np.intp)
+            ]
             for level in levels:
                 reached = drawn >= level
                 column[rows[reached]] += events[reached]

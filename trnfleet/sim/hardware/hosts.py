@@ -90,17 +90,23 @@ class HostPhysics:
         """
         own = range(len(layout.instances)) if own is None else own
         self._own = slice(own.start, own.stop)
-        self._columns = {metric.name: columns[metric.name][self._own] for metric in INSTANCE_METRICS}
+        self._columns = {
+            metric.name: columns[metric.name][self._own] for metric in INSTANCE_METRICS
+        }
         self._rng = rng
         self._fixed = self._lanes(self._words(Stream.CHIP_POWER, 1))
         self._knot = -(2**62)
         self._before = self._after = self._fixed
         self._cohorts = cohorts
         kind = cohorts.hosts.type_index
-        self._memory_bytes = np.array([float(each.host_memory_bytes) for each in layout.types])[kind]
+        self._memory_bytes = np.array([float(each.host_memory_bytes) for each in layout.types])[
+            kind
+        ]
         self._efa_peak = np.array([each.efa_bytes_per_s.value for each in layout.types])[kind]
         has_none = ~np.array([each.has_efa for each in layout.types], np.bool_)[kind]
-        self._without_efa = has_none[cohorts.hosts.of_instance[self._own]] if has_none.any() else None
+        self._without_efa = (
+            has_none[cohorts.hosts.of_instance[self._own]] if has_none.any() else None
+        )
         self._idle_w = np.array([each.host_power_idle_w.value for each in layout.types])[kind]
         self._most_w = np.array([each.host_power_max_w.value for each in layout.types])[kind]
         peaks = (self._memory_bytes, self._efa_peak, self._idle_w, self._most_w)
@@ -132,7 +138,9 @@ class HostPhysics:
         if self._own.start == self._own.stop:
             return
         vcpu = self._mean(jobs.average[:, QUANTITIES["vcpu"]])
-        efa = np.minimum(self._mean(jobs.average[:, QUANTITIES["efa"]]), EFA_CEILING) * self._efa_peak
+        efa = (
+            np.minimum(self._mean(jobs.average[:, QUANTITIES["efa"]]), EFA_CEILING) * self._efa_peak
+        )
         # Of several replicas on an instance those count that execute anything.
         executes = self._mean(np.where(np.isnan(jobs.latency_s), 0.0, 1.0))
         total_s = self._mean(np.where(np.isnan(jobs.latency_s), 0.0, jobs.latency_s))
@@ -207,7 +215,9 @@ class HostPhysics:
         count = self._own.stop - self._own.start
         reader = self._rng.lanes(stream, index, _BYTES_PER_UNIT, self._own.start)
         words: NDArray[np.uint16] = (
-            reader.take(count, np.uint16) if count else np.zeros((0, _BYTES_PER_UNIT // 2), np.uint16)
+            reader.take(count, np.uint16)
+            if count
+            else np.zeros((0, _BYTES_PER_UNIT // 2), np.uint16)
         )
         return words
 

@@ -80,7 +80,9 @@ class SlowLink:
             is_between=kind.is_between(direction),
             capacity=capacity,
             lanes=lanes,
-            companions=tuple(sorted(others)) if job != IDLE and capacity > 0 and not is_unused else (),
+            companions=tuple(sorted(others))
+            if job != IDLE and capacity > 0 and not is_unused
+            else (),
             is_unused=is_unused,
         )
 
@@ -137,7 +139,9 @@ def find_patches(layout: Layout, links: Sequence[SlowLink]) -> Patches:
     return Patches(lanes, factor, limit)
 
 
-def _ends(layout: Layout, kind: InstanceType, chip: int, lane: int) -> tuple[list[LinkEnd], list[LinkEnd]]:
+def _ends(
+    layout: Layout, kind: InstanceType, chip: int, lane: int
+) -> tuple[list[LinkEnd], list[LinkEnd]]:
     """Return the ends of a link, and the ends of all links between which its traffic can be shared out."""
     near = LinkEnd(chip, lane)
     far = neighbour(layout, chip, lane)
@@ -152,7 +156,9 @@ def _ends(layout: Layout, kind: InstanceType, chip: int, lane: int) -> tuple[lis
         # A line is open at its ends: the rest of it lies the other way.
         rows += _walk(layout, chip, back)
     around = [LinkEnd(row, way) for row in rows for way in (lane, back)]
-    return [near, LinkEnd(far, back)], [each for each in around if link_end(layout, *each) is not None]
+    return [near, LinkEnd(far, back)], [
+        each for each in around if link_end(layout, *each) is not None
+    ]
 
 
 def _walk(layout: Layout, chip: int, lane: int) -> Iterator[int]:
@@ -164,5 +170,7 @@ def _walk(layout: Layout, chip: int, lane: int) -> Iterator[int]:
 
 
 def _peak(layout: Layout, link: SlowLink) -> float:
-    figure = layout.type_of(int(layout.instance_of_chip[link.chip])).lane_bytes_per_s(link.direction)
+    figure = layout.type_of(int(layout.instance_of_chip[link.chip])).lane_bytes_per_s(
+        link.direction
+    )
     return 0.0 if figure is None else figure.value

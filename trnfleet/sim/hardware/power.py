@@ -31,7 +31,9 @@ AXES = ("rows", "columns", "z")
 """Quantities that the traffic of link lanes follows."""
 UNUSED, UNLINKED = len(AXES), len(AXES) + 1
 """Sources of lanes that carry nothing, and of those that a type does not have."""
-_OF_CHIPS = frozenset({"nc", "tensor", "vector", "scalar", "gpsimd", "hbm_read", "hbm_write", *AXES})
+_OF_CHIPS = frozenset(
+    {"nc", "tensor", "vector", "scalar", "gpsimd", "hbm_read", "hbm_write", *AXES}
+)
 
 
 class ChipLoad(NamedTuple):
@@ -67,7 +69,9 @@ class ChipHardware:
         unused = (cohorts.used_lanes[:, None] >> lanes & 1) == 0
         axes = [[AXES.index(lane.axis) for lane in each.lanes] for each in layout.types]
         axis = np.array([(each + [0] * LANES)[:LANES] for each in axes], np.intp)[kind]
-        self.lane_source: NDArray[np.intp] = np.where(no_lane, UNLINKED, np.where(unused, UNUSED, axis))
+        self.lane_source: NDArray[np.intp] = np.where(
+            no_lane, UNLINKED, np.where(unused, UNUSED, axis)
+        )
         """For each link lane, the place in `AXES` of the quantity that its traffic follows, `UNUSED` or `UNLINKED`."""
         lane_peaks = np.array([_lane_peaks(each) for each in layout.types])[kind]
         self.axis_bytes_per_s = np.zeros((len(kind), len(AXES)))

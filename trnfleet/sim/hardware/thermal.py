@@ -69,7 +69,9 @@ class Cooling:
 
         Exact for constant power, however long it lasts.
         """
-        return np.array([-math.expm1(-elapsed_s / constant_s) for constant_s in self._time_constant_s])
+        return np.array(
+            [-math.expm1(-elapsed_s / constant_s) for constant_s in self._time_constant_s]
+        )
 
 
 def place_shares(chips: int) -> NDArray[np.float64]:
@@ -190,7 +192,9 @@ class Throttling:
                 every = np.arange(len(instances))
                 for number, share in enumerate(HOT_SHARES):
                     dynamic_w = share * (most_w - background_w)
-                    hot = (offset_c + own_c_per_w * (background_w + factor * dynamic_w)).argmax(axis=1)
+                    hot = (offset_c + own_c_per_w * (background_w + factor * dynamic_w)).argmax(
+                        axis=1
+                    )
                     chosen = (own_c_per_w[hot], factor[every, hot], offset_c[every, hot])
                     for place, values in enumerate(chosen):
                         self._hot[number, place, instances] = values
@@ -202,7 +206,8 @@ class Throttling:
         """Return the temperatures of some instances' chips at the end of the last window, degC: row after row, without noise."""
         dynamic_w = self._lag_w - self._background_w
         pieces = [
-            self._chip_c(piece, self._lag_c, dynamic_w)[1].reshape(-1) for piece in self._pieces(instances)
+            self._chip_c(piece, self._lag_c, dynamic_w)[1].reshape(-1)
+            for piece in self._pieces(instances)
         ]
         return np.concatenate([np.zeros(0, np.float32), *pieces])
 
@@ -221,7 +226,10 @@ class Throttling:
                 yield same[first : first + CHUNK_INSTANCES]
 
     def _chip_c(
-        self, instances: NDArray[np.intp], inlet_c: NDArray[np.float64], dynamic_w: NDArray[np.float64]
+        self,
+        instances: NDArray[np.intp],
+        inlet_c: NDArray[np.float64],
+        dynamic_w: NDArray[np.float64],
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return the rows and the temperatures of the chips of instances of one type; shape (instances, chips).
 
@@ -378,18 +386,24 @@ class Throttling:
         """
         allowed = np.ones(len(self._type))
         if (cap_share < 1.0).any():
-            room_w = np.where(cap_share < 1.0, cap_share * self._most_w - self._background_w, np.inf)
+            room_w = np.where(
+                cap_share < 1.0, cap_share * self._most_w - self._background_w, np.inf
+            )
             allowed = _share(room_w, self._peak_w * self._most_factor)
         if self._racks is not None:
             still_w = self._racks.total(self._chips * self._background_w + self._host_w)
             of_rack = _share(
-                self._rack_cap_w - still_w, self._racks.total(self._chips * self._mean_factor * self._peak_w)
+                self._rack_cap_w - still_w,
+                self._racks.total(self._chips * self._mean_factor * self._peak_w),
             )
             allowed = np.minimum(allowed, of_rack[self._rack_of_instance])
         return allowed
 
     def _chips_that_withhold(
-        self, inlet_c: NDArray[np.float64], dynamic_w: NDArray[np.float64], allowed: NDArray[np.float64]
+        self,
+        inlet_c: NDArray[np.float64],
+        dynamic_w: NDArray[np.float64],
+        allowed: NDArray[np.float64],
     ) -> Throttled:
         """Return the chips whose own temperature, or whose instance's limit, makes them withhold peak.
 
@@ -399,7 +413,9 @@ class Throttling:
             allowed: The pace that limits of power leave.
         """
         instances = np.flatnonzero(self.pace < 1.0)
-        pieces = [self._withheld(piece, inlet_c, dynamic_w, allowed) for piece in self._pieces(instances)]
+        pieces = [
+            self._withheld(piece, inlet_c, dynamic_w, allowed) for piece in self._pieces(instances)
+        ]
         return Throttled(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
 
     def _withheld(
@@ -413,7 +429,9 @@ class Throttling:
         index = int(instances[0])
         above_c -= np.float32(self._start_c[index])
         above_c *= np.float32(self._slope_per_c[index])
-        own = np.clip(np.float32(1.0) - above_c, np.float32(LEAST_PACE), np.float32(1.0), out=above_c)
+        own = np.clip(
+            np.float32(1.0) - above_c, np.float32(LEAST_PACE), np.float32(1.0), out=above_c
+        )
         np.minimum(own, allowed[instances].astype(np.float32)[:, None], out=own)
         withhold = own < np.float32(1.0)
         pct = (1.0 - own[withhold].astype(np.float64)) * 100.0

@@ -102,7 +102,9 @@ class Variation:
         step = slow / (_BYTE_SD * math.sqrt(2.0))
         self._weights = [np.float32(step * math.sqrt(part)) for part in (1.0 - blend, blend)]
         lessened = min(1.0, 1.0 / math.sqrt(elapsed_s))
-        self._sample, self._own = (np.float32(sd * lessened / _BYTE_SD) for sd in (SAMPLE_SD, OWN_SD))
+        self._sample, self._own = (
+            np.float32(sd * lessened / _BYTE_SD) for sd in (SAMPLE_SD, OWN_SD)
+        )
         means = self._sample + self._own + 2.0 * (self._weights[0] + self._weights[1])
         self._middle = np.float32(1.0 - _BYTE_MEAN * means)
         self._words = self._reader(Stream.CHIP_SAMPLE, tick)
@@ -118,7 +120,11 @@ class Variation:
         self._knot = knot
 
     def take(
-        self, rows: slice, shape: tuple[int, int], out: NDArray[np.float32], spare: NDArray[np.float32]
+        self,
+        rows: slice,
+        shape: tuple[int, int],
+        out: NDArray[np.float32],
+        spare: NDArray[np.float32],
     ) -> Varied:
         """Return the factors of the next instances.
 
@@ -170,5 +176,7 @@ def power_deviations(words: NDArray[np.uint32]) -> NDArray[np.float32]:
     for column in words.view(np.uint8).reshape(-1, 4).T:
         total += column
     step = np.float32(POWER_SD / (_BYTE_SD * 2.0))
-    deviations: NDArray[np.float32] = (total.astype(np.float32) - np.float32(4.0 * _BYTE_MEAN)) * step
+    deviations: NDArray[np.float32] = (
+        total.astype(np.float32) - np.float32(4.0 * _BYTE_MEAN)
+    ) * step
     return deviations

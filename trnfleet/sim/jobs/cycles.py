@@ -72,7 +72,9 @@ class Cycles:
         self.before_s = np.zeros((count, waits + 1))
         """Sum of the waits before each of these, and of all of them."""
 
-    def draw(self, which: NDArray[np.bool_], cycle: NDArray[np.int64], failures: NDArray[np.int64]) -> None:
+    def draw(
+        self, which: NDArray[np.bool_], cycle: NDArray[np.int64], failures: NDArray[np.int64]
+    ) -> None:
         """Draw the cycles that some jobs begin.
 
         Args:

@@ -86,7 +86,9 @@ class Fabrics:
         more = np.zeros(len(self._capacity))
         np.maximum.at(more, self._cluster, burst - mean)
         demand: NDArray[np.float64] = usual + more
-        carried = np.where(demand > self._capacity, self._capacity / np.where(demand > 0, demand, 1.0), 1.0)
+        carried = np.where(
+            demand > self._capacity, self._capacity / np.where(demand > 0, demand, 1.0), 1.0
+        )
         np.minimum.at(pace, self._job, carried[self._cluster])
         # A job whose busiest phase sends less than an instance can has room before it slows.
         return np.where(pace < 1.0, pace * self._need, 1.0)

@@ -53,8 +53,12 @@ class JobLifecycle:
         """Begin with the jobs that have no start of their own running."""
         never = np.inf
         self._jobs = tuple(jobs)
-        self._from_s = np.array([-never if job.starts_at_s is None else job.starts_at_s for job in jobs])
-        self._until_s = np.array([never if job.ends_at_s is None else job.ends_at_s for job in jobs])
+        self._from_s = np.array(
+            [-never if job.starts_at_s is None else job.starts_at_s for job in jobs]
+        )
+        self._until_s = np.array(
+            [never if job.ends_at_s is None else job.ends_at_s for job in jobs]
+        )
         # A reserved instance has nothing to start.
         self.startup_s = np.array([float(getattr(job, "startup_s", 1.0)) for job in jobs])
         """Time that each job's start takes, at the full bandwidth of the shared storage."""
@@ -105,7 +109,11 @@ class JobLifecycle:
         self._until_s[job] = min(self._until_s[job], at_s)
 
     def advance(
-        self, elapsed_s: float, middle_s: float, halt: NDArray[np.int8], storage: NDArray[np.float64]
+        self,
+        elapsed_s: float,
+        middle_s: float,
+        halt: NDArray[np.int8],
+        storage: NDArray[np.float64],
     ) -> WindowSplit:
         """Move on by `elapsed_s` and return its division.
 
@@ -116,10 +124,15 @@ class JobLifecycle:
             storage: For each job, its share of the shared storage's bandwidth, which a start waits for.
         """
         begin_s, end_s = middle_s - elapsed_s / 2.0, middle_s + elapsed_s / 2.0
-        live_s = np.clip(np.minimum(self._until_s, end_s) - np.maximum(self._from_s, begin_s), 0.0, elapsed_s)
+        live_s = np.clip(
+            np.minimum(self._until_s, end_s) - np.maximum(self._from_s, begin_s), 0.0, elapsed_s
+        )
         # Rounding must not take a sliver from jobs without an end.
         live_s[(self._from_s <= begin_s) & (self._until_s >= end_s)] = elapsed_s
-        started, ended = ~self._begun & (self._from_s < end_s), ~self._ended & (self._until_s <= end_s)
+        started, ended = (
+            ~self._begun & (self._from_s < end_s),
+            ~self._ended & (self._until_s <= end_s),
+        )
         was_down, is_down = self._halt >= Halt.DOWN, halt >= Halt.DOWN
         known = self._begun & ~self._ended
         failed, restarted = known & is_down & ~was_down, known & was_down & ~is_down

@@ -67,7 +67,9 @@ class JobSite:
     def peak_flops(self, dtype: str) -> float:
         """Return the dense peak of all chips for products of a type."""
         kind = self.kind
-        return self.chips * (kind.fp8_dense_flops if dtype == "fp8" else kind.bf16_dense_flops).value
+        return (
+            self.chips * (kind.fp8_dense_flops if dtype == "fp8" else kind.bf16_dense_flops).value
+        )
 
 
 class StepFlops(NamedTuple):
@@ -92,7 +94,10 @@ class StepFlops(NamedTuple):
         per_token, mfu = job.model_flops, job.mfu
         if per_token is None:
             return StepFlops(
-                peak * mfu * job.step_time_s / job.tokens_per_step, job.tokens_per_step, job.step_time_s, mfu
+                peak * mfu * job.step_time_s / job.tokens_per_step,
+                job.tokens_per_step,
+                job.step_time_s,
+                mfu,
             )
         if "mfu" not in given:
             mfu *= per_token / (per_token + job.recompute * job.forward_flops)
@@ -100,7 +105,9 @@ class StepFlops(NamedTuple):
             step_s = per_token * job.tokens_per_step / (peak * mfu)
             return StepFlops(per_token, job.tokens_per_step, step_s, mfu)
         if "tokens_per_step" not in given:
-            return StepFlops(per_token, peak * mfu * job.step_time_s / per_token, job.step_time_s, mfu)
+            return StepFlops(
+                per_token, peak * mfu * job.step_time_s / per_token, job.step_time_s, mfu
+            )
         actual = per_token * job.tokens_per_step / (peak * job.step_time_s)
         if "mfu" in given and abs(actual - mfu) > MFU_TOLERANCE * mfu:
             raise ConfigError(

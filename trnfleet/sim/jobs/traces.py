@@ -172,9 +172,14 @@ def read_trace(path: Path, read_neuron: ReadSamples, *, loop: bool = True) -> Tr
     try:
         if path.stat().st_size > MAX_BYTES:
             raise ConfigError(f"{path}: more than {MAX_BYTES >> 30} GiB")
-        with path.open("rb") as stream, io.TextIOWrapper(stream, "utf-8", "replace", newline="") as lines:
+        with (
+            path.open("rb") as stream,
+            io.TextIOWrapper(stream, "utf-8", "replace", newline="") as lines,
+        ):
             samples = (
-                _csv(path, lines, skipped) if path.suffix == ".csv" else _neuron(read_neuron(stream), skipped)
+                _csv(path, lines, skipped)
+                if path.suffix == ".csv"
+                else _neuron(read_neuron(stream), skipped)
             )
             for period_s, value in samples:
                 edges.append(edges[-1] + period_s)
@@ -227,7 +232,9 @@ def _csv(path: Path, lines: Iterable[str], skipped: list[Skipped]) -> Iterator[t
         yield period_s, last[1]
 
 
-def _point(row: list[str], columns: list[int], last: tuple[float, float] | None) -> tuple[float, float]:
+def _point(
+    row: list[str], columns: list[int], last: tuple[float, float] | None
+) -> tuple[float, float]:
     if len(row) <= max(columns):
         raise ValueError(f"{len(row)} of {max(columns) + 1} columns")
     time_s, value = (float(row[column]) for column in columns)

@@ -86,15 +86,21 @@ class TrainingJobs:
         """Time of a step when nothing is slow."""
         self.mfu = np.array([each.flops.mfu for each in plans], np.float64)
         self.tokens_per_step = np.array([each.flops.tokens for each in plans], np.float64)
-        self.compute_flops_share = np.array([each.compute_flops_share for each in plans], np.float64)
+        self.compute_flops_share = np.array(
+            [each.compute_flops_share for each in plans], np.float64
+        )
         """FLOP/s of the compute phase as a share of the dense BF16 peak, so that a whole step has the job's MFU; other phases
         of a step have none."""
         self._link_wait = np.array([each.link_wait for each in plans], np.float64)
-        efa = np.array([each.activity[list(STEP), QUANTITIES["efa"]] for each in plans]).reshape(-1, _PARTS)
+        efa = np.array([each.activity[list(STEP), QUANTITIES["efa"]] for each in plans]).reshape(
+            -1, _PARTS
+        )
         self.efa_need = efa / EFA_CEILING
         """Share of the reachable EFA bandwidth that each phase of a step sends; shape (jobs, phases of a step)."""
         self._set_intervals(jobs, plans, rng, ordinals)
-        draws = np.stack([rng.uniform(Stream.JOB_START, index, _count(ordinals)) for index in (0, 1)])
+        draws = np.stack(
+            [rng.uniform(Stream.JOB_START, index, _count(ordinals)) for index in (0, 1)]
+        )
         lived, place = draws[:, ordinals]
         is_new = np.array([job.starts_at_s is not None for job in jobs], np.bool_)
         self._cycle = np.where(is_new, 0, (lived * _LIVED_CYCLES).astype(np.int64))
@@ -125,7 +131,9 @@ class TrainingJobs:
         block = np.maximum(stall, 1)
         endless = -(-_ENDLESS_STEPS // block) * block
         self._steps = np.where(self._saves, checkpoint, endless).astype(np.float64)
-        self._block = np.where(stall > 0, np.minimum(stall, self._steps), self._steps).astype(np.float64)
+        self._block = np.where(stall > 0, np.minimum(stall, self._steps), self._steps).astype(
+            np.float64
+        )
         wait_s = np.where(stall > 0, [job.data_stall_s for job in jobs], 0.0)
         self._cycles = Cycles(rng, ordinals, self._steps, self._block, wait_s)
         self._tail = np.array(
@@ -167,9 +175,13 @@ class TrainingJobs:
         step = np.stack([passes, passes, link, ones], axis=1)
         short = efa[:, None] < self.efa_need
         limit = np.where(short, efa[:, None] / np.where(short, self.efa_need, 1.0), 1.0)
-        return TrainingPace(np.minimum(step, limit), np.stack([storage, compute, ones], axis=1), storage)
+        return TrainingPace(
+            np.minimum(step, limit), np.stack([storage, compute, ones], axis=1), storage
+        )
 
-    def advance(self, elapsed_s: float, run_s: NDArray[np.float64], pace: TrainingPace) -> TrainingWork:
+    def advance(
+        self, elapsed_s: float, run_s: NDArray[np.float64], pace: TrainingPace
+    ) -> TrainingWork:
         """Move on and return the work done.
 
         Args:
@@ -215,7 +227,10 @@ class TrainingJobs:
         steps = np.maximum(steps + self._steps_made(pace), 0.0)
         self.productive_s += _sum(work[:, :_PARTS]) + work[:, _TAIL + 1]
         return TrainingWork(
-            work / elapsed_s, time / elapsed_s, steps / elapsed_s, self.step_time_s(pace) * self._length
+            work / elapsed_s,
+            time / elapsed_s,
+            steps / elapsed_s,
+            self.step_time_s(pace) * self._length,
         )
 
     def mean_cycle(self, pace: TrainingPace) -> TrainingWork:
@@ -224,7 +239,9 @@ class TrainingJobs:
         time = self._whole / full
         cycle_s = _sum(time)
         share = cycle_s[:, None]
-        return TrainingWork(self._whole / share, time / share, self._steps / cycle_s, self.step_time_s(pace))
+        return TrainingWork(
+            self._whole / share, time / share, self._steps / cycle_s, self.step_time_s(pace)
+        )
 
     def step_time_s(self, pace: TrainingPace) -> NDArray[np.float64]:
         """Return the mean time of a step at a pace, seconds."""
@@ -242,7 +259,9 @@ class TrainingJobs:
         in_tail = self._step >= self._steps
         is_saved = in_tail & self._saves & (self._in_s >= self._tail[:, 0])
         made = self._executions()
-        since = np.where(self._saves, self._step, self._step + self._cycle * self._steps).astype(np.int64)
+        since = np.where(self._saves, self._step, self._step + self._cycle * self._steps).astype(
+            np.int64
+        )
         lost = np.where(which & ~is_saved, since, 0)
         nominal_s = self._step * self.step_s + self._into_step_s()
         waste_s = np.where(self._saves, np.where(is_saved, 0.0, nominal_s), np.inf)
@@ -390,7 +409,9 @@ class TrainingJobs:
         later_s = before_s[:, 1:count] + np.arange(1, count) * block_s[:, None]
         place = (left[:, None] >= later_s).sum(axis=1)
         rows = np.arange(len(left))
-        left = np.maximum(left - before_s[rows, place] - place * block_s - waits_s[rows, place], 0.0)
+        left = np.maximum(
+            left - before_s[rows, place] - place * block_s - waits_s[rows, place], 0.0
+        )
         inside = np.minimum(np.floor(left / step_s), self._block - 1.0)
         step: NDArray[np.float64] = (rounds * count + place) * self._block + inside
         return np.minimum(step, self._steps - 1.0)
@@ -398,7 +419,9 @@ class TrainingJobs:
 
 def training_of(jobs: Sequence[Job]) -> tuple[list[Training | FineTuning], NDArray[np.intp]]:
     """Return a file's training and fine-tuning jobs and their numbers among all its jobs."""
-    chosen = [(number, job) for number, job in enumerate(jobs) if isinstance(job, Training | FineTuning)]
+    chosen = [
+        (number, job) for number, job in enumerate(jobs) if isinstance(job, Training | FineTuning)
+    ]
     return [job for _, job in chosen], np.array([number for number, _ in chosen], np.intp)
 
 

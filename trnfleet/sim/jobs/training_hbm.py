@@ -71,7 +71,9 @@ def used_share(job: Training | FineTuning, site: JobSite, spread: Parallelism) -
         ConfigError: it does not fit, or in less than it needs by the file.
     """
     room = site.kind.hbm_bytes.value
-    fixed = (WEIGHT_BYTES * (job.parameters or 0.0) + GRADIENT_BYTES * job.trained_parameters) / spread.group
+    fixed = (
+        WEIGHT_BYTES * (job.parameters or 0.0) + GRADIENT_BYTES * job.trained_parameters
+    ) / spread.group
     fixed += STATE_BYTES * job.trained_parameters / site.chips
     if job.trained_parameters != job.parameters:
         fixed += WEIGHT_BYTES * job.trained_parameters / spread.group
@@ -109,7 +111,9 @@ class Checkpoint(NamedTuple):
         size = STATE_BYTES * job.trained_parameters
         reachable = site.efa_bytes_per_s * site.instance_chips * EFA_CEILING
         if "checkpoint_s" not in job.model_fields_set:
-            bytes_per_s = min(site.hosts * min(HOST_STORAGE_BYTES_PER_S, reachable), site.storage_bytes_per_s)
+            bytes_per_s = min(
+                site.hosts * min(HOST_STORAGE_BYTES_PER_S, reachable), site.storage_bytes_per_s
+            )
             return Checkpoint(size / bytes_per_s, size)
         least_s = size / min(site.hosts * reachable, site.storage_bytes_per_s)
         if job.checkpoint_s < least_s:

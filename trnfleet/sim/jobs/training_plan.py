@@ -97,7 +97,15 @@ def plan(job: Training | FineTuning, site: JobSite) -> StepPlan:
         collective_s = flops.step_s * job.collective_share
         optimizer_s = max(flops.step_s - compute_s - collective_s, 0.0)
         step = StepPlan(
-            compute_s, 0.0, collective_s, optimizer_s, activity, flops, 0.0, job.checkpoint_s, job.hbm_used
+            compute_s,
+            0.0,
+            collective_s,
+            optimizer_s,
+            activity,
+            flops,
+            0.0,
+            job.checkpoint_s,
+            job.hbm_used,
         )
     else:
         step = _ModelSharding(job, site, flops).plan(activity)
@@ -111,7 +119,11 @@ def _computing(job: Training | FineTuning, site: JobSite, step: StepPlan) -> Ste
     done = share * (1.0 + job.recompute * job.forward_flops / flops.per_token)
     most = ENGINE_CEILING * (job.tensor_active or 1.0)
     if done > most:
-        key = "step_time_s" if {"step_time_s", "mfu"} & job.model_fields_set == {"step_time_s"} else "mfu"
+        key = (
+            "step_time_s"
+            if {"step_time_s", "mfu"} & job.model_fields_set == {"step_time_s"}
+            else "mfu"
+        )
         value = flops.step_s if key == "step_time_s" else flops.mfu
         raise ConfigError(
             f"jobs.{job.name}.{key} = {value:g}: forward and backward passes in {step.compute_s / flops.step_s:.2f} of a step "
@@ -166,7 +178,9 @@ class _ModelSharding:
         self._pass_hbm(activity, compute_s, hidden)
         checkpoint = Checkpoint.of(job, site)
         row = activity[Phase.CHECKPOINT]
-        row[QUANTITIES["efa"]] = checkpoint.size_bytes / site.chips / checkpoint.time_s / site.efa_bytes_per_s
+        row[QUANTITIES["efa"]] = (
+            checkpoint.size_bytes / site.chips / checkpoint.time_s / site.efa_bytes_per_s
+        )
         row[QUANTITIES["hbm_read"]] = checkpoint.size_bytes / site.chips / checkpoint.time_s / hbm
         return StepPlan(
             compute_s,
@@ -181,13 +195,16 @@ class _ModelSharding:
             link_wait,
         )
 
-    def _pass_hbm(self, activity: NDArray[np.float64], compute_s: float, hidden: NDArray[np.float64]) -> None:
+    def _pass_hbm(
+        self, activity: NDArray[np.float64], compute_s: float, hidden: NDArray[np.float64]
+    ) -> None:
         """Write the HBM traffic of forward and backward passes, and of the gradients that go on beside them."""
         traffic = PassTraffic.of(self.job, self.spread, self.flops.per_token)
         room = self.site.kind.hbm_bytes_per_s.value * compute_s
         row = activity[Phase.COMPUTE]
         read, write = (
-            alone / room + beside for alone, beside in zip(traffic, hidden[-2:].tolist(), strict=True)
+            alone / room + beside
+            for alone, beside in zip(traffic, hidden[-2:].tolist(), strict=True)
         )
         if read + write > HBM_CEILING:
             raise ConfigError(
@@ -224,12 +241,21 @@ class _ModelSharding:
         else:
             stages = site.domain_chips // max(tensor, 1)
             crossing = (
-                1.0 if stages <= 1 else (job.pipeline_parallel - 1) // stages / (job.pipeline_parallel - 1)
+                1.0
+                if stages <= 1
+                else (job.pipeline_parallel - 1) // stages / (job.pipeline_parallel - 1)
             )
             passed["z"] = (1.0 - crossing) * border / (z_peak * compute_s)
             passed["efa"] = crossing * border / (site.efa_bytes_per_s * compute_s)
-        limits = {"rows": LINK_CEILING, "columns": LINK_CEILING, "z": LINK_CEILING, "efa": EFA_CEILING}
-        for (name, alone), beside in zip(passed.items(), hidden[: len(_LINKS)].tolist(), strict=True):
+        limits = {
+            "rows": LINK_CEILING,
+            "columns": LINK_CEILING,
+            "z": LINK_CEILING,
+            "efa": EFA_CEILING,
+        }
+        for (name, alone), beside in zip(
+            passed.items(), hidden[: len(_LINKS)].tolist(), strict=True
+        ):
             value = alone + beside
             if value > limits[name]:
                 raise ConfigError(
@@ -252,7 +278,11 @@ class _ModelSharding:
         rings = [(instance, gradient, torus)]
         if site.kind.z_link_bytes_per_s:
             rings.append(
-                (domain // instance, gradient / instance, site.kind.z_link_bytes_per_s.value * LINK_CEILING)
+                (
+                    domain // instance,
+                    gradient / instance,
+                    site.kind.z_link_bytes_per_s.value * LINK_CEILING,
+                )
             )
         parts_s = [_ring_s(ranks, size, 2.0 * rate, HOP_S) for ranks, size, rate in rings]
         # What a domain does not hold goes over EFA: each chip sends its own part through its own adapter.
@@ -267,9 +297,14 @@ class _ModelSharding:
             ("efa", between_s, EFA_CEILING),
         ):
             row[QUANTITIES[name]] = ceiling * part_s / total_s if total_s > 0 else 0.0
-        sent = sum(_ring_bytes(ranks, size) for ranks, size in (*(each[:2] for each in rings), between))
+        sent = sum(
+            _ring_bytes(ranks, size) for ranks, size in (*(each[:2] for each in rings), between)
+        )
         per_s = sent / total_s / site.kind.hbm_bytes_per_s.value if total_s > 0 else 0.0
-        row[QUANTITIES["hbm_read"]], row[QUANTITIES["hbm_write"]] = RING_READS * per_s, RING_WRITES * per_s
+        row[QUANTITIES["hbm_read"]], row[QUANTITIES["hbm_write"]] = (
+            RING_READS * per_s,
+            RING_WRITES * per_s,
+        )
         return total_s
 
 

@@ -99,7 +99,9 @@ class JobTick:
             hbm_used=mean("hbm_used"),
             latency_s=mean("latency_s"),
             figures={
-                name: values if name in _TOTALS else _mean([tick.figures[name] for tick in ticks], lengths)
+                name: values
+                if name in _TOTALS
+                else _mean([tick.figures[name] for tick in ticks], lengths)
                 for name, values in last.figures.items()
             },
             changes=tuple(change for tick in ticks for change in tick.changes),

@@ -99,10 +99,12 @@ class Workloads:
         inference, self._inference = inference_of(fleet.jobs)
         sites = sites_of(fleet, layout, placement)
         plans = [
-            plan(job, sites[number]) for job, number in zip(training, self._training.tolist(), strict=True)
+            plan(job, sites[number])
+            for job, number in zip(training, self._training.tolist(), strict=True)
         ]
         self.flops_per_token = {
-            number: each.flops.per_token for number, each in zip(self._training.tolist(), plans, strict=True)
+            number: each.flops.per_token
+            for number, each in zip(self._training.tolist(), plans, strict=True)
         }
         """Model FLOPs of a token of each training job, by its number."""
         self._steps = TrainingJobs(training, plans, self._training, rng)
@@ -124,7 +126,9 @@ class Workloads:
         self._lifecycle = JobLifecycle(fleet.jobs)
         self._tables(placement, plans)
         tables = self._activity[self._kind[self._inference]]
-        self._replicas = ReplicaRows(tables, self._inference, self._serving.job, self._serving.count)
+        self._replicas = ReplicaRows(
+            tables, self._inference, self._serving.job, self._serving.count
+        )
         speculates = np.array([each.speculative_tokens > 0 for each in inference], np.bool_)
         tails = np.where(speculates[self._serving.job], SPECULATIVE_TAIL, TAIL)
         self._latency_tail = np.concatenate([np.full(self._count + 1, TAIL), tails])
@@ -153,7 +157,9 @@ class Workloads:
         """End a job at `at_s`."""
         self._lifecycle.close(job, at_s)
 
-    def advance(self, elapsed_s: float, middle_s: float, middle_ns: int, slowdowns: Slowdowns) -> JobTick:
+    def advance(
+        self, elapsed_s: float, middle_s: float, middle_ns: int, slowdowns: Slowdowns
+    ) -> JobTick:
         """Move on by `elapsed_s` and return the work done.
 
         Args:
@@ -227,13 +233,17 @@ class Workloads:
 
     def usual(self, tick: JobTick, slowdowns: Slowdowns) -> JobTick:
         """Return a window's work with that of a whole mean cycle for the training jobs that ran all through it."""
-        cycle = self._steps.mean_cycle(self._pace(slowdowns, tick.time[: self._count, Phase.IDLE] < 1.0))
+        cycle = self._steps.mean_cycle(
+            self._pace(slowdowns, tick.time[: self._count, Phase.IDLE] < 1.0)
+        )
         through = tick.time[self._training][:, [*TRAINING]].sum(axis=1) > 1.0 - 1e-9
         rows = self._training[through]
         average = tick.average.copy()
         average[rows] = 0.0
         for place, phase in enumerate(TRAINING):
-            average[rows] += cycle.work[through, place, None] * self._activity[self._kind[rows], phase]
+            average[rows] += (
+                cycle.work[through, place, None] * self._activity[self._kind[rows], phase]
+            )
         return replace(tick, average=average)
 
     def _pace(self, slowdowns: Slowdowns, runs: NDArray[np.bool_]) -> TrainingPace:
@@ -285,7 +295,9 @@ class Workloads:
         elapsed_s = end_s - begin_s
         for number, job, trace in self._traced:
             from_s = job.starts_at_s or 0.0
-            busy[number] = trace.mean(begin_s - from_s, end_s - from_s) * span.run_s[number] / elapsed_s
+            busy[number] = (
+                trace.mean(begin_s - from_s, end_s - from_s) * span.run_s[number] / elapsed_s
+            )
             self._traced_executions[number] += busy[number] * elapsed_s / TRACE_EXECUTION_S
         return busy
 
@@ -310,7 +322,9 @@ class Workloads:
             # The recording's utilisation is what the cores show.
             nc = self._activity[self._kind[number], phase, QUANTITIES["nc"]]
             work[number, phase] = busy[number] / nc
-        time[jobs, Phase.IDLE] += (span.idle_s + np.where(self._reserved, span.run_s, 0.0)) / elapsed_s
+        time[jobs, Phase.IDLE] += (
+            span.idle_s + np.where(self._reserved, span.run_s, 0.0)
+        ) / elapsed_s
         time[-1, Phase.IDLE] = 1.0
         work[:, Phase.IDLE] = time[:, Phase.IDLE]
         time[jobs, Phase.HANG] = work[jobs, Phase.HANG] = span.hang_s / elapsed_s

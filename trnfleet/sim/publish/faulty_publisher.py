@@ -81,7 +81,12 @@ class TransportFault:
 
     @staticmethod
     def of(
-        name: str, target: str, from_s: float, *, lasts_s: float | None = None, magnitude: float | None = None
+        name: str,
+        target: str,
+        from_s: float,
+        *,
+        lasts_s: float | None = None,
+        magnitude: float | None = None,
     ) -> TransportFault:
         """Return the fault that a row names.
 
@@ -114,7 +119,9 @@ class TransportFault:
 
     def hits(self, topic: str) -> bool:
         """Return whether it concerns a topic."""
-        return fnmatch.fnmatchcase(topic, self.topics) or fnmatch.fnmatchcase(topic, self.topics + "/*")
+        return fnmatch.fnmatchcase(topic, self.topics) or fnmatch.fnmatchcase(
+            topic, self.topics + "/*"
+        )
 
 
 @dataclass(slots=True)
@@ -213,11 +220,18 @@ class FaultyPublisher:
         now_s = self._now_s()
         self.faults = [each for each in self.faults if each.until_s > now_s]
         if len(self.faults) >= MOST_FAULTS:
-            raise ConfigError(f"{MOST_FAULTS} transport faults are there or to come; more make no sense")
+            raise ConfigError(
+                f"{MOST_FAULTS} transport faults are there or to come; more make no sense"
+            )
         self.faults.append(fault)
 
     def inject(
-        self, name: str, target: str, *, lasts_s: float | None = None, magnitude: float | None = None
+        self,
+        name: str,
+        target: str,
+        *,
+        lasts_s: float | None = None,
+        magnitude: float | None = None,
     ) -> str:
         """Begin a fault at once; return an answer of one line.
 
@@ -253,7 +267,9 @@ class FaultyPublisher:
         self._interrupt(
             max((fault.until_s for fault in faults if fault.kind == "late_reconnect"), default=0.0)
         )
-        return await self._publisher.publish(itertools.chain(self._due(), self._let_through(batch, faults)))
+        return await self._publisher.publish(
+            itertools.chain(self._due(), self._let_through(batch, faults))
+        )
 
     async def run(self) -> None:
         """Send delayed messages when they are due, until cancelled."""
@@ -282,7 +298,9 @@ class FaultyPublisher:
             self.held_bytes -= len(envelope.payload)
             yield envelope
 
-    def _let_through(self, batch: Iterable[Envelope], faults: list[TransportFault]) -> Iterable[Envelope]:
+    def _let_through(
+        self, batch: Iterable[Envelope], faults: list[TransportFault]
+    ) -> Iterable[Envelope]:
         for envelope in batch:
             if envelope.qos or envelope.retain:
                 yield envelope
@@ -301,7 +319,10 @@ class FaultyPublisher:
             fault.kind: fault
             for fault in faults
             if fault.hits(topic)
-            and (fault.kind == "delay" or self._rng.chance(fault.kind, ordinal, topic) < fault.magnitude)
+            and (
+                fault.kind == "delay"
+                or self._rng.chance(fault.kind, ordinal, topic) < fault.magnitude
+            )
         }
         if "drop" in hits:
             counts.dropped += 1

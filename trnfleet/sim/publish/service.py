@@ -177,7 +177,9 @@ class Simulation:
                 await self._publish_tick(due_s + skipped * self._period_s, skipped)
         finally:
             self._is_running = False
-            goodbye = will_envelope(self._engine.fleet.name, self._client_id, self._boot, root=self._root)
+            goodbye = will_envelope(
+                self._engine.fleet.name, self._client_id, self._boot, root=self._root
+            )
             await self._publisher.publish([goodbye])
 
     def live_through(self, ticks: int) -> Iterator[tuple[int, list[Envelope]]]:
@@ -245,7 +247,9 @@ class Simulation:
             {
                 "fault": incident.fault.name,
                 "target": incident.address,
-                "left_s": None if math.isinf(incident.ends_s) else incident.ends_s - self._engine.now_s,
+                "left_s": None
+                if math.isinf(incident.ends_s)
+                else incident.ends_s - self._engine.now_s,
             }
             for incident in self._engine.incidents.active()[:MOST_LISTED]
         ]
@@ -317,7 +321,10 @@ class Simulation:
 
     def _beside_telemetry(self, tick: Tick) -> Iterator[Envelope]:
         return itertools.chain(
-            self._events(tick), self._reservations(tick), self._jobs_due(tick), self._descriptors_due()
+            self._events(tick),
+            self._reservations(tick),
+            self._jobs_due(tick),
+            self._descriptors_due(),
         )
 
     def _frames(self, seq: int, ts_ns: int) -> Iterator[Envelope]:
@@ -383,7 +390,9 @@ class Simulation:
         )
 
     def _job(self, tick: Tick, number: int) -> Envelope:
-        return job_envelope(self._engine.fleet.name, self._messages.job(tick, number), root=self._root)
+        return job_envelope(
+            self._engine.fleet.name, self._messages.job(tick, number), root=self._root
+        )
 
     def _encoder(self, number: int) -> FrameEncoder:
         unit = self._units[number]

@@ -112,11 +112,18 @@ def will_envelope(fleet: str, client_id: str, boot: str, *, root: str = DEFAULT_
 
 
 def presence(
-    fleet: str, client_id: str, boot: str, state: Literal["online", "offline"], *, root: str = DEFAULT_ROOT
+    fleet: str,
+    client_id: str,
+    boot: str,
+    state: Literal["online", "offline"],
+    *,
+    root: str = DEFAULT_ROOT,
 ) -> Envelope:
     """Return the message of a publisher's presence."""
     message = PublisherMessage(client=client_id, state=state, boot=boot)
-    return message_envelope(build_topic(fleet, TopicClass.PUBLISHER, client_id, root), message, retain=True)
+    return message_envelope(
+        build_topic(fleet, TopicClass.PUBLISHER, client_id, root), message, retain=True
+    )
 
 
 def descriptor(
@@ -175,7 +182,9 @@ def job_status(engine: Engine, tick: Tick, number: int) -> JobMessage:
     """Return the status of job `number` in a tick."""
     job = engine.fleet.jobs[number]
     values = {name: float(column[number]) for name, column in tick.figures.items()}
-    figures: dict[str, Any] = {name: None if math.isnan(value) else value for name, value in values.items()}
+    figures: dict[str, Any] = {
+        name: None if math.isnan(value) else value for name, value in values.items()
+    }
     return JobMessage(
         job=job.name,
         kind=job.kind,
@@ -191,7 +200,9 @@ def job_status(engine: Engine, tick: Tick, number: int) -> JobMessage:
 
 def job_envelope(fleet: str, message: JobMessage, *, root: str = DEFAULT_ROOT) -> Envelope:
     """Return a job's status as it is published."""
-    return message_envelope(build_topic(fleet, TopicClass.JOB, message.job, root), message, retain=True)
+    return message_envelope(
+        build_topic(fleet, TopicClass.JOB, message.job, root), message, retain=True
+    )
 
 
 def event_message(engine: Engine, event: SimEvent, number: int, boot: str) -> EventMessage:
@@ -213,7 +224,9 @@ def event_message(engine: Engine, event: SimEvent, number: int, boot: str) -> Ev
     )
 
 
-def reservation_envelope(fleet: str, message: ReservationMessage, *, root: str = DEFAULT_ROOT) -> Envelope:
+def reservation_envelope(
+    fleet: str, message: ReservationMessage, *, root: str = DEFAULT_ROOT
+) -> Envelope:
     """Return reserved capacity as it is published."""
     topic = build_topic(fleet, TopicClass.RESERVATION, message.id, root)
     return message_envelope(topic, message, retain=True)

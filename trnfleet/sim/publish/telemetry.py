@@ -82,7 +82,9 @@ class ShardMessages:
         """Yield the changes of Capacity Blocks in a tick, in order."""
         account = self._engine.account
         for allocation in tick.allocations:
-            message = reservation_message(account, allocation.block, allocation.launched, self._boot)
+            message = reservation_message(
+                account, allocation.block, allocation.launched, self._boot
+            )
             if self._owns(message):
                 yield message
 
@@ -135,7 +137,10 @@ def stdout_ticks(
         for event in list(messages.events(tick)):
             if Include.EVENTS in include:
                 yield encode_message(event) + b"\n"
-            if Include.EVENTBRIDGE in include and (delivered := encode_eventbridge(event)) is not None:
+            if (
+                Include.EVENTBRIDGE in include
+                and (delivered := encode_eventbridge(event)) is not None
+            ):
                 yield delivered + b"\n"
         if Include.RESERVATIONS in include:
             for message in messages.all_reservations() if not seq else messages.reservations(tick):

@@ -70,7 +70,8 @@ class CapacityAccount:
         self._rng = rng
         self._job_of = placement.job_of_instance
         self._entries = [
-            _members(layout, number, entry, fleet.market.sells) for number, entry in enumerate(fleet.blocks)
+            _members(layout, number, entry, fleet.market.sells)
+            for number, entry in enumerate(fleet.blocks)
         ]
         self._governed = np.zeros(len(layout.instances), np.bool_)
         """Instances that belong to blocks of the fleet file. Jobs on others run on demand, and these are not for sale."""
@@ -121,8 +122,12 @@ class CapacityAccount:
         zones = {cluster.name: cluster.zone for cluster in self._fleet.clusters}
         on_demand = (self._job_of != IDLE) & ~self._governed
         pool = Pool.of(self._layout, zones, on_demand, self._fleet.market.sells)
-        ledger = self._ledger = Ledger(pool, self._fleet.market, token=self._rng.token, now_ns=start_ns)
-        for number, (entry, members) in enumerate(zip(self._fleet.blocks, self._entries, strict=True)):
+        ledger = self._ledger = Ledger(
+            pool, self._fleet.market, token=self._rng.token, now_ns=start_ns
+        )
+        for number, (entry, members) in enumerate(
+            zip(self._fleet.blocks, self._entries, strict=True)
+        ):
             end_ns = _end_ns(start_ns, entry.ends_after_days)
             begin_ns = end_ns - entry.days * rules.DAY_NS
             payment = ExtensionState(f"payment-{entry.payment}")
@@ -133,7 +138,9 @@ class CapacityAccount:
             try:
                 ledger.set_up([ledger.make(kind, members, begin_ns, end_ns, payment, created_ns)])
             except RuleViolation as refusal:
-                raise ConfigError(f"blocks.{number}: on = {', '.join(entry.on)!r}: {refusal}") from refusal
+                raise ConfigError(
+                    f"blocks.{number}: on = {', '.join(entry.on)!r}: {refusal}"
+                ) from refusal
         self._open_jobs(0.0, workloads, is_start=True)
 
     def next_s(self) -> float:
@@ -152,7 +159,9 @@ class CapacityAccount:
         if changes:
             # What is terminated at the same instant runs until then.
             warned = [
-                tuple(self._running(block)) if change.kind is ChangeKind.INTERRUPTION_WARNING else ()
+                tuple(self._running(block))
+                if change.kind is ChangeKind.INTERRUPTION_WARNING
+                else ()
                 for change, block in changes
             ]
             self._open_jobs(now_s, workloads)
@@ -191,7 +200,9 @@ class CapacityAccount:
         return running
 
     def _record(self, changes: Iterable[tuple[Change, Block]]) -> None:
-        self._changes += [BlockAllocation(change, block, self.launched(block)) for change, block in changes]
+        self._changes += [
+            BlockAllocation(change, block, self.launched(block)) for change, block in changes
+        ]
 
     def _open_jobs(self, at_s: float, workloads: Workloads, *, is_start: bool = False) -> None:
         """Start the jobs whose blocks have begun, and end those whose instances are taken away."""
@@ -222,7 +233,9 @@ class CapacityAccount:
             if block.state not in BEGUN:
                 continue
             members = frozenset(block.places)
-            is_cut = any(each.cuts_links and members.issuperset(each.instances) for each in impaired)
+            is_cut = any(
+                each.cuts_links and members.issuperset(each.instances) for each in impaired
+            )
             self._record(self.ledger.report_health(block.id, len(members & down), impaired=is_cut))
 
 
@@ -245,7 +258,9 @@ def _spans(layout: Layout, block: Block) -> Iterator[str]:
     return iter([layout.instances[block.places[0]].rpartition("/")[0]])
 
 
-def _members(layout: Layout, number: int, entry: BlockEntry, sold: Sequence[str]) -> tuple[int, ...]:
+def _members(
+    layout: Layout, number: int, entry: BlockEntry, sold: Sequence[str]
+) -> tuple[int, ...]:
     """Return the instances of a block of the fleet file.
 
     Raises:

@@ -93,7 +93,9 @@ def _event(
     pending = block.extensions[-1] if block.extensions else None
     offering = block.offering
     what = (
-        "an UltraServer" if offering.ultraserver_type else f"{offering.instances} x {offering.instance_type}"
+        "an UltraServer"
+        if offering.ultraserver_type
+        else f"{offering.instances} x {offering.instance_type}"
     )
     words = text.format(
         id=block.id,
@@ -129,7 +131,9 @@ def reservation_message(
     is_pending = block.state is BlockState.PAYMENT_PENDING
     has_begun = block.state in BEGUN
     pending = block.pending
-    pay_by_ns = block.pay_by_ns if is_pending else pending.pay_by_ns if pending is not None else None
+    pay_by_ns = (
+        block.pay_by_ns if is_pending else pending.pay_by_ns if pending is not None else None
+    )
     return ReservationMessage(
         id=block.id,
         state=ReservationState(block.state),

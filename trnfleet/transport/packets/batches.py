@@ -38,7 +38,9 @@ class Batch(NamedTuple):
 
     def after(self, taken_bytes: int) -> list[Envelope]:
         """Return the messages that are not whole within the first bytes."""
-        return [each for each, end in zip(self.envelopes, self.ends, strict=True) if end > taken_bytes]
+        return [
+            each for each, end in zip(self.envelopes, self.ends, strict=True) if end > taken_bytes
+        ]
 
 
 def is_batched(envelope: Envelope) -> bool:

@@ -150,7 +150,9 @@ class ReadingConnection:
         wanted_s = [each for each in (self._login.keepalive_s, connack.server_keep_alive) if each]
         if wanted_s:
             ping = self._ping(float(min(wanted_s)))
-            self._timers.append(asyncio.create_task(ping, name=f"mqtt-ping-{self._login.client_id}"))
+            self._timers.append(
+                asyncio.create_task(ping, name=f"mqtt-ping-{self._login.client_id}")
+            )
 
     async def subscribe(
         self, topics: Sequence[tuple[str, int]], at_once: int = SUBSCRIBED_AT_ONCE
@@ -171,7 +173,11 @@ class ReadingConnection:
             codes = await self._answer_to(mqtt5.SubscribePacket, filters)
             if len(codes) != len(chunk):
                 raise LinkDown(f"the broker answers {len(codes)} of {len(chunk)} subscriptions")
-            refused += [topic for (topic, _), code in zip(chunk, codes, strict=True) if code >= FIRST_FAILURE]
+            refused += [
+                topic
+                for (topic, _), code in zip(chunk, codes, strict=True)
+                if code >= FIRST_FAILURE
+            ]
         return refused
 
     async def unsubscribe(self, topics: Sequence[str], at_once: int = SUBSCRIBED_AT_ONCE) -> None:
@@ -210,7 +216,9 @@ class ReadingConnection:
             self._outgoing += connect_packet(login, self._password)
         except ValueError:
             # The codec's words might repeat a part of the password.
-            raise LinkDown("client id, user or password is not UTF-8, or over 65,535 bytes") from None
+            raise LinkDown(
+                "client id, user or password is not UTF-8, or over 65,535 bytes"
+            ) from None
         self._flush()
         limit_s = CONNACK_S["5"]
         try:
@@ -250,7 +258,9 @@ class ReadingConnection:
         found = await self._look(has_tls=has_tls) if has_tls or not self._login.is_known else ""
         if found:
             return LinkDown(found, foreign=True)
-        return LinkDown("the broker ends the connection instead of an answer to CONNECT", ended_early=True)
+        return LinkDown(
+            "the broker ends the connection instead of an answer to CONNECT", ended_early=True
+        )
 
     async def _answer_to(self, packet: Any, filters: list[Any]) -> list[int]:
         """Send a request and return the reason codes of its answer; one that is sent again has another packet identifier, for the first is in use.
@@ -304,7 +314,9 @@ class ReadingConnection:
         except OSError as error:
             self._end(tls_words(error, self._login.tls) or "")
         except OlderVersionError:
-            self._refuse(LinkDown("the broker answers in MQTT 3.1.1", answered=True, wrong_version=True))
+            self._refuse(
+                LinkDown("the broker answers in MQTT 3.1.1", answered=True, wrong_version=True)
+            )
         except (ForbiddenPacketError, MalformedPacketError) as error:
             # What is no packet at all before the first one is another protocol's.
             self._end(str(error) if self._connack.done() else "")
@@ -315,7 +327,9 @@ class ReadingConnection:
         self._acknowledge()
         if self._may_pause and self._is_full is not None and self._is_full():
             self._pause()
-        elif is_tls and not self.ended.done() and not self._is_reading_on and self._socket.pending():
+        elif (
+            is_tls and not self.ended.done() and not self._is_reading_on and self._socket.pending()
+        ):
             # The system wakes nobody for what TLS has decrypted already.
             self._is_reading_on = True
             self._loop.call_soon(self._read_on)

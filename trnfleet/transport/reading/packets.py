@@ -69,7 +69,9 @@ def connect_packet(login: Login, password: str | None) -> bytes:
 class PacketReader:
     """The packets of one connection, of which a part may not have come yet."""
 
-    def __init__(self, reception: Reception, delivery: Delivery, handle: Callable[[Any], None]) -> None:
+    def __init__(
+        self, reception: Reception, delivery: Delivery, handle: Callable[[Any], None]
+    ) -> None:
         """Begin with none.
 
         Args:
@@ -160,7 +162,17 @@ class PacketReader:
                     payload = topic_end + 1 + data[topic_end]
                     content_type: Any = known_properties.get(data[topic_end:payload], _NEW)
                     if content_type is not _NEW and payload <= after:
-                        fields = topic, data[payload:after], 0, False, content_type, now_s, 0, 0, None
+                        fields = (
+                            topic,
+                            data[payload:after],
+                            0,
+                            False,
+                            content_type,
+                            now_s,
+                            0,
+                            0,
+                            None,
+                        )
                         batch.append(_envelope(Envelope, fields))
                         at = after
                         continue
@@ -176,7 +188,9 @@ class PacketReader:
         """Take in a message of which something has not come before."""
         self.work += NEW_WORK
         if packet[0] & 0x06 == 0x04:
-            raise ForbiddenPacketError("the broker sent a message with QoS 2, which nobody subscribed to")
+            raise ForbiddenPacketError(
+                "the broker sent a message with QoS 2, which nobody subscribed to"
+            )
         begin = head + 2
         topic_end = begin + int.from_bytes(packet[head:begin], "big")
         block = topic_end + (2 if packet[0] & 0x06 else 0)
@@ -228,7 +242,9 @@ class PacketReader:
         if packet[:2] == _OLDER_CONNACK:
             raise OlderVersionError
         if kind != _PINGRESP and kind not in _PROPERTIES_AT:
-            raise MalformedPacketError(f"the broker sent a packet of kind {kind}, which none is expected of")
+            raise MalformedPacketError(
+                f"the broker sent a packet of kind {kind}, which none is expected of"
+            )
         block = head + _PROPERTIES_AT.get(kind, 0)
         try:
             if kind != _PINGRESP and block < len(packet):
@@ -246,7 +262,9 @@ class PacketReader:
             raise ForbiddenPacketError("the broker sent a packet over the limit that is no message")
         qos = data[at] >> 1 & 3
         if qos > 1:
-            raise ForbiddenPacketError("the broker sent a message with QoS 2, which nobody subscribed to")
+            raise ForbiddenPacketError(
+                "the broker sent a message with QoS 2, which nobody subscribed to"
+            )
         if qos:
             number = body + 2 + int.from_bytes(data[body : body + 2], "big")
             if len(data) < max(body, number) + 2:
@@ -286,7 +304,9 @@ def _decoded(packet: bytes) -> Any:
     try:
         decoded, size = mqtt5.read(memoryview(packet))
     except (ValueError, IndexError) as error:
-        raise MalformedPacketError(f"the broker sent no packet of MQTT 5: {str(error).lower()}") from error
+        raise MalformedPacketError(
+            f"the broker sent no packet of MQTT 5: {str(error).lower()}"
+        ) from error
     except BaseException as error:
         # A panic of the codec is no Exception.
         if type(error).__module__ != "pyo3_runtime":

@@ -69,8 +69,10 @@ class Login:
             also = " beside the certificate" if self.tls.cert else ""
             return f"the broker asks for a user{also}, as in {self.url.scheme}://user@host, and a password"
         if self.password is None:
-            return (
-                f"no password was given for user {user!r}; set TRNFLEET_MQTT_PASSWORD or give --password-file"
-            )
-        what = "the password" if isinstance(self.password, Password) else f"the token in {self.password.path}"
+            return f"no password was given for user {user!r}; set TRNFLEET_MQTT_PASSWORD or give --password-file"
+        what = (
+            "the password"
+            if isinstance(self.password, Password)
+            else f"the token in {self.password.path}"
+        )
         return f"the broker refused user {user!r} or {what}"

@@ -80,7 +80,9 @@ def keep_access(folder: Path, names: Sequence[str]) -> OwnAccess:
             _keep_certificate(access, folder, names, is_new=is_new)
             _keep_password(access)
     except OSError as error:
-        raise BrokerError(f"{error.filename or folder}: {(error.strerror or str(error)).lower()}") from error
+        raise BrokerError(
+            f"{error.filename or folder}: {(error.strerror or str(error)).lower()}"
+        ) from error
     return access
 
 
@@ -141,10 +143,17 @@ def _keep_authority(cert: Path, key: Path) -> bool:
     return True
 
 
-def _keep_certificate(access: OwnAccess, folder: Path, names: Sequence[str], *, is_new: bool) -> None:
+def _keep_certificate(
+    access: OwnAccess, folder: Path, names: Sequence[str], *, is_new: bool
+) -> None:
     kept = folder / "server.names"
     known = kept.read_text(encoding="ascii").split() if kept.exists() else []
-    if not is_new and access.key.exists() and set(names) <= set(known) and _lasts(access.cert, RENEWED_DAYS):
+    if (
+        not is_new
+        and access.key.exists()
+        and set(names) <= set(known)
+        and _lasts(access.cert, RENEWED_DAYS)
+    ):
         return
     request, extensions = folder / "server.csr", folder / "server.ext"
     wanted = ",".join(f"{'IP' if _is_address(each) else 'DNS'}:{each}" for each in names)
@@ -154,9 +163,28 @@ def _keep_certificate(access: OwnAccess, folder: Path, names: Sequence[str], *, 
         encoding="ascii",
     )
     subject = f"/CN={_as_subject(names[0][:LONGEST_NAME])}"
-    _openssl("req", "-new", *_CURVE, "-keyout", f"{access.key}.new", "-out", str(request), "-subj", subject)
     _openssl(
-        *("x509", "-req", "-in", str(request), "-out", f"{access.cert}.new", "-days", str(SERVER_DAYS)),
+        "req",
+        "-new",
+        *_CURVE,
+        "-keyout",
+        f"{access.key}.new",
+        "-out",
+        str(request),
+        "-subj",
+        subject,
+    )
+    _openssl(
+        *(
+            "x509",
+            "-req",
+            "-in",
+            str(request),
+            "-out",
+            f"{access.cert}.new",
+            "-days",
+            str(SERVER_DAYS),
+        ),
         *("-CA", str(access.ca), "-CAkey", str(folder / "ca.key"), "-extfile", str(extensions)),
         *("-set_serial", str(secrets.randbits(120))),
     )
@@ -195,7 +223,10 @@ def _lasts(cert: Path, days: int) -> bool:
     if not cert.exists():
         return False
     return (
-        _call("openssl", "x509", "-checkend", str(days * _DAY_S), "-noout", "-in", str(cert)).returncode == 0
+        _call(
+            "openssl", "x509", "-checkend", str(days * _DAY_S), "-noout", "-in", str(cert)
+        ).returncode
+        == 0
     )
 
 
@@ -210,14 +241,20 @@ def _openssl(*arguments: str) -> None:
 def _run(program: str, *arguments: str) -> None:
     done = _call(program, *arguments)
     if done.returncode:
-        lines = [line for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
-        raise BrokerError(f"{program} {arguments[0]} failed: {lines[-1][:200] if lines else done.returncode}")
+        lines = [
+            line for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()
+        ]
+        raise BrokerError(
+            f"{program} {arguments[0]} failed: {lines[-1][:200] if lines else done.returncode}"
+        )
 
 
 def _call(program: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     path = shutil.which(program)
     if path is None:
-        raise BrokerError(f"{program}: no such program on PATH, and without it the broker stays on loopback")
+        raise BrokerError(
+            f"{program}: no such program on PATH, and without it the broker stays on loopback"
+        )
     try:
         return subprocess.run(  # noqa: S603  the programs are named above, and no shell is wanted
             [path, *arguments],
@@ -227,4 +264,6 @@ def _call(program: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
             timeout=PROGRAM_LIMIT_S,
         )
     except subprocess.TimeoutExpired:
-        raise BrokerError(f"{program} {arguments[0]}: no end within {PROGRAM_LIMIT_S:g} s") from None
+        raise BrokerError(
+            f"{program} {arguments[0]}: no end within {PROGRAM_LIMIT_S:g} s"
+        ) from None

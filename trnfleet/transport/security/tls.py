@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
 LONGEST_ALPN = 255
 """Bytes of a protocol's name in ALPN."""
-_OPTIONS = {"ca": "--ca", "cert": "--cert", "key": "--key", "alpn": "--alpn", "insecure": "--insecure"}
+_OPTIONS = {
+    "ca": "--ca",
+    "cert": "--cert",
+    "key": "--key",
+    "alpn": "--alpn",
+    "insecure": "--insecure",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +112,9 @@ def _load_certificate(context: ssl.SSLContext, cert: str, key: str | None) -> No
     option, file = ("--key", key) if key else ("--cert", cert)
     text = _read(option, file) if key else certificate
     if b"-----BEGIN CERTIFICATE-----" not in certificate:
-        raise ConfigError(f"--cert {cert}: it has no certificate in PEM form (-----BEGIN CERTIFICATE-----)")
+        raise ConfigError(
+            f"--cert {cert}: it has no certificate in PEM form (-----BEGIN CERTIFICATE-----)"
+        )
     if b"PRIVATE KEY-----" not in text:
         more = "" if key else "; give the key's own file with --key"
         raise ConfigError(f"{option} {file}: it has no private key in PEM form{more}")
@@ -126,8 +134,12 @@ def _load_certificate(context: ssl.SSLContext, cert: str, key: str | None) -> No
                 f"{option} {file}: the key must not be encrypted; `openssl pkey -in {file} -out FILE` writes one that is not"
             ) from None
         if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
-            raise ConfigError(f"{option} {file}: the key is not that of the certificate in {cert}") from None
-        raise ConfigError(f"--cert {cert}: certificate or key is damaged, or of an unknown kind") from None
+            raise ConfigError(
+                f"{option} {file}: the key is not that of the certificate in {cert}"
+            ) from None
+        raise ConfigError(
+            f"--cert {cert}: certificate or key is damaged, or of an unknown kind"
+        ) from None
 
 
 def _read(option: str, file: str) -> bytes:

@@ -46,13 +46,19 @@ def _words(code: int, found: dict[str, Any], url: BrokerUrl, tls: TlsSettings) -
         for_whom = f"; it is for {', '.join(names)}" if names else ""
         return f"the broker's certificate is not for the host {url.host}{for_whom}"
     if code in {_EXPIRED, _NOT_YET_VALID} and found:
-        key, words = ("notAfter", "expired on") if code == _EXPIRED else ("notBefore", "is valid only from")
+        key, words = (
+            ("notAfter", "expired on") if code == _EXPIRED else ("notBefore", "is valid only from")
+        )
         return f"the broker's certificate {words} {plain(str(found.get(key, '')), 40)}"
     if code in _UNKNOWN or code == _SELF_SIGNED:
         issuer = _common_name(found.get("issuer", ()))
         by = f" {issuer!r}" if issuer else ""
         what = "is signed by itself alone" if code == _SELF_SIGNED else "is of an unknown authority"
-        how = f", which is not in --ca {tls.ca}" if tls.ca else "; give the authority's with --ca FILE"
+        how = (
+            f", which is not in --ca {tls.ca}"
+            if tls.ca
+            else "; give the authority's with --ca FILE"
+        )
         return f"the broker's certificate {what}{by}{how}"
     if code == _WRONG_PURPOSE:
         return "the broker's certificate is not for servers"
@@ -75,7 +81,9 @@ def _fetch(url: BrokerUrl, tls: TlsSettings) -> dict[str, Any]:
         certificate = connection.getpeercert(binary_form=True) or b""
     trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trusting.check_hostname = False
-    trusting.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN | ssl.VerifyFlags(_NO_CHECK_TIME)
+    trusting.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN | ssl.VerifyFlags(
+        _NO_CHECK_TIME
+    )
     trusting.load_verify_locations(cadata=certificate)
     if tls.alpn:
         trusting.set_alpn_protocols([tls.alpn])

@@ -67,7 +67,9 @@ def wrap(connection: socket.socket, url: BrokerUrl, tls: TlsSettings) -> ssl.SSL
         context = tls.context()
     except ConfigError as error:
         raise DialError(str(error)) from None
-    wrapped = context.wrap_socket(connection, server_hostname=url.host, do_handshake_on_connect=False)
+    wrapped = context.wrap_socket(
+        connection, server_hostname=url.host, do_handshake_on_connect=False
+    )
     try:
         wrapped.settimeout(HANDSHAKE_S)
         wrapped.do_handshake()
@@ -107,5 +109,9 @@ def _websocket(connection: socket.socket, url: BrokerUrl) -> WebSocket:
         ) from None
     except OSError as error:
         words = tls_words(error, None)
-        why = words or ("no answer in time" if isinstance(error, TimeoutError) else "the connection ended")
-        raise DialError(f"no websocket: {why}", is_foreign=words is None, has_tls=url.is_tls) from None
+        why = words or (
+            "no answer in time" if isinstance(error, TimeoutError) else "the connection ended"
+        )
+        raise DialError(
+            f"no websocket: {why}", is_foreign=words is None, has_tls=url.is_tls
+        ) from None

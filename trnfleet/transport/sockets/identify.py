@@ -73,7 +73,9 @@ def within_tls_words(url: BrokerUrl, tls: TlsSettings) -> str:
         if url.is_websocket:
             connection.sendall(_CONNECT)
             if _is_connack(_answer(connection)):
-                return f"port {url.port} speaks MQTT without websockets: write {url.spoken('mqtts')}"
+                return (
+                    f"port {url.port} speaks MQTT without websockets: write {url.spoken('mqtts')}"
+                )
         else:
             connection.sendall(_upgrade(url.spoken("wss")))
             answer = _answer(connection)
@@ -113,7 +115,13 @@ def _try_mqtt(url: BrokerUrl) -> str:
         connection.sendall(_CONNECT)
         if not _is_connack(_answer(connection)):
             return ""
-    without = "TLS" if url.scheme == "mqtts" else "websockets" if url.scheme == "ws" else "TLS or websockets"
+    without = (
+        "TLS"
+        if url.scheme == "mqtts"
+        else "websockets"
+        if url.scheme == "ws"
+        else "TLS or websockets"
+    )
     return f"port {url.port} speaks MQTT without {without}: write {url.spoken('mqtt')}"
 
 

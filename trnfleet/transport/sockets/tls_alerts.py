@@ -64,4 +64,7 @@ def tls_words(error: OSError, tls: TlsSettings | None) -> str | None:
     if alert == "HANDSHAKE_FAILURE":
         more = "" if has_certificate else f"; {_NO_CERTIFICATE}"
         return f"the broker refuses the TLS handshake{more}"
-    return _ALERTS.get(alert) or f"the broker ends TLS with the alert {alert.replace('_', ' ').lower()!r}"
+    return (
+        _ALERTS.get(alert)
+        or f"the broker ends TLS with the alert {alert.replace('_', ' ').lower()!r}"
+    )

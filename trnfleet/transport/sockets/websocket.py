@@ -41,7 +41,14 @@ class WebSocket:
     """A websocket client on a connected socket, with or without TLS."""
 
     def __init__(
-        self, connection: socket.socket, *, host: str, port: int, path: str, is_secure: bool, timeout_s: float
+        self,
+        connection: socket.socket,
+        *,
+        host: str,
+        port: int,
+        path: str,
+        is_secure: bool,
+        timeout_s: float,
     ) -> None:
         """Ask for the websocket and wait for the answer, at most `timeout_s` for each part of it.
 

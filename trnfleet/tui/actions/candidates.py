@@ -78,7 +78,9 @@ class Candidates:
             return [Found(0.0, each) for each in self.listed]
         wanted = text.lower()
         fuzzy = FuzzySearch()
-        found = [made for each in self.own if (made := _found(each, text, wanted, fuzzy)) is not None]
+        found = [
+            made for each in self.own if (made := _found(each, text, wanted, fuzzy)) is not None
+        ]
         found += [
             Found(_OF_FLEET, each, _span(each.text.lower().find(wanted), wanted))
             for each in self._of_fleet(text)

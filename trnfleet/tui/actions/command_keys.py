@@ -62,7 +62,9 @@ class CommandKeys(FleetKeys, SnapshotKeys):
 
     def go(self, address: str, view: str | None = None, fleet: str | None = None) -> None:
         """Go to an address in a view of a fleet; None: the usual one, the one on the screen."""
-        raise TypeError(f"{type(self).__name__} does not implement go({address!r}, {view!r}, {fleet!r})")
+        raise TypeError(
+            f"{type(self).__name__} does not implement go({address!r}, {view!r}, {fleet!r})"
+        )
 
     def key_parts(self) -> list[tuple[str, type[DOMNode]]]:
         """Return the classes whose keys there are, with the titles of their sections: those of the view on the screen first.
@@ -94,7 +96,12 @@ class CommandKeys(FleetKeys, SnapshotKeys):
                 needs="an address",
             ),
             Command(
-                ("job",), "the instances of a job", self._job, self._jobs, needs="a job", is_of_fleet=True
+                ("job",),
+                "the instances of a job",
+                self._job,
+                self._jobs,
+                needs="a job",
+                is_of_fleet=True,
             ),
             Command(
                 ("reservation", "block"),
@@ -106,10 +113,29 @@ class CommandKeys(FleetKeys, SnapshotKeys):
             ),
             Command(("filter",), "filter this view", self._filter, key="/", needs="a filter"),
             Command(
-                ("sort",), "sort this view", self._sort, lambda: self.page.orders, key="s", needs="an order"
+                ("sort",),
+                "sort this view",
+                self._sort,
+                lambda: self.page.orders,
+                key="s",
+                needs="an order",
             ),
-            Command(("metric",), "a metric on the map", self._metric, _metrics, key="m", needs="a metric"),
-            Command(("theme",), "a theme", self._theme, lambda: theme.NAMES, key="Ctrl-t", needs="its name"),
+            Command(
+                ("metric",),
+                "a metric on the map",
+                self._metric,
+                _metrics,
+                key="m",
+                needs="a metric",
+            ),
+            Command(
+                ("theme",),
+                "a theme",
+                self._theme,
+                lambda: theme.NAMES,
+                key="Ctrl-t",
+                needs="its name",
+            ),
             Command(
                 ("window", "span"),
                 "the span of charts",
@@ -124,7 +150,9 @@ class CommandKeys(FleetKeys, SnapshotKeys):
                 lambda _rest: self.action_acknowledge(),
                 key="a",
             ),
-            Command(("silence",), "silence what the cursor is on, or matchers", self._silence, key="z"),
+            Command(
+                ("silence",), "silence what the cursor is on, or matchers", self._silence, key="z"
+            ),
             Command(
                 ("export", "snapshot"),
                 "save the screen as SVG, and the view's rows as CSV",
@@ -132,9 +160,21 @@ class CommandKeys(FleetKeys, SnapshotKeys):
                 key="Ctrl-s",
             ),
             Command(("at",), "go to a time: 14:03, -5m", self._at, key="@", needs="a time"),
-            Command(("live",), "back to the present", lambda _rest: self.action_time_end(), key="End"),
-            Command(("help",), "all keys", lambda _rest: self.call_later(self.run_action, "help"), key="?"),
-            Command(("quit", "q"), "quit", lambda _rest: self.call_later(self.run_action, "quit"), key="q"),
+            Command(
+                ("live",), "back to the present", lambda _rest: self.action_time_end(), key="End"
+            ),
+            Command(
+                ("help",),
+                "all keys",
+                lambda _rest: self.call_later(self.run_action, "help"),
+                key="?",
+            ),
+            Command(
+                ("quit", "q"),
+                "quit",
+                lambda _rest: self.call_later(self.run_action, "quit"),
+                key="q",
+            ),
         ]
 
     # Asking
@@ -296,7 +336,9 @@ class CommandKeys(FleetKeys, SnapshotKeys):
     def _at(self, rest: str) -> None:
         playback = self._playback_or_note()
         if playback is not None:
-            playback.seek(parse_time(rest, playback.position_ns, playback.start_ns, playback.end_ns))
+            playback.seek(
+                parse_time(rest, playback.position_ns, playback.start_ns, playback.end_ns)
+            )
             self._show_request()
 
     def _jobs(self) -> Iterable[str]:

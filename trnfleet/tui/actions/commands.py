@@ -57,7 +57,9 @@ class Commands:
         """Return the first command, with what follows it, that begins with what was typed; None for none."""
         name, space, rest = text.partition(" ")
         if not space:
-            return next((known for known in self._by_name if known.startswith(name.lower()) and name), None)
+            return next(
+                (known for known in self._by_name if known.startswith(name.lower()) and name), None
+            )
         command = self._by_name.get(name.lower())
         if command is None or not rest:
             return None

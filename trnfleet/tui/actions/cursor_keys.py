@@ -130,7 +130,9 @@ class CursorKeys(TimeKeys, MouseSelection, KeyOrder):
         if isinstance(self.screen, ModalScreen) or isinstance(self.focused, Input):
             return
         if event.key not in self.screen.active_bindings and event.key not in _SILENT:
-            shown = event.character if event.is_printable and event.character else key_text(event.key)
+            shown = (
+                event.character if event.is_printable and event.character else key_text(event.key)
+            )
             self._say(f"{plain(shown, 20)} does nothing here; ? shows keys")
 
 

@@ -28,7 +28,11 @@ class FleetKeys(App[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave the key to nothing where there is one fleet."""
-        return self.fleets.are_several if action == "fleet" else super().check_action(action, parameters)
+        return (
+            self.fleets.are_several
+            if action == "fleet"
+            else super().check_action(action, parameters)
+        )
 
     @property
     def fleets(self) -> Fleets:

@@ -89,7 +89,9 @@ class Palette(CommandPalette):
             frame.border_title = " Commands "
             frame.border_subtitle = " Enter does it  Esc closes "
             with Horizontal(id="--input"):
-                yield CommandInput(placeholder=PLACEHOLDER, select_on_focus=False, max_length=MOST_TYPED)
+                yield CommandInput(
+                    placeholder=PLACEHOLDER, select_on_focus=False, max_length=MOST_TYPED
+                )
             with Vertical(id="--results"):
                 yield HitList()
                 yield LoadingIndicator()

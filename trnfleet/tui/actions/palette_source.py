@@ -127,7 +127,8 @@ class PaletteSource:
         is_possible = (
             active is not None
             and active.enabled
-            and (active.binding.action, active.binding.description) == (binding.action, binding.description)
+            and (active.binding.action, active.binding.description)
+            == (binding.action, binding.description)
         )
         sign, what = key_text(first), binding.description[0].upper() + binding.description[1:]
         # The title of a part of a view begins with the view's, such as `Fleet: problems`.
@@ -151,7 +152,9 @@ class PaletteSource:
             name = each.names[0]
             if each.needs:
                 prefilled = partial(self._app.action_command, f"{name} ")
-                yield Candidate(COMMAND, f":{name} …", prefilled, f"{each.needs}: {each.what}", each.names)
+                yield Candidate(
+                    COMMAND, f":{name} …", prefilled, f"{each.needs}: {each.what}", each.names
+                )
             if each.choices is not None and not each.is_of_fleet:
                 for choice in each.choices():
                     run = partial(self._app.attempt, partial(each.run, choice))
@@ -184,7 +187,9 @@ class PaletteSource:
         alert = each.alert
         run = partial(self._app.go_to_alert, alert)
         note = f"{alert.rule.severity.value}, {each.status.value}"
-        return Candidate("alert", f"{alert.rule.name} {address_of(alert) or alert.target}", run, note)
+        return Candidate(
+            "alert", f"{alert.rule.name} {address_of(alert) or alert.target}", run, note
+        )
 
 
 def _is_of(each: AlertWithStatus, wanted: str) -> bool:

@@ -47,7 +47,10 @@ class SnapshotKeys(CursorKeys):
         shown = self.screen
         is_help = isinstance(shown, HelpScreen)
         lines, table = self._drawn_lines(), Table() if is_help else self.page.export()
-        fleet, size = plain(self.context.monitor.fleet_name, 64), (self.size.width, self.size.height)
+        fleet, size = (
+            plain(self.context.monitor.fleet_name, 64),
+            (self.size.width, self.size.height),
+        )
         of = "Help" if is_help else self.view_title
         title = f"trnfleet: {of} of {fleet}"
         name = f"{fleet}-{of.lower()}-{format_basic(self.context.monitor.moment().time_ns)}"
@@ -77,7 +80,10 @@ class SnapshotKeys(CursorKeys):
         """Return the screen as the terminal has it."""
         strips = self.screen._compositor.render_strips()  # noqa: SLF001  no public name; pinned and tested
         shown = to_ascii if theme.is_ascii else str
-        return [[(shown(text), style) for text, style, _ in strip] for strip in strips[: self.size.height]]
+        return [
+            [(shown(text), style) for text, style, _ in strip]
+            for strip in strips[: self.size.height]
+        ]
 
 
 def _saved_text(path: Path, table: Table) -> str:

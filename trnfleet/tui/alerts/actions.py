@@ -66,7 +66,12 @@ class AlertActions(Vertical):
         self.context = context
         self._monitor = context.monitor
         self.ack_form = Form(
-            [[FieldSpec("note", "note", "for others (optional)"), FieldSpec("for", "for", ACK_FOR, 8)]]
+            [
+                [
+                    FieldSpec("note", "note", "for others (optional)"),
+                    FieldSpec("for", "for", ACK_FOR, 8),
+                ]
+            ]
         )
         self.silence_form = Form(
             [
@@ -112,7 +117,9 @@ class AlertActions(Vertical):
         if not firing:
             return "nothing to acknowledge: the alert is not firing"
         if len(firing) > MOST_AT_ONCE:
-            return f"{count(len(firing))} alerts: at most {MOST_AT_ONCE} at once; z silences them all"
+            return (
+                f"{count(len(firing))} alerts: at most {MOST_AT_ONCE} at once; z silences them all"
+            )
         self._subjects = firing
         self.silence_form.close()
         self.ack_form.open(f"Acknowledge {named(firing)}", {"for": ACK_FOR}, "note")
@@ -149,7 +156,9 @@ class AlertActions(Vertical):
         acked = [ack for ack in found if ack is not None]
         if not acked:
             return "not acknowledged"
-        self._write(_each(operator.withdraw_ack(each) for each in acked[:MOST_AT_ONCE]), "unacknowledged")
+        self._write(
+            _each(operator.withdraw_ack(each) for each in acked[:MOST_AT_ONCE]), "unacknowledged"
+        )
         return ""
 
     def end(self, silence: Silence | None) -> str:
@@ -213,7 +222,10 @@ class AlertActions(Vertical):
             )
             for each in alerts
         )
-        return writing, f"acknowledged for {duration(lasts_s, DurationStyle.NARROW)}: {named(alerts)}"
+        return (
+            writing,
+            f"acknowledged for {duration(lasts_s, DurationStyle.NARROW)}: {named(alerts)}",
+        )
 
     def _silencing(self, operator: OperatorActions) -> tuple[Writing, str]:
         """Return what writes what the form asks for, and the words for when that is done.
@@ -227,7 +239,9 @@ class AlertActions(Vertical):
         matchers = split_matchers(values["matchers"])
         parse_matchers(matchers)
         if not why:
-            raise ConfigError("comment: it is required, others read it before they expire the silence")
+            raise ConfigError(
+                "comment: it is required, others read it before they expire the silence"
+            )
         writing = operator.silence(matchers, now_ns=now_ns, lasts_s=lasts_s, why=why)
         return writing, f"silenced for {duration(lasts_s, DurationStyle.NARROW)}"
 
@@ -240,7 +254,9 @@ class AlertActions(Vertical):
             form.tell(plain(str(error)), is_problem=True)
             return
         form.tell(
-            preview_text(preview(matchers, [each for each in self._monitor.alerts.active() if not each.cell]))
+            preview_text(
+                preview(matchers, [each for each in self._monitor.alerts.active() if not each.cell])
+            )
         )
 
     def _write(self, writing: Writing, done: str, form: Form | None = None) -> None:
@@ -260,7 +276,9 @@ class AlertActions(Vertical):
                     self._being_written.discard(opened)
             # One that was left meanwhile, and opened again, is about something else.
             still_open = (
-                form if form is not None and form.is_open and opened == (form, form.openings) else None
+                form
+                if form is not None and form.is_open and opened == (form, form.openings)
+                else None
             )
             if problem and still_open is not None:
                 still_open.tell(problem, is_problem=True)
@@ -288,7 +306,9 @@ def named(alerts: list[Alert]) -> str:
     first = alerts[0]
     name = plain(first.name)
     return (
-        f"{name} at {where_text(first, 40)}" if len(alerts) == 1 else f"{count(len(alerts))} alerts of {name}"
+        f"{name} at {where_text(first, 40)}"
+        if len(alerts) == 1
+        else f"{count(len(alerts))} alerts of {name}"
     )
 
 

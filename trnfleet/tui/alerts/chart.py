@@ -94,7 +94,11 @@ def read_past(context: UiContext, alert: Alert) -> Past | None:
         before = before_of(monitor, node.level)
     else:
         return None
-    limits = [] if limit is None else [Limit(limit, "alert", theme.CHART_THRESHOLD, is_always_shown=True)]
+    limits = (
+        []
+        if limit is None
+        else [Limit(limit, "alert", theme.CHART_THRESHOLD, is_always_shown=True)]
+    )
     if base and limit is not None:
         limits.append(Limit(base, "usual", theme.CHART_CAP))
     marks = [] if fired_s is None or fired_s > span_s else [Mark(fired_s, rule.severity)]

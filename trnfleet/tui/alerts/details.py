@@ -70,10 +70,18 @@ def alert_facts(
     sign = severity_text(item.severity)
     facts = [Fact(sign, plain(summary(alert), _LONGEST), theme.STRONG)]
     value = value_text(rule, alert.value, plain(alert.text))
-    of_rule = "by the watch of its cell" if alert.cell else f"rule: {plain(condition_words(rule), _LONGEST)}"
+    of_rule = (
+        "by the watch of its cell"
+        if alert.cell
+        else f"rule: {plain(condition_words(rule), _LONGEST)}"
+    )
     facts.append(Fact("value", f"{value};  {of_rule}"))
     if alert.cell:
-        seen = "not observed: as last known" if alert.is_unobserved else "acknowledge or silence it there"
+        seen = (
+            "not observed: as last known"
+            if alert.is_unobserved
+            else "acknowledge or silence it there"
+        )
         facts.append(Fact("cell", f"{plain(alert.cell, _LONGEST)}; {seen}"))
     facts += _handling(item, alerts, now_ns)
     facts += _error_facts(errors, alert.fingerprint, ("alert", "acknowledgement"))
@@ -87,7 +95,9 @@ def alert_facts(
         facts.append(Fact("members", _members_text(alert, members)))
     if rule.description:
         facts.append(Fact("description", plain(fill(rule.description, alert), _LONGEST)))
-    labels = " ".join(f'{name}="{plain(value, 400)}"' for name, value in sorted(alert.labels.items()))
+    labels = " ".join(
+        f'{name}="{plain(value, 400)}"' for name, value in sorted(alert.labels.items())
+    )
     if link:
         facts.append(Fact("link", plain(link, _LONGEST), theme.QUIET))
     return [*facts, Fact("labels", labels, theme.QUIET), Fact("id", alert.fingerprint, theme.QUIET)]
@@ -100,7 +110,9 @@ def group_facts(group: Group, now_ns: int) -> list[Fact]:
     word = group.status.value if group.status is not AlertStatus.FIRING else "firing"
     amount = f"{count(len(group.members))} alerts {word}"
     chips = f", {count(group.chips)} chips" if group.chips else ""
-    facts = [Fact(severity_text(group.severity), f"{plain(group.name)}: {amount}{chips}", theme.STRONG)]
+    facts = [
+        Fact(severity_text(group.severity), f"{plain(group.name)}: {amount}{chips}", theme.STRONG)
+    ]
     facts.append(Fact("where", _spread(group)))
     newest, oldest = ((now_ns - instant_ns) / NS_PER_S for instant_ns in (begun[-1], begun[0]))
     facts.append(Fact("since", f"the newest {duration(newest)}, the oldest {duration(oldest)}"))
@@ -162,7 +174,9 @@ def history_facts(entry: HistoryEntry, alerts: Alerts) -> list[Fact]:
     return facts + _runbook(alert.rule)
 
 
-def _error_facts(errors: Sequence[ReceiverError], subject: str, kinds: Collection[str]) -> list[Fact]:
+def _error_facts(
+    errors: Sequence[ReceiverError], subject: str, kinds: Collection[str]
+) -> list[Fact]:
     """Return why receivers do not take something of one alert or silence."""
     return [
         Fact(
@@ -243,7 +257,9 @@ class AlertDetails(LineView, can_focus=False):
             self._content = about_lines(facts, past, width, height) if facts else []
         return self._content
 
-    def _read(self, subject: Subject, errors: Sequence[ReceiverError]) -> tuple[list[Fact], Alert | None]:
+    def _read(
+        self, subject: Subject, errors: Sequence[ReceiverError]
+    ) -> tuple[list[Fact], Alert | None]:
         alerts = self._snapshot.alerts
         if subject is None:
             return [], None

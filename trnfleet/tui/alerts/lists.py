@@ -81,7 +81,9 @@ class AlertPlan(NamedTuple):
         where, text = max(1, width - used), 0
         if where > WHERE_MAX + TEXT_FROM:
             # The owner needs more than a status, and a link has two ends.
-            status_more = max(0, min(OWNER - status, where - WHERE_MAX - OWNER_FROM)) if shows_status else 0
+            status_more = (
+                max(0, min(OWNER - status, where - WHERE_MAX - OWNER_FROM)) if shows_status else 0
+            )
             where, status = where - status_more, status + status_more
             most = WHERE_MOST if width >= ROOMY else WHERE_MAX
             where, text = most, where - most - 1
@@ -155,7 +157,9 @@ def _group_parts(group: Group, plan: AlertPlan, now_ns: int, *, selected: bool) 
     ink = Inks.of(group.severity, selected=selected, is_loud=group.status is AlertStatus.FIRING)
     amount = f"{count(len(group.members))} alerts"
     room = plan.value + (1 + plan.amount if plan.amount else 0)
-    parts = _lead(group.severity, age_text(group.newest.alert, now_ns), plan, ink, selected=selected)
+    parts = _lead(
+        group.severity, age_text(group.newest.alert, now_ns), plan, ink, selected=selected
+    )
     parts += [
         (f"{'▾' if group.is_open else '▸'} ", ink.body),
         (f"{fit(plain(group.name), plan.rule)} ", ink.strong),
@@ -259,7 +263,10 @@ def silence_head(width: int) -> Parts:
     """Return the titles of the silences' columns."""
     who, why = silence_columns(width)
     return [
-        (f" {'time left':9} {'matches':>11}  {fit('owner', who)} {fit('comment', why)} matchers", theme.HEAD)
+        (
+            f" {'time left':9} {'matches':>11}  {fit('owner', who)} {fit('comment', why)} matchers",
+            theme.HEAD,
+        )
     ]
 
 

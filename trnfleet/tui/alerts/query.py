@@ -255,4 +255,6 @@ def alert_text(alert: Alert, status: str, words: str) -> str:
 
 def silence_text_of(silence: Silence) -> str:
     """Return the whole text of a silence, in lower case, for a filter."""
-    return " ".join((*map(str, silence.matchers), silence.whose, silence.why, silence.not_applied)).lower()
+    return " ".join(
+        (*map(str, silence.matchers), silence.whose, silence.why, silence.not_applied)
+    ).lower()

@@ -114,5 +114,7 @@ def arrange(alerts: list[AlertWithStatus], opened: AbstractSet[str]) -> list[Row
             is_open = key in opened
             rows.append(Row(key, Group(key, members, is_open), None))
             if is_open:
-                rows.extend(Row(one.alert.fingerprint, None, one, is_inside=True) for one in members)
+                rows.extend(
+                    Row(one.alert.fingerprint, None, one, is_inside=True) for one in members
+                )
     return rows

@@ -51,7 +51,11 @@ class Space(NamedTuple):
             elif listed and width < CHARTS_FROM and not is_large:
                 # There are no charts, so that what a short list leaves is the details'.
                 rows = max(rows, min(DETAILS, height - 2 - max(LIST_STEP, 2 * (listed // 2 + 1))))
-            spare = 0 if is_large or width < CHARTS_FROM else height - rows - 2 - max(LEAST_LIST, wanted)
+            spare = (
+                0
+                if is_large or width < CHARTS_FROM
+                else height - rows - 2 - max(LEAST_LIST, wanted)
+            )
             return Space(rows if height >= 12 else 0, spare if spare >= LEAST_ROWS else 0)
         share = 3 if is_large else 6
         rows = height - 2 - min(max(LEAST_LIST, wanted), height * share // 10)

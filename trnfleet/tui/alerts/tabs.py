@@ -34,7 +34,9 @@ def tab_parts(snapshot: AlertSnapshot, tab: str) -> Parts:
     for each, number in numbers.items():
         text = f"{each} {count(number)}"
         is_shown = each == tab
-        parts.append((f"[{text}]" if is_shown else f" {text} ", theme.LINK if is_shown else theme.QUIET))
+        parts.append(
+            (f"[{text}]" if is_shown else f" {text} ", theme.LINK if is_shown else theme.QUIET)
+        )
         parts.append((" ", theme.BASE))
     return parts
 
@@ -65,12 +67,17 @@ def with_note(tabs: Parts, note: str, width: int) -> Parts:
     """Return the line with a note, in place of the tabs where there is no room beside them."""
     if width_of(tabs) + len(note) + 2 > width:
         return [(f" {fit(note, width - 2)}", theme.SEVERITY_STYLE[Severity.WARNING])]
-    return justified(tabs, [(f"{note} ", theme.SEVERITY_STYLE[Severity.WARNING])], width, theme.BASE)
+    return justified(
+        tabs, [(f"{note} ", theme.SEVERITY_STYLE[Severity.WARNING])], width, theme.BASE
+    )
 
 
 def with_found(tabs: Parts, pattern: str, found: int, width: int) -> Parts:
     """Return the line with the filter, and how many it leaves where there is room for that."""
-    right: Parts = [(f"/{plain(pattern, 40)} ", theme.LINK), (f"{count(found)} found ", theme.QUIET)]
+    right: Parts = [
+        (f"/{plain(pattern, 40)} ", theme.LINK),
+        (f"{count(found)} found ", theme.QUIET),
+    ]
     if width_of(tabs) + width_of(right) >= width:
         right = right[:1]
     return justified(tabs, right, width, theme.BASE)
@@ -80,7 +87,10 @@ def with_doubt(tabs: Parts, doubt: str, width: int) -> Parts:
     """Return the line with what speaks against the watch that leads."""
     room = max(_LEAST_PROBLEM, width - width_of(tabs) - 2)
     return justified(
-        tabs, [(fit(f"▲ {plain(doubt)}", room), theme.SEVERITY_STYLE[Severity.WARNING])], width, theme.BASE
+        tabs,
+        [(fit(f"▲ {plain(doubt)}", room), theme.SEVERITY_STYLE[Severity.WARNING])],
+        width,
+        theme.BASE,
     )
 
 

@@ -282,7 +282,8 @@ class AlertsView(FilteredView):
         if self.current is not self.list:
             return len(self.current.rows)
         return sum(
-            len(row.group.members) if row.group is not None else not row.is_inside for row in self.list.rows
+            len(row.group.members) if row.group is not None else not row.is_inside
+            for row in self.list.rows
         )
 
     def tell(self, note: str) -> None:
@@ -333,7 +334,12 @@ class AlertsView(FilteredView):
         if not row.is_inside:
             return None
         return next(
-            (each.group for each in reversed(self.list.rows[: self.list.row]) if each.group is not None), None
+            (
+                each.group
+                for each in reversed(self.list.rows[: self.list.row])
+                if each.group is not None
+            ),
+            None,
         )
 
     def action_expand_all(self) -> None:
@@ -442,7 +448,11 @@ class AlertsView(FilteredView):
     def found_text(self) -> str:
         found = self._found()
         noun = "silence" if self.tab == SILENCES else "alert"
-        return counted(found, noun) if found else hint(self.pattern, self.columns()) or f"no {noun} matches"
+        return (
+            counted(found, noun)
+            if found
+            else hint(self.pattern, self.columns()) or f"no {noun} matches"
+        )
 
     def _show_tab(self) -> None:
         for each in (self.list, self.silences, self.history):

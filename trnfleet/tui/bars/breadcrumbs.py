@@ -90,7 +90,11 @@ def notice(event: Event | Notice, room: int) -> Parts:
         where = f"{plain(event.fleet)} {where}".rstrip()
     text = f"{glyph} {where + ': ' if where else ''}{plain(event.text)}"
     if not isinstance(event, Event):
-        target = Target(TargetKind.FLEET, event.fleet) if event.fleet else Target(TargetKind.VIEW, ALERTS)
+        target = (
+            Target(TargetKind.FLEET, event.fleet)
+            if event.fleet
+            else Target(TargetKind.VIEW, ALERTS)
+        )
     elif event.path:
         target = Target(TargetKind.PLACE, event.path)
     else:

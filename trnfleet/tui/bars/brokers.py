@@ -50,4 +50,6 @@ def away_from(fleet: FleetState) -> list[LinkStatus]:
 def where_text(fleet: FleetState, now_s: float) -> str:
     """Return where a fleet is heard: its broker, or its brokers with those that are away."""
     parts = fleet.link.of_parts(fleet.store.links_heard)
-    return ", ".join(short_name(each) if each.connected else away_text(each, now_s) for each in parts)
+    return ", ".join(
+        short_name(each) if each.connected else away_text(each, now_s) for each in parts
+    )

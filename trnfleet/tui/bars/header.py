@@ -118,7 +118,9 @@ def figures(summary: Summary) -> list[Item]:
     """Return the second line's figures, the most important ones with the lowest ranks; all but the maximum are means."""
     mean = summary.mean
     hosts = BY_NAME["host_power_w"]
-    label = (mean_label(mean.seconds) if summary.live_chips else LAST_SEEN).ljust(len(mean_label(WINDOW_S)))
+    label = (mean_label(mean.seconds) if summary.live_chips else LAST_SEEN).ljust(
+        len(mean_label(WINDOW_S))
+    )
     efficiency = with_unit(mean.tflops_per_w, "TFLOP/s/W")
     power = with_unit(mean.power_w, "W")
     cap = f"{power} of {with_unit(mean.power_cap_w, 'W')}"
@@ -126,7 +128,9 @@ def figures(summary: Summary) -> list[Item]:
         Item(label, label, "", 0, 1),
         _item("nc_util_pct", mean.nc_util_pct, 7, 0),
         _item("mfu_pct", mean.mfu_pct, 6, 2),
-        Item("power", "", cap, 18, 3, power, 7) if mean.power_cap_w else _item("power_w", mean.power_w, 7, 3),
+        Item("power", "", cap, 18, 3, power, 7)
+        if mean.power_cap_w
+        else _item("power_w", mean.power_w, 7, 3),
         *_headroom(mean),
         *_hottest(mean),
         _item("hbm_traffic_bytes_per_s", mean.hbm_traffic_bytes_per_s, 9, 7),
@@ -255,9 +259,13 @@ def _states(summary: Summary, *, with_rolled: bool = True) -> Parts:
             (summary.unknown_chips, "not heard yet"),
             (summary.unobserved_chips, "not observed"),
         )
-        for number, (chips, state) in enumerate([each for each in by_state if each[0] or each[1] == "live"]):
+        for number, (chips, state) in enumerate(
+            [each for each in by_state if each[0] or each[1] == "live"]
+        ):
             parts.append((", " if number else "", theme.HEAD))
-            parts.append((f"{count(chips)} {state}", theme.HEAD if state == "live" else theme.HEAD_STRONG))
+            parts.append(
+                (f"{count(chips)} {state}", theme.HEAD if state == "live" else theme.HEAD_STRONG)
+            )
     if undescribed:
         parts += [(", ", theme.HEAD), (f"{undescribed} not described", theme.HEAD_STRONG)]
     instances = counted(summary.instances, "instance")

@@ -33,7 +33,9 @@ def hint_parts(hints: Hints, room: int, key_style: Style, style: Style) -> Parts
             target = Target(TargetKind.KEY, key_of(key))
             more.append((" " * bool(number), style))
             more.append((key, linked(key_style, target)))
-        more.append((f" {what}  ", linked(style, Target(TargetKind.KEY, key_of(keys.partition(" ")[0])))))
+        more.append(
+            (f" {what}  ", linked(style, Target(TargetKind.KEY, key_of(keys.partition(" ")[0]))))
+        )
         if width_of(parts) + width_of(more) > room:
             break
         parts += more

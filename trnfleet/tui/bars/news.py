@@ -40,7 +40,9 @@ class News:
         if alert is not None and elsewhere is not None and elsewhere.severity < alert.severity:
             # What is worse comes first, wherever it is.
             alert = elsewhere
-        event = None if lists.events else monitor.events.notable(monitor.clock.monotonic_s(), NOTICE_S)
+        event = (
+            None if lists.events else monitor.events.notable(monitor.clock.monotonic_s(), NOTICE_S)
+        )
         self.item = alert or elsewhere or event or tour
         return self.item is not before
 

@@ -87,7 +87,11 @@ class Banner(NamedTuple):
 
 
 def banner(
-    summary: Summary, link: LinkStatus, now_s: float, newest_s: float, away: Sequence[LinkStatus] = ()
+    summary: Summary,
+    link: LinkStatus,
+    now_s: float,
+    newest_s: float,
+    away: Sequence[LinkStatus] = (),
 ) -> Banner | None:
     """Return the line across the screen, or None while all is well.
 
@@ -117,7 +121,9 @@ def banner(
             + (f" ({plain(each.last_error, longest)})" if each.last_error else "")
             for each in away
         )
-        return Banner(f"✖ no connection to {lost}; what comes from there is the last known", theme.BAR_DOWN)
+        return Banner(
+            f"✖ no connection to {lost}; what comes from there is the last known", theme.BAR_DOWN
+        )
     if summary.unheard_s:
         where = plain(link.broker) or "the broker"
         return Banner(
@@ -212,16 +218,23 @@ def status(
         in_short = kept_text.partition(":")[0] if is_problem else ""
         left = room - used - len("    ")
         kept_parts = _kept(
-            fit(kept_text, left) if left > len(in_short) + LEAST_FIGURES else in_short, is_problem=is_problem
+            fit(kept_text, left) if left > len(in_short) + LEAST_FIGURES else in_short,
+            is_problem=is_problem,
         )
         left = room - width_of(before) - width_of(kept_parts)
-        if width_of(after) > left and any(each.is_loud for each in figures) and not figures[0].is_bad:
+        if (
+            width_of(after) > left
+            and any(each.is_loud for each in figures)
+            and not figures[0].is_bad
+        ):
             figures = figures[1:]
             after = _after(figures)
         shown = len(figures)
         while shown and width_of(after) > left:
             shown -= 1
-            after = next((form for form in _counted(figures, shown) if width_of(form) <= left), after)
+            after = next(
+                (form for form in _counted(figures, shown) if width_of(form) <= left), after
+            )
     parts = [*before, *kept_parts, *after] if is_problem else [*before, *after, *kept_parts]
     parts = cut(parts, room)
     reason = plain(summary.last_problem or _receiver_error(summary))
@@ -240,7 +253,10 @@ def _after(figures: Sequence[Figure]) -> Parts:
         if each.is_loud:
             parts += [(" ", theme.BAR), (f" {each.text} ", theme.BAR_ALERT)]
         else:
-            parts += [("  ", theme.BAR), (each.text, theme.BAR_STRONG if each.is_bad else theme.BAR)]
+            parts += [
+                ("  ", theme.BAR),
+                (each.text, theme.BAR_STRONG if each.is_bad else theme.BAR),
+            ]
     return parts
 
 
@@ -253,14 +269,21 @@ def _counted(figures: list[Figure], shown: int) -> list[Parts]:
     text = f"+{len(left_out)}"
     padded = (Figure(each, is_bad=True, is_loud=is_loud) for each in (f"{text} more", text))
     tight = (f" {text}", theme.BAR_ALERT if is_loud else theme.BAR_STRONG)
-    return [*(_after([*figures[:shown], each]) for each in padded), [*_after(figures[:shown]), tight]]
+    return [
+        *(_after([*figures[:shown], each]) for each in padded),
+        [*_after(figures[:shown]), tight],
+    ]
 
 
 def _kept(text: str, *, is_problem: bool) -> Parts:
     """Return how much of the past is kept, or why nothing is."""
     if not text:
         return []
-    return [("  ", theme.BAR), (f" {text} ", theme.BAR_ALERT)] if is_problem else [(f"  {text}", theme.BAR)]
+    return (
+        [("  ", theme.BAR), (f" {text} ", theme.BAR_ALERT)]
+        if is_problem
+        else [(f"  {text}", theme.BAR)]
+    )
 
 
 def _without_one(figures: list[Figure]) -> list[Figure]:

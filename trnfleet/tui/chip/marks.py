@@ -31,7 +31,11 @@ _LINE_OF = {"hbm_used_pct": "hbm_used_bytes"}
 _MOST_MEMBERS = 10_000
 _SHOWN = (AlertStatus.FIRING, AlertStatus.ACKED, AlertStatus.SILENCED, AlertStatus.INHIBITED)
 """Statuses of alerts that fire, in the order in which they mark a part."""
-_WORDS = {AlertStatus.ACKED: "acked", AlertStatus.SILENCED: "silenced", AlertStatus.INHIBITED: "inhibited"}
+_WORDS = {
+    AlertStatus.ACKED: "acked",
+    AlertStatus.SILENCED: "silenced",
+    AlertStatus.INHIBITED: "inhibited",
+}
 _OWNER_CELLS = 12
 Z_DOWN = "z_links_down"
 """Figure of the links of an UltraServer that are down between its instances; it marks those links of its chips."""
@@ -61,7 +65,11 @@ class PartMark(NamedTuple):
     @property
     def style(self) -> Style:
         """Its severity's; quiet where the alert is acknowledged, silenced or inhibited."""
-        return theme.SEVERITY_STYLE[self.severity] if self.status is AlertStatus.FIRING else theme.QUIET
+        return (
+            theme.SEVERITY_STYLE[self.severity]
+            if self.status is AlertStatus.FIRING
+            else theme.QUIET
+        )
 
     @property
     def note(self) -> str:
@@ -95,7 +103,11 @@ class PartMarks:
 
 
 def read_marks(
-    active: list[AlertWithStatus], alerts: Alerts, address: str, layout: Layout, lanes: tuple[str, ...]
+    active: list[AlertWithStatus],
+    alerts: Alerts,
+    address: str,
+    layout: Layout,
+    lanes: tuple[str, ...],
 ) -> dict[Part, PartMark]:
     """Return the marks of a chip's parts that active alerts make."""
     far = {places.other_end(f"{address}:{lane}", layout): lane for lane in lanes}
@@ -109,7 +121,8 @@ def read_marks(
         place = address_of(alert)
         is_near = bool(place) and is_below(address, place)
         if not is_near and (
-            alert.rule.scope is not Scope.LINK or not any(is_below(end, place) for end in neighbours)
+            alert.rule.scope is not Scope.LINK
+            or not any(is_below(end, place) for end in neighbours)
         ):
             continue
         mark = PartMark(each.severity, each.status, _owner(each, alerts))

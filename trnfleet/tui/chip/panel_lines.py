@@ -41,7 +41,13 @@ class Ink(NamedTuple):
     def of(freshness: Freshness) -> Ink:
         if freshness is Freshness.LIVE:
             return Ink(
-                theme.BASE, theme.STRONG, theme.QUIET, theme.FILL, theme.CHART, theme.SPARK, is_live=True
+                theme.BASE,
+                theme.STRONG,
+                theme.QUIET,
+                theme.FILL,
+                theme.CHART,
+                theme.SPARK,
+                is_live=True,
             )
         dim = theme.STATE_STYLE[Freshness.STALE]
         return Ink(dim, dim, theme.GHOST, theme.FILL_DIM, theme.GHOST, theme.GHOST, is_live=False)
@@ -54,7 +60,12 @@ class Ink(NamedTuple):
 
 
 def title_line(
-    facts: ChipFacts, name: str, figure: str, width: int, spark: str | None = None, of: tuple[str, ...] = ()
+    facts: ChipFacts,
+    name: str,
+    figure: str,
+    width: int,
+    spark: str | None = None,
+    of: tuple[str, ...] = (),
 ) -> FixedParts:
     """Return a panel's first line: its name, a rule or the history of one field, and its main figure.
 
@@ -62,7 +73,9 @@ def title_line(
     """
     ink = Ink.of(facts.freshness)
     style = ink.value(math.nan) if figure == NOT_AVAILABLE else ink.strong
-    mark = next((facts.marks[part] for each in of if (part := Part(Scope.CHIP, each)) in facts.marks), None)
+    mark = next(
+        (facts.marks[part] for each in of if (part := Part(Scope.CHIP, each)) in facts.marks), None
+    )
     if mark is not None:
         figure, style = noted(f"{mark.glyph}{figure}", mark, width - len(name) - 3), mark.style
     room = width - len(name) - len(figure) - 2

@@ -53,7 +53,16 @@ def cores(facts: ChipFacts, width: int, *, in_pairs: bool, with_spark: bool) -> 
             mark = facts.marks.get(Part(Scope.CORE, f"nc{core}"))
             note = f"  logical {core // lnc}" if lnc > 1 and core % lnc == 0 else " " * 11
             gauge = gauge_line(
-                ink, f"nc{core}", value, value / 100, with_unit(value, "%"), width - 1, 6, note, 9, mark=mark
+                ink,
+                f"nc{core}",
+                value,
+                value / 100,
+                with_unit(value, "%"),
+                width - 1,
+                6,
+                note,
+                9,
+                mark=mark,
             )
             lines.append(((_bracket(core, lnc), ink.quiet), *gauge))
         return lines
@@ -66,7 +75,9 @@ def cores(facts: ChipFacts, width: int, *, in_pairs: bool, with_spark: bool) -> 
         each = (width - left) // a_line
         for core in range(first, min(number, first + a_line)):
             value = values[core]
-            parts.append(line_name(f"nc{core}", 5, facts.marks.get(Part(Scope.CORE, f"nc{core}")), ink))
+            parts.append(
+                line_name(f"nc{core}", 5, facts.marks.get(Part(Scope.CORE, f"nc{core}")), ink)
+            )
             parts.extend(bar(value / 100, max(1, each - 12), ink.fill))
             parts.append((right(_short_percent(value), 6) + " ", ink.value(value)))
         lines.append(tuple(parts))
@@ -79,7 +90,9 @@ def engines(facts: ChipFacts, width: int) -> Panel:
     tflops = facts.value("tflops")
     mfu = 100 * tflops * 1e12 / facts.chip.bf16_dense_flops.value
     figure = (
-        NOT_AVAILABLE if math.isnan(tflops) else f"{with_unit(tflops, 'TFLOP/s')}  MFU {with_unit(mfu, '%')}"
+        NOT_AVAILABLE
+        if math.isnan(tflops)
+        else f"{with_unit(tflops, 'TFLOP/s')}  MFU {with_unit(mfu, '%')}"
     )
     lines = [title_line(facts, "Engines", figure, width, of=("tflops", "mfu_pct"))]
     for name, value in zip(ENGINES, facts.values["engine_util_pct"].tolist(), strict=True):
@@ -120,7 +133,9 @@ def hbm(facts: ChipFacts, width: int, *, with_spark: bool) -> Panel:
         is_full = unit == "bytes" and share >= findings.HBM_FULL
         text = right(with_unit(value, unit), 10) + right(with_unit(100 * share, "%"), 9)
         lines.append(
-            gauge_line(ink, label, value, share, text, width, 9, text_width=19, warns=is_full, mark=mark)
+            gauge_line(
+                ink, label, value, share, text, width, 9, text_width=19, warns=is_full, mark=mark
+            )
         )
     return lines
 
@@ -131,7 +146,9 @@ def power(facts: ChipFacts, width: int, *, with_spark: bool) -> Panel:
     watts = facts.value("power_w")
     low, high = chip.power_background_w.value, chip.power_max_w.value
     name = f"Power  {low:.0f} to {high:.0f} W"
-    lines = [title_line(facts, name, with_unit(watts, "W"), width, "power_w" if with_spark else None)]
+    lines = [
+        title_line(facts, name, with_unit(watts, "W"), width, "power_w" if with_spark else None)
+    ]
     for metric, display, label in PANELS[ChipPanel.POWER]:
         value = facts.value(metric.name)
         # Watts begin at the background, which the chip never goes below.
@@ -151,7 +168,9 @@ def links(facts: ChipFacts, width: int, *, columns: int, with_spark: bool) -> Pa
     known = [link for link in there if link.up is not None]
     figure = f"{len(up)}/{len(there)} up" if known else NOT_AVAILABLE if there else "none"
     lines = [
-        title_line(facts, "NeuronLink  GB/s", figure, width, "link_tx_bytes_per_s" if with_spark else None)
+        title_line(
+            facts, "NeuronLink  GB/s", figure, width, "link_tx_bytes_per_s" if with_spark else None
+        )
     ]
     gap = 2
     each = (width - gap * (columns - 1)) // columns
@@ -174,7 +193,10 @@ def counters(facts: ChipFacts, width: int, *, columns: int) -> Panel:
     if facts.unhealthy is None:
         health, style = f"health {NOT_AVAILABLE}", theme.GHOST
     elif facts.unhealthy:
-        health, style = "✖ unhealthy: " + ", ".join(facts.unhealthy), theme.SEVERITY_STYLE[Severity.CRITICAL]
+        health, style = (
+            "✖ unhealthy: " + ", ".join(facts.unhealthy),
+            theme.SEVERITY_STYLE[Severity.CRITICAL],
+        )
     else:
         health, style = "components healthy", ink.quiet
     name = "Counters"
@@ -208,7 +230,9 @@ def host(facts: ChipFacts, width: int) -> Panel:
     for metric, _, label in PANELS[ChipPanel.INSTANCE]:
         value = facts.host[metric.name]
         mark = facts.marks.get(Part(Scope.INSTANCE, metric.name))
-        lines.append(figure_line(ink, label, _value_text(metric, value), ink.value(value), mark, width))
+        lines.append(
+            figure_line(ink, label, _value_text(metric, value), ink.value(value), mark, width)
+        )
     return lines
 
 
@@ -224,7 +248,9 @@ def other(facts: ChipFacts, width: int) -> Panel:
         style = None if found is None else theme.SEVERITY_STYLE[found]
         mark = facts.marks.get(Part(Scope.CHIP, metric.name))
         lines.append(
-            figure_line(ink, label, _value_text(metric, value), ink.value(value, style), mark, width)
+            figure_line(
+                ink, label, _value_text(metric, value), ink.value(value, style), mark, width
+            )
         )
     return lines
 
@@ -271,7 +297,11 @@ def provenance(facts: ChipFacts, width: int) -> Panel:
         name, kind = fit(metric.name, 24), fit(where, cells)
         style = theme.GHOST if where in {"unavailable", "not sent"} else ink.base
         lines.append(
-            ((name, ink.quiet), (kind, style), (_whole_words(source, width - 24 - cells), ink.quiet))
+            (
+                (name, ink.quiet),
+                (kind, style),
+                (_whole_words(source, width - 24 - cells), ink.quiet),
+            )
         )
     return lines
 
@@ -306,7 +336,11 @@ def _link(ink: Ink, link: LinkFacts, width: int, facts: ChipFacts) -> FixedParts
         (
             glyph,
             value,
-            "" if math.isnan(value) else f"{value / 1e9:.1f}" if value < 99.95e9 else f"{value / 1e9:.0f}",
+            ""
+            if math.isnan(value)
+            else f"{value / 1e9:.1f}"
+            if value < 99.95e9
+            else f"{value / 1e9:.0f}",
         )
         for glyph, value in (("↑", link.tx_bytes_per_s), ("↓", link.rx_bytes_per_s))
     ]
@@ -329,7 +363,10 @@ def _link(ink: Ink, link: LinkFacts, width: int, facts: ChipFacts) -> FixedParts
 
 def _is_between(link: LinkFacts, facts: ChipFacts) -> bool:
     """Return whether a link leads to another instance."""
-    return bool(link.neighbour) and link.neighbour.rpartition("/")[0] != facts.address.rpartition("/")[0]
+    return (
+        bool(link.neighbour)
+        and link.neighbour.rpartition("/")[0] != facts.address.rpartition("/")[0]
+    )
 
 
 def _whereto(link: LinkFacts, facts: ChipFacts, width: int) -> str:
@@ -342,7 +379,11 @@ def _whereto(link: LinkFacts, facts: ChipFacts, width: int) -> str:
     own = facts.address.rpartition("/")[0]
     if instance == own:
         return chip
-    return instance.rpartition("/")[2] if width < _LINK_BARS_FROM else f"{instance.rpartition('/')[2]}/{chip}"
+    return (
+        instance.rpartition("/")[2]
+        if width < _LINK_BARS_FROM
+        else f"{instance.rpartition('/')[2]}/{chip}"
+    )
 
 
 def _counter(ink: Ink, facts: ChipFacts, shown: ShownMetric, width: int) -> FixedParts:

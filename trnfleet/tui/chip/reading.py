@@ -15,7 +15,16 @@ from trnfleet.domain import links
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.alert import address_of, is_below
 from trnfleet.domain.layout import Node
-from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, HEALTH_BITS, METRICS, Kind, Metric, Origin, Scope
+from trnfleet.domain.metrics import (
+    BY_NAME,
+    CHIP_METRICS,
+    HEALTH_BITS,
+    METRICS,
+    Kind,
+    Metric,
+    Origin,
+    Scope,
+)
 from trnfleet.monitor.store.store import Freshness, join_lanes
 from trnfleet.tui import theme
 from trnfleet.tui.bars.last_known import last_known
@@ -128,7 +137,9 @@ class ChipFacts:
     def value(self, name: str) -> float:
         """Return a metric's one value for the chip; a vector's lanes are joined."""
         lanes = self.values[name]
-        return float(lanes[0] if len(lanes) == 1 else join_lanes(BY_NAME[name], lanes[np.newaxis])[0])
+        return float(
+            lanes[0] if len(lanes) == 1 else join_lanes(BY_NAME[name], lanes[np.newaxis])[0]
+        )
 
 
 COUNTERS = tuple(metric.name for metric in CHIP_METRICS if metric.kind is Kind.COUNTER)
@@ -212,7 +223,9 @@ def read_chip(
         rates=rates.take(path, ts_ns, np.array([values[name][0] for name in COUNTERS])),
         charts=_charts(monitor, inputs, node, path, kept),
         now=_now(context, chip),
-        series={field.key: monitor.history.series(layout, node, field.key) for field in CHIP_CHARTS},
+        series={
+            field.key: monitor.history.series(layout, node, field.key) for field in CHIP_CHARTS
+        },
         samples=monitor.history.samples,
         window=inputs.line_note + resolution(kept),
         provenance=tuple(_provenance(metric, descriptor) for metric in METRICS),
@@ -236,7 +249,9 @@ def _now(context: UiContext, chip: int) -> dict[str, float]:
     if store.chip_state[chip] != Freshness.LIVE.value:
         return {field.key: np.nan for field in CHIP_CHARTS}
     averages = context.frame.averages
-    return {field.key: float(field.values(store, averages, Level.CHIP, row)[0]) for field in CHIP_CHARTS}
+    return {
+        field.key: float(field.values(store, averages, Level.CHIP, row)[0]) for field in CHIP_CHARTS
+    }
 
 
 def _charts(
@@ -279,7 +294,9 @@ def neighbour(layout: Layout, chip: int, lane: int) -> int | None:
     return links.neighbour(layout, chip, lane)
 
 
-def _links(layout: Layout, chip: int, values: dict[str, NDArray[np.float64]]) -> tuple[LinkFacts, ...]:
+def _links(
+    layout: Layout, chip: int, values: dict[str, NDArray[np.float64]]
+) -> tuple[LinkFacts, ...]:
     instance = int(layout.instance_of_chip[chip])
     kind, there = layout.type_of(instance), int(layout.chip_links_mask[chip])
     mask = values["links_up"][0]
@@ -318,7 +335,9 @@ def _provenance(metric: Metric, descriptor: Descriptor | None) -> Provenance:
     if metric.name not in {column.name for column in descriptor.columns}:
         return Provenance(metric, "not sent", "its publisher has no such column")
     if descriptor.origin == "simulated":
-        on_host = metric.real_source if metric.real_host is not Origin.UNAVAILABLE else "not available"
+        on_host = (
+            metric.real_source if metric.real_host is not Origin.UNAVAILABLE else "not available"
+        )
         return Provenance(metric, "simulated", on_host)
     return Provenance(metric, metric.real_host.value, metric.real_source)
 

@@ -63,7 +63,9 @@ class ChipView(FilteredView):
         Binding("down,j", "scroll(1)", "Down", show=False),
         Binding("up,k", "scroll(-1)", "Up", show=False),
         Binding(
-            "slash", "ask", "Filter the chips that ← → go through, or find a part: power>450 & job=name, hbm"
+            "slash",
+            "ask",
+            "Filter the chips that ← → go through, or find a part: power>450 & job=name, hbm",
         ),
         Binding("escape", "clear", "Clear the filter"),
     ]
@@ -158,7 +160,11 @@ class ChipBoard(LineView):
     def place(self) -> str:
         """The chip's address; what was asked for while that is not known."""
         chip = self._chip()
-        return self._wanted if chip is None else self._monitor.store.layout.path(Node(Level.CHIP, chip))
+        return (
+            self._wanted
+            if chip is None
+            else self._monitor.store.layout.path(Node(Level.CHIP, chip))
+        )
 
     def show_address(self, address: str) -> None:
         if address != self._wanted:
@@ -268,7 +274,11 @@ class ChipBoard(LineView):
     def export(self) -> Table:
         """Return the metrics of the chip and of its instance, a row a lane; none where no chip is shown."""
         chip = self._chip()
-        return Table() if chip is None else metric_table(self._facts(chip, self._monitor.clock.monotonic_s()))
+        return (
+            Table()
+            if chip is None
+            else metric_table(self._facts(chip, self._monitor.clock.monotonic_s()))
+        )
 
     def _alert_lines(self, address: str, width: int) -> list[Line]:
         """Return a line with the alerts of the chip and of what it is part of; none where there are none."""
@@ -311,7 +321,10 @@ def arrange(facts: ChipFacts, width: int, height: int, *, provenance: bool) -> l
     free = height - len(lines)
     tall = min(14, max(3, free // rows - 1 - (width >= MEDIUM)))
     axes = [
-        max(charts.axis_cells(facts.charts[field.key], cells, tall) for field in CHIP_CHARTS[at::across])
+        max(
+            charts.axis_cells(facts.charts[field.key], cells, tall)
+            for field in CHIP_CHARTS[at::across]
+        )
         for at, cells in enumerate(each)
     ]
     for row in range(rows):
@@ -330,8 +343,14 @@ def _compact(facts: ChipFacts, width: int, inner: int) -> list[Line]:
     """Return two columns for narrow screens: all panels but the instance's in 18 lines."""
     half = (inner - GAP) // 2
     halves = [half, inner - GAP - half]
-    upper = [panels.cores(facts, halves[0], in_pairs=True, with_spark=True), panels.engines(facts, halves[1])]
-    lower = [panels.hbm(facts, halves[0], with_spark=True), panels.power(facts, halves[1], with_spark=True)]
+    upper = [
+        panels.cores(facts, halves[0], in_pairs=True, with_spark=True),
+        panels.engines(facts, halves[1]),
+    ]
+    lower = [
+        panels.hbm(facts, halves[0], with_spark=True),
+        panels.power(facts, halves[1], with_spark=True),
+    ]
     return [
         *_columns(upper, halves, width),
         *_columns(lower, halves, width),

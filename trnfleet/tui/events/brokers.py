@@ -66,14 +66,17 @@ def broker_head(width: int) -> Parts:
     titles = [right(title, cells) for title, cells, least in _TITLES if width >= least]
     return [
         (
-            " " + " ".join([fit("connection", _STATE), fit("broker", _address_width(width)), *titles]),
+            " "
+            + " ".join([fit("connection", _STATE), fit("broker", _address_width(width)), *titles]),
             theme.HEAD,
         )
     ]
 
 
 def _address_width(width: int) -> int:
-    return max(8, width - 2 - _STATE - sum(cells + 1 for _, cells, least in _TITLES if width >= least))
+    return max(
+        8, width - 2 - _STATE - sum(cells + 1 for _, cells, least in _TITLES if width >= least)
+    )
 
 
 class BrokerRow(NamedTuple):
@@ -101,7 +104,12 @@ class BrokerRow(NamedTuple):
     def text(self) -> str:
         """Return all that a part of text is looked for in."""
         broker = self.broker
-        words = (broker.address, CONNECTED if broker.connected else AWAY, broker.kind, broker.last_error)
+        words = (
+            broker.address,
+            CONNECTED if broker.connected else AWAY,
+            broker.kind,
+            broker.last_error,
+        )
         return "\n".join(words).lower()
 
 
@@ -129,7 +137,13 @@ class BrokerList(RowList[str, "BrokerHealth"]):
         return row.address
 
     def tick(self, limit: int | None = None) -> int:
-        self.put([each for each in self._monitor.pipeline().brokers if self.wanted.keeps(BrokerRow(each))])
+        self.put(
+            [
+                each
+                for each in self._monitor.pipeline().brokers
+                if self.wanted.keeps(BrokerRow(each))
+            ]
+        )
         return super().tick(limit)
 
     def parts_of(self, row: BrokerHealth, width: int, *, selected: bool) -> Parts:
@@ -164,7 +178,9 @@ class BrokerList(RowList[str, "BrokerHealth"]):
 class PipelineFacts(LineView, can_focus=False):
     """The publisher or broker under the cursor at length, and what is wrong with the pipeline, the worst first."""
 
-    DEFAULT_CSS = "PipelineFacts { height: 10; overflow: hidden; padding-left: 1; background: $bg; }"
+    DEFAULT_CSS = (
+        "PipelineFacts { height: 10; overflow: hidden; padding-left: 1; background: $bg; }"
+    )
 
     def __init__(self, monitor: FleetState, picked: Callable[[PipelineHealth], list[Fact]]) -> None:
         super().__init__()
@@ -228,7 +244,10 @@ def publisher_facts(table: PublisherTable, row: int) -> list[Fact]:
     skew_s, to_median_s = float(table.skew_s[row]), float(table.skew_to_median_s[row])
     if not math.isnan(skew_s):
         facts.append(
-            Fact("clock", f"{skew_s:+.3f} s to ours, {to_median_s:+.3f} s to the median of publishers")
+            Fact(
+                "clock",
+                f"{skew_s:+.3f} s to ours, {to_median_s:+.3f} s to the median of publishers",
+            )
         )
     return facts
 
@@ -248,12 +267,16 @@ def broker_facts(broker: BrokerHealth) -> list[Fact]:
     if figures is None:
         return [
             *facts,
-            Fact("it says", "nothing of itself below $SYS/broker, or not to this user", theme.QUIET),
+            Fact(
+                "it says", "nothing of itself below $SYS/broker, or not to this user", theme.QUIET
+            ),
         ]
     said = [plain(figures.version, 60)]
     said += [] if figures.uptime_s is None else [f"up {duration(figures.uptime_s)}"]
     said += [] if figures.clients is None else [counted(figures.clients, "client")]
-    said += [] if figures.subscriptions is None else [counted(figures.subscriptions, "subscription")]
+    said += (
+        [] if figures.subscriptions is None else [counted(figures.subscriptions, "subscription")]
+    )
     said += [] if figures.retained is None else [f"{figures.retained:,} retained"]
     said += [] if figures.dropped is None else [f"{figures.dropped:,} dropped for slow readers"]
     said += [] if figures.received_per_s is None else [f"{figures.received_per_s:.0f} msg/s in"]

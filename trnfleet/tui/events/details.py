@@ -74,7 +74,9 @@ def event_facts(event: Event, opens: str, snapshot: AlertSnapshot) -> list[Fact]
     facts += _alert_facts(event, alert, alerts, now_ns)
     if not event.rule:
         facts += _alerts_there(event, snapshot)
-    keys = f"Enter goes to {plain(opens)}" if opens else "Enter leads nowhere: it is about the fleet"
+    keys = (
+        f"Enter goes to {plain(opens)}" if opens else "Enter leads nowhere: it is about the fleet"
+    )
     return [*facts, Fact("keys", f"{keys}; o goes to its moment", theme.QUIET)]
 
 
@@ -84,7 +86,12 @@ def _alert_facts(event: Event, alert: Alert | None, alerts: Alerts, now_ns: int)
     if event.rule:
         rule = plain(event.rule)
         facts.append(
-            Fact("rule", rule if alert is None else f"{rule}: {plain(condition_words(alert.rule), _LONGEST)}")
+            Fact(
+                "rule",
+                rule
+                if alert is None
+                else f"{rule}: {plain(condition_words(alert.rule), _LONGEST)}",
+            )
         )
     if alert is None:
         if event.alert:
@@ -104,7 +111,13 @@ def _alert_facts(event: Event, alert: Alert | None, alerts: Alerts, now_ns: int)
 
 def _alerts_there(event: Event, snapshot: AlertSnapshot) -> list[Fact]:
     """Return the unacknowledged alerts at the place of an event of a publisher, or of its job."""
-    found = snapshot.touching(event.path) if event.path else snapshot.of_job(event.job) if event.job else []
+    found = (
+        snapshot.touching(event.path)
+        if event.path
+        else snapshot.of_job(event.job)
+        if event.job
+        else []
+    )
     return [
         Fact(
             "" if number else "alerts there",

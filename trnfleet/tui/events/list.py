@@ -66,7 +66,10 @@ def head(width: int) -> Parts:
     ]
     titles += [("job", plan.job)] if plan.job else []
     return [
-        (" " + " ".join(fit(title, cells) for title, cells in [*titles, ("what", plan.text)]), theme.HEAD)
+        (
+            " " + " ".join(fit(title, cells) for title, cells in [*titles, ("what", plan.text)]),
+            theme.HEAD,
+        )
     ]
 
 
@@ -83,7 +86,11 @@ def row(event: Event, plan: EventPlan, *, selected: bool) -> Parts:
     severity = theme.SELECTED if selected else theme.SEVERITY_STYLE[event.severity]
     where = shortened(plain(event.path), plan.where)
     if not event.path:
-        where = f"job {plain(event.job)}" if event.job and not plan.job else plain(event.subject) or "fleet"
+        where = (
+            f"job {plain(event.job)}"
+            if event.job and not plan.job
+            else plain(event.subject) or "fleet"
+        )
     job = f"{fit(plain(event.job), plan.job)} " if plan.job else ""
     return [
         (">" if selected else " ", body),
@@ -276,7 +283,9 @@ class EventList(CursorList["Event"]):
         if found is not None:
             self._awaited = None
         else:
-            found = next((event for event in reversed(self._found) if event.ts_ns <= lost.ts_ns), None)
+            found = next(
+                (event for event in reversed(self._found) if event.ts_ns <= lost.ts_ns), None
+            )
         self._key = found
 
     def _go_back(self) -> None:

@@ -81,7 +81,13 @@ class PublisherCell(NamedTuple):
 
 
 def _rate(value: float, unit: str) -> str:
-    return "-" if math.isnan(value) else bare(value, unit) if value >= 9.95 or not value else f"{value:.2g}"
+    return (
+        "-"
+        if math.isnan(value)
+        else bare(value, unit)
+        if value >= 9.95 or not value
+        else f"{value:.2g}"
+    )
 
 
 def _seconds(value: float) -> str:
@@ -130,7 +136,9 @@ def publisher_head(width: int) -> Parts:
     """Return the columns' titles."""
     cells = shown_cells(width)
     titles = [fit("state", _STATE), fit("client", _client_width(width, cells))]
-    return [(" " + " ".join([*titles, *(right(cell.title, cell.width) for cell in cells)]), theme.HEAD)]
+    return [
+        (" " + " ".join([*titles, *(right(cell.title, cell.width) for cell in cells)]), theme.HEAD)
+    ]
 
 
 def publisher_row(table: PublisherTable, row: int, width: int, *, selected: bool) -> Parts:
@@ -265,11 +273,17 @@ class PublisherList(CursorList[str]):
     def row_parts(self, number: int, width: int, *, selected: bool) -> Parts:
         table = self.table
         return (
-            [] if table is None else publisher_row(table, int(self._order[number]), width, selected=selected)
+            []
+            if table is None
+            else publisher_row(table, int(self._order[number]), width, selected=selected)
         )
 
     def empty_lines(self) -> Sequence[tuple[str, Style]]:
-        text = f" {NO_MATCH} {plain(self.wanted.typed, 60)}; Esc shows all" if self.wanted else _NOTHING
+        text = (
+            f" {NO_MATCH} {plain(self.wanted.typed, 60)}; Esc shows all"
+            if self.wanted
+            else _NOTHING
+        )
         return [("", theme.QUIET), (text, theme.QUIET)]
 
     def action_enter(self) -> None:

@@ -94,7 +94,9 @@ class EventRates(LineView, can_focus=False):
             for number, text in enumerate(drawn):
                 is_last = number == rows - 1
                 words = label if is_last else note.rjust(len(label))
-                style = theme.QUIET if not len(here) or not is_last else theme.SEVERITY_STYLE[severity]
+                style = (
+                    theme.QUIET if not len(here) or not is_last else theme.SEVERITY_STYLE[severity]
+                )
                 parts: Parts = [
                     (f" {words}".ljust(_LABEL), style),
                     ("┤", theme.CHART_AXIS),

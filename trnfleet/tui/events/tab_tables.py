@@ -14,7 +14,18 @@ if TYPE_CHECKING:
     from trnfleet.monitor.pipeline.publishers import PublisherTable
     from trnfleet.monitor.store.events import Event
 
-EVENT_TITLES = ("time", "severity", "source", "name", "place", "subject", "job", "nrt", "rule", "text")
+EVENT_TITLES = (
+    "time",
+    "severity",
+    "source",
+    "name",
+    "place",
+    "subject",
+    "job",
+    "nrt",
+    "rule",
+    "text",
+)
 PUBLISHER_TITLES = (
     "client", "state", "chips", "paths", "rate [messages/s]", "rate [bytes/s]", "lost", "late", "twice", "refused",
     "lag max [s]", "skew [s]", "for [s]", "restarts", "boot",

@@ -163,16 +163,24 @@ class EventsView(FilteredView):
             return
         self._shared = shared
         is_beside = width >= BESIDE_FROM and is_events
-        self.details.display, self.foot.display, self.facts.display = is_beside, is_events, not is_events
+        self.details.display, self.foot.display, self.facts.display = (
+            is_beside,
+            is_events,
+            not is_events,
+        )
         self.details.styles.width = min(MOST_DETAILS, width * 38 // 100)
         self.foot.styles.height = foot = 1 if is_beside else 3
         rows = height - HEADS - foot - 2 * self.has_class("asking")
-        space = Space.of(width, rows, self.list.count, is_beside=is_beside) if is_events else Space()
+        space = (
+            Space.of(width, rows, self.list.count, is_beside=is_beside) if is_events else Space()
+        )
         self.rates.lend(space.rates)
         # What is under the cursor stands below the list, and has all rows that it does not need; charts have those that are left.
         needed = HEADS + 2 * self.has_class("asking") + max(LEAST_LISTED, self.current.count)
         rows = max(min(24, max(4, height * 2 // 5)), height - needed)
-        has_charts = self.tab == PUBLISHER_TAB and width >= CHARTS_FROM and rows - facts >= LEAST_ROWS
+        has_charts = (
+            self.tab == PUBLISHER_TAB and width >= CHARTS_FROM and rows - facts >= LEAST_ROWS
+        )
         charts = min(MOST_ROWS, rows - facts) if has_charts else 0
         rows -= charts
         self.charts.lend(space.charts or charts)
@@ -255,7 +263,9 @@ class EventsView(FilteredView):
         The fleet where there is no such place.
         """
         event = self.list.picked if self.tab == EVENT_TAB else None
-        job = event.job if event is not None and event.job in self.monitor.history.job_names() else ""
+        job = (
+            event.job if event is not None and event.job in self.monitor.history.job_names() else ""
+        )
         place = self.place if self.monitor.store.layout.find(self.place) is not None else ""
         return Place(self.context, place, job)
 
@@ -306,7 +316,9 @@ class EventsView(FilteredView):
         """Return the tabs with their numbers, and the worst problem of the pipeline, the filter or the order."""
         health = self.monitor.pipeline()
         numbers = {
-            EVENT_TAB: self.list.count if self.pattern else sum(len(ring) for ring in self.list.rings),
+            EVENT_TAB: self.list.count
+            if self.pattern
+            else sum(len(ring) for ring in self.list.rings),
             PUBLISHER_TAB: len(health.publishers),
             BROKER_TAB: len(health.brokers),
         }
@@ -314,18 +326,24 @@ class EventsView(FilteredView):
         for tab, number in numbers.items():
             text = f"{tab} {count(number)}"
             is_shown = tab == self.tab
-            parts.append((f"[{text}]" if is_shown else f" {text} ", theme.LINK if is_shown else theme.QUIET))
+            parts.append(
+                (f"[{text}]" if is_shown else f" {text} ", theme.LINK if is_shown else theme.QUIET)
+            )
             parts.append((" ", theme.BASE))
         room = max(1, width - width_of(parts) - 2)
         if self.pattern and self.tab != EVENT_TAB:
             found = f"/{plain(self.pattern, 40)} {count(self.current.count)} found"
-            return justified(parts, [(fit(found, min(room, len(found))), theme.LINK)], width, theme.BASE)
+            return justified(
+                parts, [(fit(found, min(room, len(found))), theme.LINK)], width, theme.BASE
+            )
         worst = next((each for each in health.problems if each.severity is not Severity.INFO), None)
         if worst is not None:
             text = f"{theme.SEVERITY_GLYPH[worst.severity]} {plain(worst.text, 200)}"
             style = theme.SEVERITY_STYLE[worst.severity]
             return justified(parts, [(fit(text, min(room, len(text))), style)], width, theme.BASE)
-        order: Parts = [(f"sort: {self.publishers.sort} ", theme.QUIET)] if self.tab == PUBLISHER_TAB else []
+        order: Parts = (
+            [(f"sort: {self.publishers.sort} ", theme.QUIET)] if self.tab == PUBLISHER_TAB else []
+        )
         return justified(parts, order, width, theme.BASE)
 
     def take_focus(self) -> None:
@@ -375,10 +393,14 @@ class EventFoot(LineView, can_focus=False):
         event, counts = self._events.picked, self._counts()
         texts = wrapped(plain(event.text, 256) if event else "", width - 2, height - 1)
         # Where the details stand beside the list, there is one line.
-        about = fit(about_text(event) if event else "", max(0, width - width_of(counts) - 2)).rstrip()
+        about = fit(
+            about_text(event) if event else "", max(0, width - width_of(counts) - 2)
+        ).rstrip()
         return [
             *(text_line([(f" {text}", theme.HEAD_STRONG)], width, theme.HEAD) for text in texts),
-            text_line(justified([(f" {about}", theme.HEAD)], counts, width, theme.HEAD), width, theme.HEAD),
+            text_line(
+                justified([(f" {about}", theme.HEAD)], counts, width, theme.HEAD), width, theme.HEAD
+            ),
         ]
 
     def _counts(self) -> Parts:
@@ -388,7 +410,9 @@ class EventFoot(LineView, can_focus=False):
             parts.append((f"/{plain(events.pattern, 30)} ", theme.HEAD_ACCENT))
         if dropped:
             parts.append((f"{count(dropped)} older ones dropped  ", theme.HEAD))
-        parts.append((f"{count(min(events.row + 1, events.count))}/{count(events.count)} ", theme.HEAD))
+        parts.append(
+            (f"{count(min(events.row + 1, events.count))}/{count(events.count)} ", theme.HEAD)
+        )
         return parts
 
 

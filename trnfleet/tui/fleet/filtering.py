@@ -61,7 +61,13 @@ class ProblemRow(NamedTuple):
 
     def text(self) -> str:
         problem = self.problem
-        said = (problem.place.address, *problem.place[1:], problem.text, problem.owner, problem.subsystem)
+        said = (
+            problem.place.address,
+            *problem.place[1:],
+            problem.text,
+            problem.owner,
+            problem.subsystem,
+        )
         jobs = (each.job for each in problem.jobs)
         return "\n".join((*said, texts.place_text(problem.place), *jobs)).lower()
 

@@ -132,7 +132,9 @@ class HeatMap(LineView):
         """Return a field's value and its `Trust` for what is selected: a chip's own, or what its row in the tree shows."""
         x, y = self.cursor.unit(self.zoom)
         side = self.zoom.unit_chips
-        image = self.values.window(self.grid, field, side, np.array([x // side]), np.array([y // side]))
+        image = self.values.window(
+            self.grid, field, side, np.array([x // side]), np.array([y // side])
+        )
         value, trust = float(image.values[0, 0]), int(image.trust[0, 0])
         if self.zoom.unit is None or level_of(self.place) is Level.CHIP:
             return value, trust
@@ -141,7 +143,9 @@ class HeatMap(LineView):
         if node is not None:
             is_ready = averages.rollups.ready and averages.generation == store.generation
             number = np.array([node.number])
-            value = float(field.values(store, averages, node.level, number)[0]) if is_ready else value
+            value = (
+                float(field.values(store, averages, node.level, number)[0]) if is_ready else value
+            )
         return value, trust
 
     def health(self) -> Health:
@@ -177,7 +181,9 @@ class HeatMap(LineView):
         zoom, grid = self.zoom, self.grid
         across, down = zoom.pixels(grid, left, top, width, height)
         codes, image = self.codes(across, down)
-        spans = self.labels.spans(grid, zoom, self.cursor.unit(zoom), Region(left, top, width, height))
+        spans = self.labels.spans(
+            grid, zoom, self.cursor.unit(zoom), Region(left, top, width, height)
+        )
         is_health = self.field is HEALTH
         if is_health:
             self._put_glyphs(codes, left, top)
@@ -195,7 +201,9 @@ class HeatMap(LineView):
             self._write_health(spans, left, top)
         return [self._line(row, spans.get(number, [])) for number, row in enumerate(cells)]
 
-    def codes(self, across: NDArray[np.int64], down: NDArray[np.int64]) -> tuple[NDArray[np.int16], Image]:
+    def codes(
+        self, across: NDArray[np.int64], down: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int16], Image]:
         """Return the code of every half cell of the window, and the pixels that it shows."""
         columns, rows = reach(across), reach(down)
         side = self.zoom.chips
@@ -222,7 +230,11 @@ class HeatMap(LineView):
     def _picked(self) -> NDArray[np.bool_] | None:
         """Return which chips stand out: those of the reservation that is picked out, of these what the filter leaves."""
         instances, layout = self._highlight.mask(), self.monitor.store.layout
-        mask = self.filtered if self.filtered is not None and len(self.filtered) == layout.chips else None
+        mask = (
+            self.filtered
+            if self.filtered is not None and len(self.filtered) == layout.chips
+            else None
+        )
         if instances is None:
             return mask
         chips: NDArray[np.bool_] = instances[layout.instance_of_chip]
@@ -243,13 +255,17 @@ class HeatMap(LineView):
         low = live & (image.values < below)
         if low.any() and not self.field.is_max:
             util = self.values.window(self.grid, UTIL, self.zoom.chips, columns, rows)
-            pixels[low] = np.where(util.values[low] > IDLE_BELOW_PCT, LOW_CODE, HEALTH_CODE + Health.IDLE)
+            pixels[low] = np.where(
+                util.values[low] > IDLE_BELOW_PCT, LOW_CODE, HEALTH_CODE + Health.IDLE
+            )
 
     def _put_glyphs(self, codes: NDArray[np.int16], left: int, top: int) -> None:
         """Let the worse half of each cell stand for both, and keep a pixel's glyph in its middle only."""
         worst = np.maximum(codes[0::2], codes[1::2])
         columns, rows = self.zoom.centres(left, top, codes.shape[1], len(worst))
-        worst[(worst >= HEALTH_CODE) & ~(rows[:, None] & columns[None, :])] += PLAIN_CODE - HEALTH_CODE
+        worst[(worst >= HEALTH_CODE) & ~(rows[:, None] & columns[None, :])] += (
+            PLAIN_CODE - HEALTH_CODE
+        )
         codes[0::2] = codes[1::2] = worst
 
     def _write_health(self, spans: dict[int, list[Span]], left: int, top: int) -> None:
@@ -262,7 +278,8 @@ class HeatMap(LineView):
     def _line(self, cells: NDArray[np.int16], spans: list[Span]) -> Line:
         ink, width = self.ink, len(cells)
         return Line(
-            (cells.tobytes(), tuple(spans), width), lambda: LineStrip(ink.segments(cells, spans), width)
+            (cells.tobytes(), tuple(spans), width),
+            lambda: LineStrip(ink.segments(cells, spans), width),
         )
 
     # Cursor
@@ -272,7 +289,9 @@ class HeatMap(LineView):
         rect = self._rect()
         column, first, last = rect.left - left, rect.top - 2 * top, rect.bottom - 2 * top
         if self.zoom.width >= VALUE_CELLS:
-            codes[max(0, first) : max(0, last), max(0, column) : max(0, rect.right - left)] = CURSOR_CODE
+            codes[max(0, first) : max(0, last), max(0, column) : max(0, rect.right - left)] = (
+                CURSOR_CODE
+            )
         elif last - first == 1 and 0 <= column < codes.shape[1]:
             other = first ^ 1
             if 0 <= other < len(codes):
@@ -334,7 +353,9 @@ class HeatMap(LineView):
     def restyled(self) -> None:
         """Draw in other colours, or in digits where there are too few."""
         colours = self.app.console.color_system
-        self.ink = Ink(digits=theme.is_ascii or not theme.HAS_RAMP or colours not in {"256", "truecolor"})
+        self.ink = Ink(
+            digits=theme.is_ascii or not theme.HAS_RAMP or colours not in {"256", "truecolor"}
+        )
         self._fit()
 
     def give_room(self, rows: int) -> None:
@@ -409,7 +430,9 @@ class HeatMap(LineView):
             self.action_zoom(-1)
         else:
             place = self.place
-            self.post_message(View.Open(place, None if level_of(place) is Level.CHIP else HIERARCHY))
+            self.post_message(
+                View.Open(place, None if level_of(place) is Level.CHIP else HIERARCHY)
+            )
 
     def on_click(self, event: events.Click) -> None:
         """Select what is under the pointer; open it on the second click."""

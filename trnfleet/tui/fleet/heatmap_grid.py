@@ -101,7 +101,9 @@ class Grid:
             tile_group=first_group[number] + rank // 4,
             tile_corner=rank % 4,
             tile_chip=tile_chip,
-            tile_columns=np.append(np.array(of_type, np.int64)[layout.instance_type[tile_owner]], tile),
+            tile_columns=np.append(
+                np.array(of_type, np.int64)[layout.instance_type[tile_owner]], tile
+            ),
             piece_tile=np.repeat(np.arange(len(tile_owner)), pieces),
             piece_instance=np.repeat(tile_owner, pieces) + _count_up(pieces),
         )
@@ -148,13 +150,17 @@ class Grid:
     @cached_property
     def tile_x(self) -> NDArray[np.int64]:
         """Chip lattice column of each tile's left edge."""
-        return self.group_cell[self.tile_group] % self.columns * self.group + self.tile_corner % 2 * self.tile
+        return (
+            self.group_cell[self.tile_group] % self.columns * self.group
+            + self.tile_corner % 2 * self.tile
+        )
 
     @cached_property
     def tile_y(self) -> NDArray[np.int64]:
         """Chip lattice row of each tile's upper edge."""
         return (
-            self.group_cell[self.tile_group] // self.columns * self.group + self.tile_corner // 2 * self.tile
+            self.group_cell[self.tile_group] // self.columns * self.group
+            + self.tile_corner // 2 * self.tile
         )
 
     @cached_property
@@ -204,7 +210,9 @@ class Grid:
     @cached_property
     def is_part(self) -> NDArray[np.bool_]:
         """For each group, whether its UltraServer (or standalone segment) has other groups, too."""
-        is_part: NDArray[np.bool_] = (np.bincount(self.group_ultraserver) > 1)[self.group_ultraserver]
+        is_part: NDArray[np.bool_] = (np.bincount(self.group_ultraserver) > 1)[
+            self.group_ultraserver
+        ]
         return is_part
 
     @cached_property
@@ -214,7 +222,9 @@ class Grid:
         return self.piece_instance[order], np.searchsorted(group[order], np.arange(self.groups + 1))
 
 
-def _tiles_begun(chips: NDArray[np.int64], kind: NDArray[np.int64], tile_chips: int) -> NDArray[np.int64]:
+def _tiles_begun(
+    chips: NDArray[np.int64], kind: NDArray[np.int64], tile_chips: int
+) -> NDArray[np.int64]:
     """Return how many tiles begin with each instance; those with one chip share tiles with their neighbours of the same kind."""
     begun = np.minimum(chips, 1)
     single = chips == 1
@@ -228,7 +238,9 @@ def _tiles_begun(chips: NDArray[np.int64], kind: NDArray[np.int64], tile_chips: 
 
 def _clusters(layout: Layout, ultraservers: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the clusters of some UltraServers."""
-    of_all: NDArray[np.int64] = np.repeat(np.arange(len(layout.clusters)), np.diff(layout.cluster_start))
+    of_all: NDArray[np.int64] = np.repeat(
+        np.arange(len(layout.clusters)), np.diff(layout.cluster_start)
+    )
     return of_all[ultraservers]
 
 
@@ -266,5 +278,7 @@ def _instances_in_tiles(
 def _count_up(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return 0, 1, ... for each of some runs, one after the other."""
     ends = np.cumsum(sizes)
-    counted: NDArray[np.int64] = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - sizes, sizes)
+    counted: NDArray[np.int64] = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(
+        ends - sizes, sizes
+    )
     return counted

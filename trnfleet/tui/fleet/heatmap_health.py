@@ -150,12 +150,18 @@ class HealthValues:
         )
         self._use: tuple[Hashable, NDArray[np.int8]] = None, np.zeros(0, np.int8)
         self._whole: dict[int, tuple[Hashable, NDArray[np.int8]]] = {}
-        self._near: tuple[Hashable, Averages | None, NDArray[np.int8]] = None, None, np.zeros((0, 0), np.int8)
+        self._near: tuple[Hashable, Averages | None, NDArray[np.int8]] = (
+            None,
+            None,
+            np.zeros((0, 0), np.int8),
+        )
         """All pixels narrower than a tile, of a small fleet."""
         self._lattice: tuple[Grid | None, NDArray[np.int64]] = None, np.zeros((0, 0), np.int64)
         """The chips below them, which stay while the grid does."""
 
-    def window(self, grid: Grid, side: int, x: NDArray[np.int64], y: NDArray[np.int64]) -> NDArray[np.int8]:
+    def window(
+        self, grid: Grid, side: int, x: NDArray[np.int64], y: NDArray[np.int64]
+    ) -> NDArray[np.int8]:
         """Return the worst `Health` below each pixel, `side` chips wide, at pixel columns `x` by rows `y`."""
         if side >= grid.tile:
             return self._of_map(grid, side)[np.ix_(y, x)]
@@ -172,7 +178,10 @@ class HealthValues:
         mark = id(grid), side, self._mark(), *revisions
         if self._near[0] != mark or self._near[1] is not monitor.averages:
             if self._lattice[0] is not grid:
-                across, down = np.arange(grid.columns * grid.group), np.arange(grid.rows * grid.group)
+                across, down = (
+                    np.arange(grid.columns * grid.group),
+                    np.arange(grid.rows * grid.group),
+                )
                 self._lattice = grid, grid.chips_at(across, down)
             self._near = mark, monitor.averages, self._worst(self._lattice[1], side)
         return self._near[2]
@@ -183,7 +192,9 @@ class HealthValues:
         if side == 1:
             return found
         rows, columns = chips.shape
-        worst: NDArray[np.int8] = found.reshape(rows // side, side, columns // side, side).max(axis=(1, 3))
+        worst: NDArray[np.int8] = found.reshape(rows // side, side, columns // side, side).max(
+            axis=(1, 3)
+        )
         return worst
 
     def of_chips(self, rows: NDArray[np.int64]) -> NDArray[np.int8]:
@@ -296,7 +307,11 @@ class HealthValues:
         if not problem.alerts:
             yield from filter(
                 None,
-                (layout.find(each.path) for each in problem.findings if each.path and each.kind != "job"),
+                (
+                    layout.find(each.path)
+                    for each in problem.findings
+                    if each.path and each.kind != "job"
+                ),
             )
         for job in problem.jobs:
             known = self._monitor.ingest.jobs.get(job.job)
@@ -325,7 +340,9 @@ class HealthValues:
         is_one = node.level > Level.ULTRASERVER or (
             node.level is Level.ULTRASERVER and not layout.is_standalone[node.number]
         )
-        whole = [Node(Level.INSTANCE, each) for each in instances_of(place, layout)] if is_one else []
+        whole = (
+            [Node(Level.INSTANCE, each) for each in instances_of(place, layout)] if is_one else []
+        )
         chips = sum(int(layout.chip_start[each + 1] - layout.chip_start[each]) for _, each in whole)
         if whole and alert.chips >= chips:
             return whole, 0
@@ -347,11 +364,14 @@ def _placed(problem: Problem) -> list[Alert]:
     return [
         each.alert
         for each in problem.alerts
-        if (each.status is AlertStatus.FIRING) is problem.is_loud and each.alert.rule.scope in LEVEL_OF
+        if (each.status is AlertStatus.FIRING) is problem.is_loud
+        and each.alert.rule.scope in LEVEL_OF
     ]
 
 
-def _ranks(layout: Layout, found: Iterable[tuple[int, int, int]], owner_of: NDArray[np.int32]) -> Ranks:
+def _ranks(
+    layout: Layout, found: Iterable[tuple[int, int, int]], owner_of: NDArray[np.int32]
+) -> Ranks:
     """Return ranks from level, number and rank of nodes."""
     rows = np.array(list(found), np.int64).reshape(-1, 3)
     instances = np.full(len(layout.instances), NO_RANK, np.int8)

@@ -115,7 +115,9 @@ class GroupLabels:
             row = block_row * high - top
             if not 0 <= row < height:
                 continue
-            for column in range(max(0, (left - MARGIN) // pitch), min(beside, (left + width) // pitch + 1)):
+            for column in range(
+                max(0, (left - MARGIN) // pitch), min(beside, (left + width) // pitch + 1)
+            ):
                 group = int(grid.group_at[block_row, column])
                 if group >= 0:
                     style = theme.LINK if block_row * beside + column == selected else theme.QUIET
@@ -152,7 +154,9 @@ class GroupLabels:
             # A mark that the whole has from an instance is not that of its other parts.
             below = np.minimum.reduceat(alerts.marks.instances, layout.ultraserver_start[:-1])
             own = np.where(servers < below, servers, NONE)
-            servers = np.where(grid.is_part, own[grid.group_ultraserver], servers[grid.group_ultraserver])
+            servers = np.where(
+                grid.is_part, own[grid.group_ultraserver], servers[grid.group_ultraserver]
+            )
             marks[is_server] = np.minimum(marks, servers)[is_server]
             self._alerted = alerts.revision, grid, marks
         return self._alerted[2]
@@ -161,7 +165,9 @@ class GroupLabels:
         """Return the name of the UltraServer, with the ends of its instances' names if it has other groups, or of the first standalone instance, with the end of the last."""
         layout = self._monitor.store.layout
         number = int(grid.group_ultraserver[group])
-        first, last = (layout.instances[each] for each in grid.instances_of(group)[[0, -1]].tolist())
+        first, last = (
+            layout.instances[each] for each in grid.instances_of(group)[[0, -1]].tolist()
+        )
         path = first if layout.is_standalone[number] else layout.ultraservers[number]
         name = path.rpartition("/")[2]
         if len(layout.clusters) > 1 and width >= 16:
@@ -172,5 +178,7 @@ class GroupLabels:
             part = f"{first}..{last}"
             name = next((each for each in (f"{name} {part}", part) if len(each) <= width), first)
         elif layout.is_standalone[number] and first != last:
-            name = next((each for each in (f"{name}..{last}", f"{name}..") if len(each) <= width), name)
+            name = next(
+                (each for each in (f"{name}..{last}", f"{name}..") if len(each) <= width), name
+            )
         return without_start(name, width)

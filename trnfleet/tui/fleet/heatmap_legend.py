@@ -67,11 +67,17 @@ def _health_legend(shown: frozenset[Tile], right: Parts, width: int) -> Parts:
     for health, word in _HEALTH_KEY:
         glyph, style = tile_of(health)
         entries.append(
-            [(" ", theme.BASE), (glyph if glyph.strip() else " ", style), (f" {word} ", theme.QUIET)]
+            [
+                (" ", theme.BASE),
+                (glyph if glyph.strip() else " ", style),
+                (f" {word} ", theme.QUIET),
+            ]
         )
     room = width - width_of([*parts, *right])
     chosen: set[int] = set()
-    for number in sorted(range(len(entries)), key=lambda each: tile_at(_HEALTH_KEY[each][0]) not in shown):
+    for number in sorted(
+        range(len(entries)), key=lambda each: tile_at(_HEALTH_KEY[each][0]) not in shown
+    ):
         room -= width_of(entries[number])
         if room < 0:
             break
@@ -108,7 +114,9 @@ def count_text(heat: HeatMap) -> str:
         what = "1 cell"
     if chips == 1:
         return f"{what} = 1 {noun}"
-    statistic = "worst" if is_health else "total" if is_count(field) else "max" if field.is_max else "mean"
+    statistic = (
+        "worst" if is_health else "total" if is_count(field) else "max" if field.is_max else "mean"
+    )
     return f"{what} = {chips:,} chips, {statistic}"
 
 

@@ -68,7 +68,9 @@ def is_count(field: Field) -> bool:
     return field.unit == "events"
 
 
-def health_codes(health: NDArray[np.int8], inside: NDArray[np.bool_] | None = None) -> NDArray[np.int16]:
+def health_codes(
+    health: NDArray[np.int8], inside: NDArray[np.bool_] | None = None
+) -> NDArray[np.int16]:
     """Return the code of each pixel's health; what is silent or in trouble stays to be seen outside of what is picked out."""
     codes = health.astype(np.int16) + HEALTH_CODE
     if inside is not None:
@@ -77,7 +79,9 @@ def health_codes(health: NDArray[np.int8], inside: NDArray[np.bool_] | None = No
     return codes
 
 
-def codes_of(image: Image, scale: tuple[float, float], *, counts: bool = False) -> NDArray[np.int16]:
+def codes_of(
+    image: Image, scale: tuple[float, float], *, counts: bool = False
+) -> NDArray[np.int16]:
     """Return the code of each pixel's look; `counts` keeps what is not zero off the lowest step."""
     low, high = scale
     values = image.values
@@ -116,7 +120,12 @@ class HeatValues:
     def __init__(self, monitor: FleetState) -> None:
         self._monitor = monitor
         self._kept: dict[tuple[str, int], tuple[Hashable, Image]] = {}
-        self._picked: tuple[Grid | None, int, tuple[int, int], NDArray[np.int64]] = None, 0, (0, 0), _NOBODY
+        self._picked: tuple[Grid | None, int, tuple[int, int], NDArray[np.int64]] = (
+            None,
+            0,
+            (0, 0),
+            _NOBODY,
+        )
         """Instances at one pixel: those at the cursor are read for each field, again and again."""
 
     def window(
@@ -138,7 +147,12 @@ class HeatValues:
         return _joined(parts, _joining(field))
 
     def inside(
-        self, grid: Grid, mask: NDArray[np.bool_], side: int, x: NDArray[np.int64], y: NDArray[np.int64]
+        self,
+        grid: Grid,
+        mask: NDArray[np.bool_],
+        side: int,
+        x: NDArray[np.int64],
+        y: NDArray[np.int64],
     ) -> NDArray[np.bool_]:
         """Return which pixels, as in `window`, hold any chip that `mask` marks, of shape (chips,); rows by columns."""
         layout = self._monitor.store.layout
@@ -198,7 +212,9 @@ class HeatValues:
             self._kept[field.key, side] = (self._mark(grid), self._reduced(grid, field, side))
         return self._kept[field.key, side][1]
 
-    def _reduced(self, grid: Grid, field: Field, side: int, only: tuple[int, int] | None = None) -> Image:
+    def _reduced(
+        self, grid: Grid, field: Field, side: int, only: tuple[int, int] | None = None
+    ) -> Image:
         """Make all pixels of a map from instances, or only the one at a column and a row; they cover whole tiles."""
         store, rollups = self._monitor.store, self._monitor.rollups
         place, shape = grid.pixels_of_pieces(side)
@@ -239,7 +255,9 @@ class HeatValues:
         return Image(np.where(seen > 0, joined, np.nan).reshape(shape), trust.reshape(shape))
 
 
-_TRUST_OF_STATE = np.array([Trust.LIVE, Trust.STALE, Trust.OFFLINE, Trust.UNKNOWN, Trust.UNKNOWN], np.uint8)
+_TRUST_OF_STATE = np.array(
+    [Trust.LIVE, Trust.STALE, Trust.OFFLINE, Trust.UNKNOWN, Trust.UNKNOWN], np.uint8
+)
 """Indexed by `Freshness`."""
 
 
@@ -281,7 +299,9 @@ def _joined(parts: list[Image], joining: Aggregate) -> Image:
             joined /= np.maximum(count, 1)
     silent = (trust == Trust.STALE) | (trust == Trust.OFFLINE)
     there = np.where(trust == Trust.NOTHING, 0, trust)
-    whole = np.where((trust == Trust.NOTHING).all(axis=0), np.uint8(Trust.NOTHING), there.max(axis=0))
+    whole = np.where(
+        (trust == Trust.NOTHING).all(axis=0), np.uint8(Trust.NOTHING), there.max(axis=0)
+    )
     whole[any_live] = Trust.LIVE
     whole[any_live & silent.any(axis=0)] = Trust.PARTLY
     return Image(np.where(count > 0, joined, np.nan), whole.astype(np.uint8))

@@ -96,7 +96,9 @@ def health_style(health: Health) -> Style:
     """Return the style of words about a health, as on any other line."""
     tile = _TILES.get(health)
     if tile is Tile.CRITICAL or tile is Tile.WARNING:
-        return theme.SEVERITY_STYLE[Severity.CRITICAL if tile is Tile.CRITICAL else Severity.WARNING]
+        return theme.SEVERITY_STYLE[
+            Severity.CRITICAL if tile is Tile.CRITICAL else Severity.WARNING
+        ]
     return theme.STATE_STYLE[Freshness.OFFLINE] if tile is Tile.OFFLINE else theme.QUIET
 
 
@@ -109,7 +111,9 @@ def tiles_in(codes: NDArray[np.int16]) -> frozenset[Tile]:
     """Return the tiles whose glyphs or colours codes of healths have."""
     counts = np.bincount(codes.ravel(), minlength=CODES)
     found = [each for each in _TILES if counts[HEALTH_CODE + each] or counts[PLAIN_CODE + each]]
-    return frozenset(tile for each in found for tile in (_TILES[each], _GLYPH_OF.get(each, _TILES[each])))
+    return frozenset(
+        tile for each in found for tile in (_TILES[each], _GLYPH_OF.get(each, _TILES[each]))
+    )
 
 
 def glyph_upon(rect: Rect, health: Health, cells: int) -> tuple[int, Span] | None:
@@ -126,7 +130,11 @@ def glyph_upon(rect: Rect, health: Health, cells: int) -> tuple[int, Span] | Non
     glyph, style = tile_of(health)
     # Where brackets leave no cell, the second one makes room for what is wrong.
     column = rect.left + ((cells - 1) // 2 if cells >= _ROOMY else cells - 1)
-    return rect.top // 2 + (rows // 2 - 1) // 2, (column, glyph, style if is_loud else theme.MAP_CURSOR)
+    return rect.top // 2 + (rows // 2 - 1) // 2, (
+        column,
+        glyph,
+        style if is_loud else theme.MAP_CURSOR,
+    )
 
 
 def bracket(glyph: str) -> int:
@@ -179,7 +187,9 @@ class Ink:
         starts = [0, *(np.flatnonzero(cells[1:] != cells[:-1]) + 1).tolist()]
         runs = self._runs_made
         made: list[Segment] = []
-        for start, end, cell in zip(starts, [*starts[1:], len(cells)], cells[starts].tolist(), strict=True):
+        for start, end, cell in zip(
+            starts, [*starts[1:], len(cells)], cells[starts].tolist(), strict=True
+        ):
             key = (cell, end - start)
             segment = runs.get(key)
             if segment is None:
@@ -219,7 +229,9 @@ def _mixed(upper: int, lower: int) -> tuple[str, Style]:
         return PARTLY_GLYPH, _style(_color(partly), _under(both))
     for code in (HIGH_CODE, LOW_CODE):
         if code in both:
-            return (HIGH_GLYPH if code == HIGH_CODE else LOW_GLYPH), _style(_color(code), theme.BACKGROUND)
+            return (HIGH_GLYPH if code == HIGH_CODE else LOW_GLYPH), _style(
+                _color(code), theme.BACKGROUND
+            )
     if upper == lower:
         if upper == MISSING_CODE:
             return MISSING_GLYPH, theme.GHOST

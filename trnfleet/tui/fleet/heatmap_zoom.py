@@ -111,7 +111,9 @@ class Zoom:
         beside, below = self.blocks(grid)
         per_block = self.block // self.chips
         return (
-            _spread(np.arange(left - MARGIN, left - MARGIN + width), self.across, per_block, beside),
+            _spread(
+                np.arange(left - MARGIN, left - MARGIN + width), self.across, per_block, beside
+            ),
             _spread(np.arange(2 * top, 2 * (top + height)), self.down, per_block, below),
         )
 
@@ -141,7 +143,9 @@ class Zoom:
         top, bottom = _reach(y // self.chips, pixels, self.down, self.block // self.chips)
         return Rect(left + MARGIN, right + MARGIN, top, bottom)
 
-    def hit(self, grid: Grid, column: int, row: int, *, lower: bool = False) -> tuple[int, int] | None:
+    def hit(
+        self, grid: Grid, column: int, row: int, *, lower: bool = False
+    ) -> tuple[int, int] | None:
         """Return the lattice place of the pixel at a cell (the lower of two where asked), or None for a gap."""
         across, down = self.pixels(grid, column, row, 1, 1)
         pixel_x, pixel_y = int(across[0]), int(down[1 if lower else 0])
@@ -185,7 +189,9 @@ def zooms_of(tile: int, *, whole_cells: bool = False) -> tuple[Zoom, ...]:
     return tuple(found)
 
 
-def fitting(zooms: tuple[Zoom, ...], grid: Grid, layout: Layout, width: int, height: int) -> tuple[int, int]:
+def fitting(
+    zooms: tuple[Zoom, ...], grid: Grid, layout: Layout, width: int, height: int
+) -> tuple[int, int]:
     """Return the nearest zoom level at which the whole fleet fits `width` x `height` cells, and its groups beside each other.
 
     As many groups stand beside each other as the width holds, so that large fleets fill it. Where none fits, the farthest level.

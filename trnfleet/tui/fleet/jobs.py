@@ -134,9 +134,13 @@ def head(jobs: int, plan: JobPlan, *, are_last_known: bool = False) -> Parts:
     if are_last_known:
         room += len(state) - len(title)
         told = fit(
-            f"{amount}, {LAST_KNOWN}" if len(amount) + len(LAST_KNOWN) + 2 <= room else LAST_KNOWN, room
+            f"{amount}, {LAST_KNOWN}" if len(amount) + len(LAST_KNOWN) + 2 <= room else LAST_KNOWN,
+            room,
         )
-        parts, state = [(title, theme.STRONG), (told.ljust(room), theme.STATE_STYLE[Freshness.STALE])], ""
+        parts, state = (
+            [(title, theme.STRONG), (told.ljust(room), theme.STATE_STYLE[Freshness.STALE])],
+            "",
+        )
     titles = [state, f" {'pace':>{PACE}}"]
     titles += [f" {'MFU':>7}"] * plan.has_mfu
     titles += [f" {'step':>{STEP}} {'Δ base':>{BASE}}"] * plan.has_step
@@ -183,7 +187,9 @@ class JobList(RowList[str, "JobMessage"]):
         return row.job
 
     def plan(self, width: int) -> JobPlan:
-        return JobPlan.of(width - self._room_of_alerts, max(map(len, self.monitor.ingest.jobs), default=0))
+        return JobPlan.of(
+            width - self._room_of_alerts, max(map(len, self.monitor.ingest.jobs), default=0)
+        )
 
     @property
     def _room_of_alerts(self) -> int:
@@ -196,7 +202,9 @@ class JobList(RowList[str, "JobMessage"]):
         parts = head(jobs, self.plan(width), are_last_known=bool(self.last_known))
         left = width - width_of(parts)
         title = next((each for each in ("alerts", "!") if len(each) + 1 <= left), "")
-        return [*parts, (f"{title:>{max(0, left)}}", theme.GHOST)] if self._room_of_alerts else parts
+        return (
+            [*parts, (f"{title:>{max(0, left)}}", theme.GHOST)] if self._room_of_alerts else parts
+        )
 
     def tick(self, limit: int | None = None) -> int:
         jobs = self.monitor.ingest.jobs
@@ -211,7 +219,9 @@ class JobList(RowList[str, "JobMessage"]):
         """Return the rank of the worst of a job's state and its alerts; the largest where all is well."""
         found = [worst_of(alerts)] if (alerts := self._alerts.of_job(job.job)) else []
         state = _LOOKS.get(job.state, (_OTHER, None))[1]
-        return min((each.rank for each in (*found, state) if each in _TROUBLES), default=len(Severity))
+        return min(
+            (each.rank for each in (*found, state) if each in _TROUBLES), default=len(Severity)
+        )
 
     def empty_lines(self) -> Sequence[tuple[str, Style]]:
         return [(" no jobs", theme.GHOST)]
@@ -233,7 +243,9 @@ class JobList(RowList[str, "JobMessage"]):
                 is_last_known=job.job in self.last_known,
             )
             parts += self._alert_parts(job, room - width_of(parts))
-            made.append(text_line([(text, linked(style, target)) for text, style in parts], width, fill))
+            made.append(
+                text_line([(text, linked(style, target)) for text, style in parts], width, fill)
+            )
             if self.lines_per_row > 1:
                 quiet = theme.SELECTED_QUIET if selected else theme.QUIET
                 below = fit(f"└ {self._below(job, plan, room - 5)}", max(1, room - 3))
@@ -280,8 +292,12 @@ class JobList(RowList[str, "JobMessage"]):
             if cause != plain(job.job):
                 place, whole = cause, f"{cause}: {whole}"
         lost = [
-            f"{bare(job.steps_lost, 'events')} steps lost" if not plan.has_lost and job.steps_lost else "",
-            f"restarts {bare(job.restarts, 'events')}" if not plan.has_restarts and job.restarts else "",
+            f"{bare(job.steps_lost, 'events')} steps lost"
+            if not plan.has_lost and job.steps_lost
+            else "",
+            f"restarts {bare(job.restarts, 'events')}"
+            if not plan.has_restarts and job.restarts
+            else "",
         ]
         cost = "  ".join(each for each in lost if each)
         # Rather fewer words than cut ones.
@@ -341,7 +357,9 @@ def row(
         (f" {pace(job):>{PACE}}", body),
     ]
     if plan.has_mfu:
-        parts.append((f" {with_unit(None if job.mfu is None else 100 * job.mfu, '%'):>7}", theme.QUIET))
+        parts.append(
+            (f" {with_unit(None if job.mfu is None else 100 * job.mfu, '%'):>7}", theme.QUIET)
+        )
     if plan.has_step:
         step = "" if job.step_time_s is None else with_unit(job.step_time_s, "s")
         slowdown = "" if slowdown_pct is None else signed_percent(slowdown_pct)
@@ -350,7 +368,9 @@ def row(
         parts.append(
             (
                 f" {_cut(slowdown, BASE):>{BASE}}",
-                theme.SEVERITY_STYLE[Severity.WARNING] if is_slow and not is_last_known else theme.QUIET,
+                theme.SEVERITY_STYLE[Severity.WARNING]
+                if is_slow and not is_last_known
+                else theme.QUIET,
             )
         )
     if plan.has_lost:

@@ -103,7 +103,9 @@ class ProblemList(RowList[str, "Problem"]):
         if not self._fleets.are_several:
             return ["" for _ in problems]
         room = min(_MOST_NAME, max(len(plain(name, 64)) for name in self._fleets.names))
-        return [fit(plain(self.fleet_of(each).monitor.fleet_name, 64), room) + "  " for each in problems]
+        return [
+            fit(plain(self.fleet_of(each).monitor.fleet_name, 64), room) + "  " for each in problems
+        ]
 
     def key_of(self, row: Problem) -> str:
         """Return what stays while words and figures change."""
@@ -122,7 +124,9 @@ class ProblemList(RowList[str, "Problem"]):
             if self.filter.wanted:
                 # The filter is about what the map shows.
                 shown = tuple(
-                    each for each in shown if self.fleet_of(each) is self._here and self.filter.keeps(each)
+                    each
+                    for each in shown
+                    if self.fleet_of(each) is self._here and self.filter.keeps(each)
                 )
             self.put(shown)
         self._share_lines()
@@ -196,7 +200,9 @@ class ProblemList(RowList[str, "Problem"]):
         if problem is not self.picked_here:
             place = problem.place.address
             view = None if place else ALERTS
-            self.post_message(View.OpenFleet(self.fleet_of(problem).monitor.fleet_name, place, view))
+            self.post_message(
+                View.OpenFleet(self.fleet_of(problem).monitor.fleet_name, place, view)
+            )
             return
         if problem.place.address:
             self.post_message(View.Open(problem.place.address))
@@ -230,14 +236,24 @@ class ProblemList(RowList[str, "Problem"]):
 
 
 def _first(
-    problem: Problem, place: str, now_ns: int, width: int, *, selected: bool, text: str | None = None
+    problem: Problem,
+    place: str,
+    now_ns: int,
+    width: int,
+    *,
+    selected: bool,
+    text: str | None = None,
 ) -> Parts:
     """Return a problem's first line: sign, place, what is wrong, and its age at the right."""
     is_loud = problem.is_loud
     body = theme.SELECTED if selected else theme.STRONG if is_loud else theme.QUIET
     quiet = theme.SELECTED_QUIET if selected else theme.BASE if is_loud else theme.QUIET
     severity = (
-        theme.SELECTED if selected else theme.SEVERITY_STYLE[problem.severity] if is_loud else theme.QUIET
+        theme.SELECTED
+        if selected
+        else theme.SEVERITY_STYLE[problem.severity]
+        if is_loud
+        else theme.QUIET
     )
     parts: Parts = [
         (">" if selected else " ", body),

@@ -80,14 +80,18 @@ class Source(NamedTuple):
         styles = {name: theme.JOB_STYLES[slots[name]] for name in shown}
         kept = read_kept(context, inputs.times, "")
         jobs = read_kept(context, inputs.times, "", shown) if shown else None
-        return Source(context, inputs, fired_marks(monitor, span_s), shown, styles, tracks, kept, jobs)
+        return Source(
+            context, inputs, fired_marks(monitor, span_s), shown, styles, tracks, kept, jobs
+        )
 
     @property
     def every_job(self) -> tuple[str, ...]:
         """Names of all jobs, as they are shown."""
         return tuple(map(plain, self.context.monitor.ingest.jobs))
 
-    def chart(self, series: list[Series], unit: str, *, is_of_jobs: bool = False, **rest: object) -> Chart:
+    def chart(
+        self, series: list[Series], unit: str, *, is_of_jobs: bool = False, **rest: object
+    ) -> Chart:
         kept = self.kept_jobs if is_of_jobs else self.kept
         chart = Chart(series, unit, self.inputs.times, marks=self.marks, gaps=self.inputs.gaps)
         if kept is not None:
@@ -101,11 +105,15 @@ class Source(NamedTuple):
             track = self.tracks.get((name, key))
             if track is None:
                 track = self.context.monitor.history.job_track(name, key, span_s)
-            changed = change(name, track.smoothed(MEAN_S)) if len(_known(track.last(span_s))) else None
+            changed = (
+                change(name, track.smoothed(MEAN_S)) if len(_known(track.last(span_s))) else None
+            )
             if changed is not None:
                 former = None if self.kept_jobs is None else self.kept_jobs.job(name, key, track)
                 before = None if former is None else change(name, former)
-                found.append(Series(changed, self.styles[name], plain(name), has_band=False, before=before))
+                found.append(
+                    Series(changed, self.styles[name], plain(name), has_band=False, before=before)
+                )
         return found
 
 
@@ -122,7 +130,9 @@ def trend_makers(context: UiContext) -> list[Callable[[], Trend]]:
     if steps is not None:
         made.append(lambda: steps)
     made.append(partial(_busy, source))
-    made += [partial(_single, source, each) for each in FLEET_CHARTS if each.key not in {POWER, _UTIL}]
+    made += [
+        partial(_single, source, each) for each in FLEET_CHARTS if each.key not in {POWER, _UTIL}
+    ]
     return made
 
 
@@ -137,14 +147,21 @@ def _power(source: Source) -> Trend:
     series = source.job_series(POWER, lambda _name, track: track)
     figures = tuple(with_unit(_last(each.track), "W") for each in series)
     if series:
-        jobs, placed = source.context.monitor.ingest.job_table.placed, source.context.monitor.store.job_of
+        jobs, placed = (
+            source.context.monitor.ingest.job_table.placed,
+            source.context.monitor.store.job_of,
+        )
         numbers = [jobs.index(name) for name in source.jobs if name in jobs]
         largest_w = max(
-            (float((by_instance * chips)[placed == number].sum()) for number in numbers), default=0.0
+            (float((by_instance * chips)[placed == number].sum()) for number in numbers),
+            default=0.0,
         )
         limits = [Limit(largest_w, "cap", theme.CHART_CAP)] if largest_w else []
     else:
-        series, limits = [_of_field(source, BY_KEY[POWER])], [Limit(fleet_w, "cap", theme.CHART_CAP)]
+        series, limits = (
+            [_of_field(source, BY_KEY[POWER])],
+            [Limit(fleet_w, "cap", theme.CHART_CAP)],
+        )
     is_of_jobs = bool(series and series[0].name)
     chart = source.chart(series, "W", is_of_jobs=is_of_jobs, limits=limits)
     of = f" of {with_unit(fleet_w, 'W')}"
@@ -172,8 +189,12 @@ def _steps(source: Source) -> Trend | None:
         value = 100.0 * (rule.limit - 1.0)
         limits = [Limit(value, "alert", theme.CHART_THRESHOLD, is_always_shown=True)]
     lacking = Reason.NO_STEPS
-    chart = source.chart(series, "%", is_of_jobs=True, limits=limits, is_signed=True, lacking=lacking)
-    return Trend("Step time, % of base", "", "", chart, figures, _note(source), jobs=source.every_job)
+    chart = source.chart(
+        series, "%", is_of_jobs=True, limits=limits, is_signed=True, lacking=lacking
+    )
+    return Trend(
+        "Step time, % of base", "", "", chart, figures, _note(source), jobs=source.every_job
+    )
 
 
 def _busy(source: Source) -> Trend:
@@ -195,7 +216,11 @@ def _single(source: Source, field: Field) -> Trend:
     if not field.is_ratio:
         limits.append(Limit(high * monitor.store.layout.chip_count, "peak", theme.CHART_CAP))
     chart = source.chart([_of_field(source, field)], field.unit, floor=low, limits=limits)
-    of = "" if field.is_ratio else f" of {with_unit(high * monitor.store.layout.chip_count, field.unit)}"
+    of = (
+        ""
+        if field.is_ratio
+        else f" of {with_unit(high * monitor.store.layout.chip_count, field.unit)}"
+    )
     return Trend(fleet_name(field), field.key, of, chart, (), _note(source))
 
 
@@ -203,7 +228,9 @@ def _of_field(source: Source, field: Field) -> Series:
     monitor = source.context.monitor
     layout = monitor.store.layout
     track = monitor.history.track(layout, FLEET_NODE, field.key, source.inputs.times.span_s)
-    before = None if source.kept is None else source.kept.field(field, figure_of(field, layout), track)
+    before = (
+        None if source.kept is None else source.kept.field(field, figure_of(field, layout), track)
+    )
     return Series(track.smoothed(MEAN_S), theme.CHART, before=before)
 
 

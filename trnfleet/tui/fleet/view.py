@@ -74,7 +74,9 @@ class FleetView(FilteredView):
         Binding("w,tab", "switch", "Next of: heat map, problems, jobs"),
         Binding("S", "silenced", "Show or hide silenced problems"),
         Binding(
-            "slash", "ask", "Filter map and problems: part of an address, power>450 & job=name, sev>=warning"
+            "slash",
+            "ask",
+            "Filter map and problems: part of an address, power>450 & job=name, sev>=warning",
         ),
         Binding("escape", "clear", "Clear the filter"),
     ]
@@ -123,7 +125,11 @@ class FleetView(FilteredView):
         if self.jobs.has_focus and self.jobs.picked is not None:
             return self.jobs.place_of(self.jobs.picked)
         problem = self.problems.picked_here if self.problems.has_focus else None
-        return problem.place.address if problem is not None and problem.place.address else self.map.place
+        return (
+            problem.place.address
+            if problem is not None and problem.place.address
+            else self.map.place
+        )
 
     @property
     def lists(self) -> Lists:
@@ -203,7 +209,9 @@ class FleetView(FilteredView):
         self._share_space()
         if self.problems.filter.follow():
             self.map.filtered = self.problems.filter.mask
-        painted = self.problems.tick(allowance) + self.jobs.tick(allowance) + self.latest.tick(allowance)
+        painted = (
+            self.problems.tick(allowance) + self.jobs.tick(allowance) + self.latest.tick(allowance)
+        )
         self._write()  # After the problems were taken: the heads count them.
         if self._lent_rows and allowance > painted:
             painted += self.trends.tick(allowance - painted)
@@ -308,7 +316,9 @@ class FleetView(FilteredView):
         is_told = not self.wanted or bool(self._list_side.size.height)
         self._legend.show(
             lambda width: [
-                legend(self.map, width) if is_told else filter_head(self.pattern, self.found_text(), width)
+                legend(self.map, width)
+                if is_told
+                else filter_head(self.pattern, self.found_text(), width)
             ]
         )
 
@@ -359,7 +369,11 @@ def selection(heat: HeatMap, width: int, alerts: Sequence[AlertWithStatus] = ())
     # What follows says that it is stale or offline.
     said = words.partition(":")[0]
     shown = shown.removesuffix(said).removesuffix(", ") if said and heat.field is HEALTH else shown
-    parts: Parts = [(" [ ] ", theme.QUIET), (place, theme.STRONG), (f"  {shown}" if shown else "", style)]
+    parts: Parts = [
+        (" [ ] ", theme.QUIET),
+        (place, theme.STRONG),
+        (f"  {shown}" if shown else "", style),
+    ]
     if width_of(parts) > width:
         parts[1] = (place.partition("/")[2] or place, theme.STRONG)
     parts += [("  ", theme.QUIET), (words, theme.QUIET if trust == Trust.LIVE else theme.BAR_ALERT)]
@@ -381,5 +395,7 @@ def _figure(heat: HeatMap, field: Field, value: float) -> str:
     if heat.zoom.unit is Level.CHIP:
         return f"{field.title} {with_unit(value, field.unit)}"
     # Several UltraServers have no row in the tree: what stands for them is of one chip.
-    a_chip = " a chip" if heat.zoom.unit is None and not field.is_ratio and not is_count(field) else ""
+    a_chip = (
+        " a chip" if heat.zoom.unit is None and not field.is_ratio and not is_count(field) else ""
+    )
     return f"{fleet_name(field)} {with_unit(value, field.unit)}{a_chip}"

@@ -61,10 +61,16 @@ def handling_texts(alert: Alert, silences: Silences, now_ns: int) -> Iterator[tu
     ack = silences.ack_of(alert, now_ns)
     if ack is not None:
         note = f": {plain(ack.note, _LONGEST_NOTE)}" if ack.note else ""
-        yield "owner", f"{plain(ack.owner)}, acknowledged until {time_text(ack.ends_ns, now_ns)}{note}"
+        yield (
+            "owner",
+            f"{plain(ack.owner)}, acknowledged until {time_text(ack.ends_ns, now_ns)}{note}",
+        )
     for silence in silences.silences_of(alert, now_ns)[:2]:
         why = f": {plain(silence.why, _LONGEST_NOTE)}" if silence.why else ""
-        yield "silenced", f"by {plain(silence.whose)} until {time_text(silence.ends_ns, now_ns)}{why}"
+        yield (
+            "silenced",
+            f"by {plain(silence.whose)} until {time_text(silence.ends_ns, now_ns)}{why}",
+        )
 
 
 def time_text(instant_ns: int, now_ns: int) -> str:
@@ -90,7 +96,9 @@ def where_text(alert: Alert, room: int = 200) -> str:
 def event_address(event: Event, alerts: Alerts) -> str:
     """Return where an event leads to: to the cause of the alert that it tells of, while that is kept, else to its own address; empty for nowhere."""
     alert = alerts.find(event.alert) if event.alert else None
-    return cause_address(alert).partition(":")[0] if alert is not None and alert.cause else event.path
+    return (
+        cause_address(alert).partition(":")[0] if alert is not None and alert.cause else event.path
+    )
 
 
 def amount_text(alert: Alert) -> str:

@@ -46,7 +46,9 @@ def describe(counts: tuple[int, ...], age_s: float) -> State:
         if live == total:
             return State(freshness, f"{glyph} live", theme.STATE_STYLE[freshness])
         # Never rounded up to a hundred.
-        share = f"{live}/{total}" if total < 10_000 else f"{math.floor(1000 * live / total) / 10:.1f} %"
+        share = (
+            f"{live}/{total}" if total < 10_000 else f"{math.floor(1000 * live / total) / 10:.1f} %"
+        )
         return State(freshness, f"◐ {share} live", theme.SEVERITY_STYLE[Severity.WARNING])
     if freshness is Freshness.UNKNOWN:
         return State(freshness, f"{glyph} no data yet", theme.STATE_STYLE[freshness])

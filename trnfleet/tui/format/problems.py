@@ -32,7 +32,10 @@ def place_in(place: Place, room: int) -> str:
     above = place.address.split("/")[1:2]
     if above and len(place.address.split("/")) >= Level.INSTANCE and above[0] != STANDALONE:
         whole = f"{plain(above[0])}/{text}"
-        if text.startswith(texts.short_address(plain(place.address))) and len(whole) <= _WHOLE_SHARE * room:
+        if (
+            text.startswith(texts.short_address(plain(place.address)))
+            and len(whole) <= _WHOLE_SHARE * room
+        ):
             return whole
     scheme = text.rfind("://")
     if len(text) > room and scheme > 0:
@@ -70,7 +73,9 @@ def badge(
     }
     parts: Parts = []
     for severity, number in texts.severity_counts(counts):
-        if not number or (severity is Severity.INFO and (tight or counts.critical or counts.warning)):
+        if not number or (
+            severity is Severity.INFO and (tight or counts.critical or counts.warning)
+        ):
             continue
         glyph, word = theme.SEVERITY_GLYPH[severity], severity.value
         word = "" if tight else f" {_SHORT[severity] if short else word}"

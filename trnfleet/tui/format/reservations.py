@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 
 _ENDED = frozenset(state.value for state in ENDED) | {"unsupported"}
 _WAITS = frozenset(
-    {BlockState.SCHEDULED.value, BlockState.PAYMENT_PENDING.value, "pending", "assessing", "delayed"}
+    {
+        BlockState.SCHEDULED.value,
+        BlockState.PAYMENT_PENDING.value,
+        "pending",
+        "assessing",
+        "delayed",
+    }
 )
 _DOUBTFUL = frozenset({BlockState.PAYMENT_PENDING.value, "delayed", "cancelling"})
 PICKED = "◆"
@@ -265,7 +271,9 @@ def row(
         parts += [(text, body if selected else style) for text, style in filled]
         parts.append((" " * (1 if filled else plan.bar + 1), quiet))
     shown = util_text(reservation, util_pct, "%")
-    near = theme.SEVERITY_STYLE[Severity.WARNING] if reservation.is_near_end and not selected else body
+    near = (
+        theme.SEVERITY_STYLE[Severity.WARNING] if reservation.is_near_end and not selected else body
+    )
     parts += [
         (right(shown, plan.util) + gap, body),
         (fit(until_text(reservation), plan.until) + gap, near),

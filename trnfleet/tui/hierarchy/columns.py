@@ -62,7 +62,9 @@ class Plan:
     @property
     def sortable(self) -> tuple[str, ...]:
         """Keys of the columns that one can sort by, from left to right."""
-        return tuple(column.key for column in self.columns if column.field or column.key in {NAME, STATE})
+        return tuple(
+            column.key for column in self.columns if column.field or column.key in {NAME, STATE}
+        )
 
     def column_at(self, x: int) -> TreeColumn | None:
         for column in self.columns:

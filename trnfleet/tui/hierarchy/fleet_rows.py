@@ -46,7 +46,9 @@ class FleetTreeRows:
             selected: The row under the cursor.
         """
         made: list[FixedParts] = []
-        for fleet, run in itertools.groupby(rows, lambda row: self.number if row.fleet < 0 else row.fleet):
+        for fleet, run in itertools.groupby(
+            rows, lambda row: self.number if row.fleet < 0 else row.fleet
+        ):
             now_s = self._fleets.contexts[fleet].monitor.clock.monotonic_s()
             made += self._rows_of(fleet).parts(list(run), plan, now_s, selected)
         return made

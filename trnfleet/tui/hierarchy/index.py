@@ -91,8 +91,12 @@ class Expansion:
     def set_depth(self, path: str, depth: Level) -> None:
         """Open everything from `path` down to a level, and close what is below it."""
         below = path + "/" if path else ""
-        self.toggled = {each for each in self.toggled if each != path and not each.startswith(below)}
-        self.depths = {each: level for each, level in self.depths.items() if not each.startswith(below)}
+        self.toggled = {
+            each for each in self.toggled if each != path and not each.startswith(below)
+        }
+        self.depths = {
+            each: level for each, level in self.depths.items() if not each.startswith(below)
+        }
         self.depths[path] = depth
         self.depths.setdefault("", Level.ULTRASERVER)
 
@@ -130,7 +134,9 @@ class TreeIndex:
         self._selection = selection
         self._order = order
         cores = np.array([kind.chip.neuroncores for kind in layout.types], dtype=np.int64)
-        self._cores: NDArray[np.int64] = cores[layout.instance_type] if len(cores) else np.zeros(0, np.int64)
+        self._cores: NDArray[np.int64] = (
+            cores[layout.instance_type] if len(cores) else np.zeros(0, np.int64)
+        )
         self._chips = np.diff(layout.chip_start) if selection is None else selection.chips
         self._is_whole = layout.is_rolled & np.array(
             [path.count("/") == 1 for path in layout.instances]
@@ -256,13 +262,17 @@ class TreeIndex:
         # Every child takes at least a row, so that no more of them can be needed.
         stop = place + count - len(rows) + 1
         level = Level(node.level + 1)
-        for number, end in zip(numbers[place:stop].tolist(), ends[place:stop].tolist(), strict=True):
+        for number, end in zip(
+            numbers[place:stop].tolist(), ends[place:stop].tolist(), strict=True
+        ):
             child = Node(level, number)
             is_open = end - start > 1
             if skip <= start:
                 rows.append(Row(child, is_open))
             if len(rows) < count and is_open:
-                self._walk(child, self._depth(node, child, depth), max(0, skip - start - 1), count, rows)
+                self._walk(
+                    child, self._depth(node, child, depth), max(0, skip - start - 1), count, rows
+                )
             if len(rows) >= count:
                 return
             start = end
@@ -278,7 +288,11 @@ class TreeIndex:
         branch = self._branches.get(node)
         if branch is None:
             numbers, heights = self._children(node, depth)
-            order = self._order(Level(node.level + 1), numbers) if self._order and len(numbers) > 1 else None
+            order = (
+                self._order(Level(node.level + 1), numbers)
+                if self._order and len(numbers) > 1
+                else None
+            )
             if order is not None:
                 numbers, heights = numbers[order], heights[order]
             if len(self._branches) > _MOST_BRANCHES:

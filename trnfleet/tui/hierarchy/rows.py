@@ -72,7 +72,9 @@ class TreeRows:
         """Drop caches: another monitor is shown."""
         self._sparks.clear()
 
-    def parts(self, rows: list[Row], plan: Plan, now_s: float, selected: Row | None) -> list[FixedParts]:
+    def parts(
+        self, rows: list[Row], plan: Plan, now_s: float, selected: Row | None
+    ) -> list[FixedParts]:
         """Return each row's styled texts, filling the plan's width.
 
         Args:
@@ -90,12 +92,20 @@ class TreeRows:
         limits = self._alerts.limits
         judges = {
             level: [
-                None if each.display is None else limits.judge(each.display, level) for each in plan.columns
+                None if each.display is None else limits.judge(each.display, level)
+                for each in plan.columns
             ]
             for level in groups
         }
         return [
-            self._row(row, states[place], place, fields, judges[row.node.level], is_selected=row == selected)
+            self._row(
+                row,
+                states[place],
+                place,
+                fields,
+                judges[row.node.level],
+                is_selected=row == selected,
+            )
             for place, row in enumerate(rows)
         ]
 
@@ -106,7 +116,9 @@ class TreeRows:
             counts = self.counts(level, numbers)
             # The worst are lowest: what is offline, then what has nothing live.
             total = np.maximum(1, counts.sum(axis=1))
-            share: NDArray[np.float64] = (counts[:, Freshness.LIVE] - counts[:, Freshness.OFFLINE]) / total
+            share: NDArray[np.float64] = (
+                counts[:, Freshness.LIVE] - counts[:, Freshness.OFFLINE]
+            ) / total
             return share
         field = BY_KEY[key]
         if level is Level.CORE:
@@ -122,13 +134,17 @@ class TreeRows:
         """Return a field's value for each row."""
         found = [np.nan] * len(rows)
         for level, (places, numbers) in groups.items():
-            for place, value in zip(places, self.values(field.key, level, numbers).tolist(), strict=True):
+            for place, value in zip(
+                places, self.values(field.key, level, numbers).tolist(), strict=True
+            ):
                 found[place] = value
         return found
 
     def has_counts(self, level: Level) -> bool:
         """Return whether `counts` of a level are known: of a new layout they are after the next pass, of chips at once."""
-        return level >= Level.CHIP or self._frame.rollups.generation == self._monitor.store.generation
+        return (
+            level >= Level.CHIP or self._frame.rollups.generation == self._monitor.store.generation
+        )
 
     def counts(self, level: Level, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return nodes x 5: how many chips of each node are in each state."""
@@ -153,7 +169,9 @@ class TreeRows:
                     below = store.layout.chip_range(
                         parent_of(store.layout, node) if level is Level.CORE else node
                     )
-                    age_s = now_s - float(store.chip_seen_s[below.start : below.stop].max(initial=-np.inf))
+                    age_s = now_s - float(
+                        store.chip_seen_s[below.start : below.stop].max(initial=-np.inf)
+                    )
                 found[place] = describe(tuple(each), age_s)
         return [found[place] for place in range(len(rows))]
 
@@ -169,7 +187,11 @@ class TreeRows:
     ) -> FixedParts:
         """Return one row: neighbouring texts of one style are one part."""
         is_live = state.freshness is Freshness.LIVE
-        cursor = theme.SELECTED_QUIET if is_live else theme.STATE_STYLE[state.freshness] + theme.CURSOR_FILL
+        cursor = (
+            theme.SELECTED_QUIET
+            if is_live
+            else theme.STATE_STYLE[state.freshness] + theme.CURSOR_FILL
+        )
         base = cursor if is_selected else theme.STATE_STYLE[state.freshness]
         parts: list[tuple[str, Style]] = []
         for (column, values), judge in zip(fields, judges, strict=True):
@@ -261,7 +283,10 @@ class TreeRows:
             return None
         if node.level <= Level.CLUSTER:
             return theme.STRONG
-        if node.level is Level.ULTRASERVER and self._monitor.store.layout.is_standalone[node.number]:
+        if (
+            node.level is Level.ULTRASERVER
+            and self._monitor.store.layout.is_standalone[node.number]
+        ):
             return theme.QUIET
         return theme.QUIET if node.level is Level.CORE else None
 
@@ -309,7 +334,11 @@ class TreeRows:
         return f"{text}  {self._signs()}"
 
     def _fleet_style(self, state: State) -> Style:
-        return theme.SEVERITY_STYLE[Severity.CRITICAL] if away_from(self._context.live) else state.style
+        return (
+            theme.SEVERITY_STYLE[Severity.CRITICAL]
+            if away_from(self._context.live)
+            else state.style
+        )
 
     def _signs(self) -> str:
         """Return how many problems the fleet has by severity; empty for none."""

@@ -328,7 +328,9 @@ class TreeTable(CursorList[str]):
         layout, selection = self._index.layout, self._selection
         node = find_node(layout, self.cursor)
         is_match = node is not None and selection is not None and node.level >= selection.depth
-        if selection is not None and not (is_match and node and self._index.row_of(node) is not None):
+        if selection is not None and not (
+            is_match and node and self._index.row_of(node) is not None
+        ):
             for number, row in enumerate(self._index.window(0, _SEARCHED_ROWS)):
                 if row.node.level is selection.depth:
                     self._row = number
@@ -393,7 +395,9 @@ class TreeTable(CursorList[str]):
         elif here is not None and here.node.level is Level.CLUSTER and self._ui.fleets.are_several:
             self.point(self._index.nearest(fleet_key(self._texts.number)))
         elif here is not None and here.node.level > Level.CLUSTER:
-            self.point(self._index.nearest(address.parent(node_path(self._index.layout, here.node))))
+            self.point(
+                self._index.nearest(address.parent(node_path(self._index.layout, here.node)))
+            )
 
     def action_enter(self) -> None:
         """Open what the cursor is on; ask for the chip's own view on a chip or core."""
@@ -410,7 +414,9 @@ class TreeTable(CursorList[str]):
         here = self._index.at(self._row)
         if here is not None and here.fleet == self._texts.number:
             is_deep = self._expansion.depth_at("") is Level.CORE
-            (self._found_expansion or self._expansion).set_depth("", Level.CLUSTER if is_deep else Level.CORE)
+            (self._found_expansion or self._expansion).set_depth(
+                "", Level.CLUSTER if is_deep else Level.CORE
+            )
             self._is_shut = False
             self._rebuild(self._monitor.store.layout)
             self._paint()

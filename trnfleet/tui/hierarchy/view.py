@@ -57,7 +57,9 @@ class HierarchyView(FilteredView):
     """
     BINDINGS: ClassVar = [
         Binding(
-            "slash", "ask", "Filter: part of an address or job, power>450 & job=name, sev>=warning, !text"
+            "slash",
+            "ask",
+            "Filter: part of an address or job, power>450 & job=name, sev>=warning, !text",
         ),
         Binding("escape", "clear", "Clear the filter"),
         Binding("N", "sort_by('name')", "Sort by name"),
@@ -66,7 +68,11 @@ class HierarchyView(FilteredView):
         Binding("B", "sort_by('hbm_bw_util_pct')", "Sort by HBM bandwidth"),
         Binding("K", "sort_by('link_tx_bytes_per_s')", "Sort by link traffic"),
         Binding("P", "sort_by('power_w')", "Sort by power"),
-        Binding("T", "sort_by('temperature_c')", "Sort by temperature: of more than one chip the highest"),
+        Binding(
+            "T",
+            "sort_by('temperature_c')",
+            "Sort by temperature: of more than one chip the highest",
+        ),
         Binding("R", "sort_by('throttle_pct')", "Sort by throttling"),
         Binding("M", "sort_by('mfu_pct')", "Sort by MFU"),
     ]
@@ -136,7 +142,9 @@ class HierarchyView(FilteredView):
     def found_text(self) -> str:
         noun = "chip" if self.table.searches_chips else "instance"
         return (
-            hint(self.pattern, CHIP_COLUMNS) if not self.table.matches else counted(self.table.matches, noun)
+            hint(self.pattern, CHIP_COLUMNS)
+            if not self.table.matches
+            else counted(self.table.matches, noun)
         )
 
     def take_focus(self) -> None:
@@ -194,14 +202,19 @@ class TreeFoot(LineView, can_focus=False):
         alerts = touching.touching(table.cursor)
         if alerts:
             right.append(
-                (f"{tally_text(alerts)}  ", theme.SEVERITY_STYLE[worst_of(alerts)] + theme.SURFACE_FILL)
+                (
+                    f"{tally_text(alerts)}  ",
+                    theme.SEVERITY_STYLE[worst_of(alerts)] + theme.SURFACE_FILL,
+                )
             )
         rows = table.index.rows
         right.append((f"{count(min(table.row + 1, rows))}/{count(rows)} ", theme.HEAD))
         left = " " + "  ".join(self._words())
         room = width - width_of(tuple(right))
         # What is cut keeps a blank before what is on the right.
-        return [text_line(((fit(left, max(0, room - 1)) + " ", theme.HEAD), *right), width, theme.HEAD)]
+        return [
+            text_line(((fit(left, max(0, room - 1)) + " ", theme.HEAD), *right), width, theme.HEAD)
+        ]
 
     def _words(self) -> list[str]:
         """Return the words about the entity under the cursor."""
@@ -219,14 +232,20 @@ class TreeFoot(LineView, can_focus=False):
             return [path, LEVEL_NAMES[level], counted(servers, "UltraServer"), self._chips(node)]
         if level is Level.ULTRASERVER:
             kind = (
-                "instances outside UltraServers" if layout.is_standalone[node.number] else LEVEL_NAMES[level]
+                "instances outside UltraServers"
+                if layout.is_standalone[node.number]
+                else LEVEL_NAMES[level]
             )
             covered = layout.instance_range(node)
             instances = int(layout.members[covered.start : covered.stop].sum())
             words = [path, kind, counted(instances, "instance"), self._chips(node)]
             return [*words, *self._source_words(node, path)]
         instance = layout.instance_range(node).start
-        words = [path, layout.type_of(instance).name, self._descriptions.ec2_id(layout.instances[instance])]
+        words = [
+            path,
+            layout.type_of(instance).name,
+            self._descriptions.ec2_id(layout.instances[instance]),
+        ]
         words.append(self._descriptions.job_name(int(self._monitor.store.job_of[instance])))
         return [word for word in (*words, *self._source_words(node, path)) if word]
 
@@ -239,7 +258,9 @@ class TreeFoot(LineView, can_focus=False):
             return ["from roll-ups", why_no_chips(self._ui, path)]
         is_forwarded = bool(store.is_forwarded[store.layout.instance_range(node).start])
         return (
-            [f"from chips under a lease of cell {plain(store.rolled.cell_of(path))}"] if is_forwarded else []
+            [f"from chips under a lease of cell {plain(store.rolled.cell_of(path))}"]
+            if is_forwarded
+            else []
         )
 
     def _fleet_words(self, fleet: UiContext) -> list[str]:

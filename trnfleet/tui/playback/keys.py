@@ -38,7 +38,9 @@ TIME, FILE = "go to", "save as"
 """Prompts."""
 ALERTS_ALONE = ("alert",)
 ANY = ("alert", "resolved", "event")
-CHARTS_ALONE = "charts reach back to it now; history has minutes, and no chips by the second to go back to"
+CHARTS_ALONE = (
+    "charts reach back to it now; history has minutes, and no chips by the second to go back to"
+)
 NO_PLAYBACK = "nothing is recorded (--past 0): there is no past to show"
 
 
@@ -181,7 +183,9 @@ class TimeKeys(App[None]):
         if not is_there:
             what = "alert" if kinds == ALERTS_ALONE else "mark"
             is_scanning = (
-                direction > 0 and not playback.is_live_possible and playback.surveyed_ns < playback.end_ns
+                direction > 0
+                and not playback.is_live_possible
+                and playback.surveyed_ns < playback.end_ns
             )
             so_far = " so far: the recording is still being scanned" if is_scanning else ""
             self._say(f"no {'earlier' if direction < 0 else 'later'} {what} is known{so_far}")
@@ -246,7 +250,9 @@ class TimeKeys(App[None]):
             if asked == FILE:
                 self._save(playback, free_path(text))
             else:
-                playback.seek(parse_time(text, playback.position_ns, playback.start_ns, playback.end_ns))
+                playback.seek(
+                    parse_time(text, playback.position_ns, playback.start_ns, playback.end_ns)
+                )
                 self._show_request()
         except ValueError as error:
             if asked == FILE or not self._show_in_charts(text):
@@ -310,7 +316,9 @@ class TimeKeys(App[None]):
             return
         if playback is None or place_ns is None:
             is_live = playback is not None and playback.is_live_possible
-            missing = "no history of that moment" if is_live else "that moment is not in this recording"
+            missing = (
+                "no history of that moment" if is_live else "that moment is not in this recording"
+            )
             self._say(NO_PLAYBACK if playback is None else missing)
             return
         offset_s = AFTER_S if message.is_after else -LEAD_S

@@ -106,7 +106,13 @@ def _fires(before: ProblemCounts | None, now: ProblemCounts | None) -> Parts:
         for severity, number in zip(severities, are, strict=True)
         if number
     ]
-    style = theme.BAR_DOWN if are[0] > were[0] else theme.BAR_ALERT if are[1] > were[1] else theme.BAR_PAST
+    style = (
+        theme.BAR_DOWN
+        if are[0] > were[0]
+        else theme.BAR_ALERT
+        if are[1] > were[1]
+        else theme.BAR_PAST
+    )
     return [(f" now firing: {' '.join(shown)} " if shown else " now 0 firing ", style)]
 
 

@@ -289,7 +289,13 @@ def _words(seek: Seek, marks: Sequence[Mark]) -> dict[str, tuple[str, Style]]:
     """Return every text beside the bar, by name."""
     is_playing = seek.mode is Mode.PLAYING
     mode = (
-        "seeking" if seek.seeking else "playing" if is_playing else "at end " if seek.is_over else "paused "
+        "seeking"
+        if seek.seeking
+        else "playing"
+        if is_playing
+        else "at end "
+        if seek.is_over
+        else "paused "
     )
     words = {
         "sign": (PLAYING if is_playing else PAUSED, theme.BAR_SEEK_STRONG),
@@ -304,7 +310,10 @@ def _words(seek: Seek, marks: Sequence[Mark]) -> dict[str, tuple[str, Style]]:
     }
     # Nothing where the bar itself reaches as far.
     if seek.kept_s > (seek.position_ns - seek.start_ns) / NS_PER_S + _LEAST_KEPT_S:
-        words["kept"] = (f"◂ charts {duration(seek.kept_s, DurationStyle.LONG)}", theme.BAR_SEEK_QUIET)
+        words["kept"] = (
+            f"◂ charts {duration(seek.kept_s, DurationStyle.LONG)}",
+            theme.BAR_SEEK_QUIET,
+        )
     if seek.one_in > 1:
         words["thinned"] = (thinned_text(seek.one_in), theme.BAR_SEEK)
     if seek.loops:
@@ -353,8 +362,12 @@ def _note(seek: Seek, marks: Sequence[Mark], room: int) -> tuple[str, Style]:
     An empty text takes these cells, too, so that the bar keeps its place.
     """
     if not seek.is_exact:
-        since = "" if seek.alerts_since_ns is None else f" since {clock_text(seek.alerts_since_ns)[:5]}"
-        return fit(f"≈ alerts{since}", room) if room > 1 else "≈", theme.SEEK_SEVERITY[Severity.WARNING]
+        since = (
+            "" if seek.alerts_since_ns is None else f" since {clock_text(seek.alerts_since_ns)[:5]}"
+        )
+        return fit(f"≈ alerts{since}", room) if room > 1 else "≈", theme.SEEK_SEVERITY[
+            Severity.WARNING
+        ]
     near_ns = max(2 * NS_PER_S, round(_NEAR_SHARE * seek.span_ns))
     place = bisect.bisect_right(marks, seek.position_ns, key=lambda mark: mark.time_ns)
     last = marks[place - 1] if place else None

@@ -28,7 +28,11 @@ def parse_time(text: str, position_ns: int, start_ns: int, end_ns: int) -> int:
     try:
         wanted_ns = find_moment(text, start_ns, end_ns, here_ns=position_ns)
     except ValueError as error:
-        how = "write the jump as -5m, +30s or -1h30m" if is_move(text) else f"write it as {UNDERSTOOD}"
+        how = (
+            "write the jump as -5m, +30s or -1h30m"
+            if is_move(text)
+            else f"write it as {UNDERSTOOD}"
+        )
         raise ValueError(f"{error}; {how}") from error
     if is_move(text):
         return min(max(wanted_ns, start_ns), end_ns)

@@ -56,7 +56,9 @@ _NAME = LABEL + 1
 """Cells of a fact's name, so that its words stand where the timeline begins."""
 
 
-def summary(table: list[Reservation], shown: int, order: str, pattern: str, note: str, width: int) -> Parts:
+def summary(
+    table: list[Reservation], shown: int, order: str, pattern: str, note: str, width: int
+) -> Parts:
     """Return all reservations in a line: states that need an action and idle cost come first.
 
     Args:
@@ -67,7 +69,9 @@ def summary(table: list[Reservation], shown: int, order: str, pattern: str, note
         note: Shown instead, empty for none.
         width: Of the line, in cells.
     """
-    critical, warning = (theme.SEVERITY_STYLE[each] for each in (Severity.CRITICAL, Severity.WARNING))
+    critical, warning = (
+        theme.SEVERITY_STYLE[each] for each in (Severity.CRITICAL, Severity.WARNING)
+    )
     current = [each for each in table if each.is_current and not is_ended(each)]
     # Those that have ended are listed for a while; the tab does not count them either.
     held = reserved(table)["reservations"]
@@ -157,7 +161,9 @@ def due_words(reservation: Reservation) -> list[str]:
         words.append(f"payment due in {countdown(due_s)}")
     until_s = reservation.to_termination_s
     if until_s is not None and not is_waiting(reservation) and not is_ended(reservation):
-        words.append(f"terminates in {countdown(until_s)}" if until_s >= 0 else "is being terminated")
+        words.append(
+            f"terminates in {countdown(until_s)}" if until_s >= 0 else "is being terminated"
+        )
     extension = extension_text(reservation)
     if extension:
         words.append(extension if reservation.can_extend else f"extension {extension}")
@@ -178,7 +184,10 @@ def facts(reservation: Reservation, layout: Layout) -> list[tuple[str, str]]:
     due = due_words(reservation)
     if due:
         lines.append(("ends" if _until_s(reservation) is None else "due", ", ".join(due)))
-    costs = [f"fee {money(fee_of(reservation), currency)}", f"{money(reservation.fee_per_h, currency)}/h"]
+    costs = [
+        f"fee {money(fee_of(reservation), currency)}",
+        f"{money(reservation.fee_per_h, currency)}/h",
+    ]
     if reservation.idle_per_h is not None:
         costs.append(f"{money(reservation.idle_per_h, currency)}/h idle")
     lines.append(("costs", ", ".join(costs)))
@@ -192,9 +201,13 @@ def facts(reservation: Reservation, layout: Layout) -> list[tuple[str, str]]:
         lines.append(("links", f"interconnect {message.interconnect.value}"))
     lines.extend(("extension", _extension_words(each)) for each in message.extensions)
     if message.reservation_ids:
-        lines.append(("reservation", ", ".join(plain(each, 64) for each in message.reservation_ids)))
+        lines.append(
+            ("reservation", ", ".join(plain(each, 64) for each in message.reservation_ids))
+        )
     origin = "EC2" if message.origin == "ec2" else "a simulator"
-    lines.append(("source", origin if reservation.is_current else f"{origin}, which is gone: as last known"))
+    lines.append(
+        ("source", origin if reservation.is_current else f"{origin}, which is gone: as last known")
+    )
     return lines
 
 
@@ -237,7 +250,9 @@ class ReservationDetails(LineView, can_focus=False):
         ]
         alerts = alerts_of(self._alerts, chosen)
         if alerts:
-            lines.insert(0, ("alerts", alerts_line(alerts, self._alerts.now_ns, room, with_place=True)))
+            lines.insert(
+                0, ("alerts", alerts_line(alerts, self._alerts.now_ns, room, with_place=True))
+            )
         # A blank line stands before each, and a title above the chart.
         used_pct = self._used(chosen)
         has_room = height >= 1 + len(lines) + 2 + _CHART_ROWS

@@ -121,7 +121,9 @@ class ReservationTable(RowList[str, "Reservation"]):
         use = self.use
         left = table
         if wanted:
-            left = [each for each in table if wanted.keeps(ReservationRow(each, use.util_pct(each)))]
+            left = [
+                each for each in table if wanted.keeps(ReservationRow(each, use.util_pct(each)))
+            ]
         self.rows = ordered(left, self.sort, use)
         super().sync()
         if self._key is None:

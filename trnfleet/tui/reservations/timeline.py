@@ -43,13 +43,24 @@ LABEL_GAP = 2
 """Least cells between two dates of the axis."""
 LABEL = 12
 """Cells of the names on the left, without the space behind them."""
-_FAILED = frozenset({BlockState.PAYMENT_FAILED.value, BlockState.CANCELLED.value, BlockState.FAILED.value})
+_FAILED = frozenset(
+    {BlockState.PAYMENT_FAILED.value, BlockState.CANCELLED.value, BlockState.FAILED.value}
+)
 _DAY_S = 86_400
 _HOUR_S = 3_600
 
 HEIGHTS = "▁▂▃▄▅▆▇"
 """Of use in a cell; none is full, so that lines stay apart."""
-UNKNOWN, AHEAD, EXTENDED, SCHEDULED, UNPAID, ENDED, FAILED, NOW = "·", "━", "═", "╌", "?", "─", "✖", "│"
+UNKNOWN, AHEAD, EXTENDED, SCHEDULED, UNPAID, ENDED, FAILED, NOW = (
+    "·",
+    "━",
+    "═",
+    "╌",
+    "?",
+    "─",
+    "✖",
+    "│",
+)
 LEGEND = (
     f"{HEIGHTS[0]}{HEIGHTS[3]}{HEIGHTS[6]} use  {UNKNOWN} not watched  {AHEAD} active  {EXTENDED} extension  "
     f"{SCHEDULED} scheduled  {UNPAID} unpaid  {ENDED} ended  {FAILED} failed"
@@ -78,7 +89,9 @@ class Window(NamedTuple):
         cell_ns = CELLS_S[zoom] * NS_PER_S
         # Cells begin at whole multiples, so that nothing crawls while time goes on.
         now_cell = now_ns // cell_ns
-        return Window((now_cell - int(cells * NOW_AT) + pan) * cell_ns, CELLS_S[zoom], cells, now_ns)
+        return Window(
+            (now_cell - int(cells * NOW_AT) + pan) * cell_ns, CELLS_S[zoom], cells, now_ns
+        )
 
     @property
     def cell_ns(self) -> int:
@@ -148,7 +161,10 @@ def glyphs(reservation: Reservation, watched: Watched, window: Window) -> list[s
     start_ns = reservation.starts_ns
     end_ns = _end_ns(reservation)
     made = [" "] * window.cells
-    first, after = max(0, window.cell_of(start_ns)), min(window.cells, window.cell_of(end_ns - 1) + 1)
+    first, after = (
+        max(0, window.cell_of(start_ns)),
+        min(window.cells, window.cell_of(end_ns - 1) + 1),
+    )
     fixed = _fixed(reservation)
     if first < after and fixed:
         made[first:after] = [fixed] * (after - first)
@@ -170,7 +186,10 @@ def glyphs(reservation: Reservation, watched: Watched, window: Window) -> list[s
             for cell in range(
                 max(0, window.cell_of(begin_ns)), min(window.cells, window.cell_of(until_ns) + 1)
             ):
-                if made[cell] in {AHEAD, SCHEDULED} and begin_ns <= window.begin_of(cell) < until_ns:
+                if (
+                    made[cell] in {AHEAD, SCHEDULED}
+                    and begin_ns <= window.begin_of(cell) < until_ns
+                ):
                     made[cell] = EXTENDED
     return made
 
@@ -370,7 +389,10 @@ class TimelineView(LineView, can_focus=False):
         kept = self._watched.get(reservation_id)
         if kept is not None:
             hours = len(kept[1].hours)
-            if now_s - kept[0] < FRESH_S * max(1.0, hours / FEW_HOURS) or self._asked >= MOST_HOURS_A_TICK:
+            if (
+                now_s - kept[0] < FRESH_S * max(1.0, hours / FEW_HOURS)
+                or self._asked >= MOST_HOURS_A_TICK
+            ):
                 return kept[1]
         if len(self._watched) >= MOST_KEPT:
             self._watched.clear()

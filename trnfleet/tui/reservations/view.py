@@ -72,7 +72,9 @@ class ReservationsView(FilteredView):
         Binding("underscore", "zoom(1)", "timeline: zoom out"),
         Binding("s", "sort", "sort: next event, idle cost, utilisation, id"),
         Binding(
-            "slash", "ask", "filter: part of anything, idle>40, util<10 & state=active, at=uc1/us-0001, !text"
+            "slash",
+            "ask",
+            "filter: part of anything, idle>40, util<10 & state=active, at=uc1/us-0001, !text",
         ),
         Binding("escape", "clear", "clear the filter"),
         Binding("N", "sort_by('next event')", "sort by next event"),
@@ -206,7 +208,8 @@ class ReservationsView(FilteredView):
         """Return the reservations that are listed."""
         use = self.table.use
         return table_of(
-            RESERVATION_COLUMNS, [ReservationRow(each, use.util_pct(each)) for each in self.table.rows]
+            RESERVATION_COLUMNS,
+            [ReservationRow(each, use.util_pct(each)) for each in self.table.rows],
         )
 
     def take_filter(self, wanted: Filter) -> None:
@@ -215,7 +218,11 @@ class ReservationsView(FilteredView):
 
     def found_text(self) -> str:
         rows = len(self.table.rows)
-        return counted(rows, "reservation") if rows else hint(self.pattern, RESERVATION_COLUMNS) or NOT_FOUND
+        return (
+            counted(rows, "reservation")
+            if rows
+            else hint(self.pattern, RESERVATION_COLUMNS) or NOT_FOUND
+        )
 
     def _share_space(self) -> None:
         """Give the table what it needs, up to half; the timeline takes the rest, of which it lends what it leaves empty."""

@@ -80,7 +80,9 @@ class _Rectangle(NamedTuple):
     height: int
 
 
-def picture(lines: Iterable[Iterable[tuple[str, Style | None]]], size: tuple[int, int], title: str) -> str:
+def picture(
+    lines: Iterable[Iterable[tuple[str, Style | None]]], size: tuple[int, int], title: str
+) -> str:
     """Return an SVG of a screen.
 
     Args:
@@ -179,7 +181,12 @@ class _Drawing:
                     _Rectangle(start, y, sum(_width(each) for each in run), HEIGHT)
                 )
         for start, run in _runs(
-            places, lambda cell: (cell.ink, _kind(cell.text), cell.text if _kind(cell.text) == "line" else "")
+            places,
+            lambda cell: (
+                cell.ink,
+                _kind(cell.text),
+                cell.text if _kind(cell.text) == "line" else "",
+            ),
         ):
             self._shapes(start, y, run)
         for start, run in _runs(places, lambda cell: (cell.ink, cell.is_bold, cell.is_underlined)):
@@ -305,7 +312,11 @@ def _braille(texts: Sequence[str], x: int, y: int) -> str:
                 if height != row or not (ord(text) - 0x2800) >> bit & 1:
                     continue
                 left, middle = x + number * WIDTH + column * 4 + 1, y + row * 4 + 2
-                path += f"M{left} {middle}h2" if pen is None else f"m{left - pen[0]} {middle - pen[1]}h2"
+                path += (
+                    f"M{left} {middle}h2"
+                    if pen is None
+                    else f"m{left - pen[0]} {middle - pen[1]}h2"
+                )
                 pen = left + 2, middle
     return path
 
@@ -354,7 +365,10 @@ def _line(text: str, count: int, x: int, y: int) -> Iterator[tuple[float, str]]:
             if width:
                 yield width, f"M{at + begin} {middle}{stroke}"
         if up or down:
-            yield max(up, down), f"M{at} {y if up else middle}v{HEIGHT if up and down else HEIGHT // 2}"
+            yield (
+                max(up, down),
+                f"M{at} {y if up else middle}v{HEIGHT if up and down else HEIGHT // 2}",
+            )
 
 
 def _dashes(text: str, x: int, y: int) -> Iterator[tuple[float, str]]:
@@ -370,7 +384,9 @@ def _dashes(text: str, x: int, y: int) -> Iterator[tuple[float, str]]:
 
 
 def _filled(ink: Rgb, rectangles: list[_Rectangle]) -> str:
-    path = "".join(f"M{x} {y}h{width}v{height}h-{width}z" for x, y, width, height in _joined(rectangles))
+    path = "".join(
+        f"M{x} {y}h{width}v{height}h-{width}z" for x, y, width, height in _joined(rectangles)
+    )
     return f'<path fill="{_hex(ink)}" shape-rendering="crispEdges" d="{path}"/>'
 
 

@@ -39,7 +39,9 @@ def table_of(columns: Columns, rows: Iterable[Row]) -> Table:
     """Return rows as a filter sees them, with all columns that it can compare."""
     named = columns.all
     return Table(
-        tuple(titled(each.name, "s" if each.kind is Kind.DURATION else each.unit) for each in named),
+        tuple(
+            titled(each.name, "s" if each.kind is Kind.DURATION else each.unit) for each in named
+        ),
         [[_value(each, row.value(each.name)) for each in named] for row in rows],
     )
 

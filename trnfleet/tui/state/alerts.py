@@ -16,7 +16,13 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.alert import address_of, cause_address, is_below
 from trnfleet.domain.alerts.signals import LEVEL_OF
 from trnfleet.domain.alerts.status import AlertStatus
-from trnfleet.domain.alerts.watches import MUTED_S, Word, receiver_error_text, receiver_errors, word_of
+from trnfleet.domain.alerts.watches import (
+    MUTED_S,
+    Word,
+    receiver_error_text,
+    receiver_errors,
+    word_of,
+)
 from trnfleet.domain.layout import EMPTY_LAYOUT
 from trnfleet.domain.severity import BY_RANK, Severity
 from trnfleet.monitor.alerting.engine import AlertCounts
@@ -85,7 +91,9 @@ def mark(layout: Layout, places: Iterable[tuple[Node | None, Severity]]) -> Mark
         layout: What nodes are numbers of.
         places: The node of each alert, with its severity; None for what is nowhere in the fleet, which marks nothing.
     """
-    found = [(node.level, node.number, severity.rank) for node, severity in places if node is not None]
+    found = [
+        (node.level, node.number, severity.rank) for node, severity in places if node is not None
+    ]
     rows = np.array(found, np.int64).reshape(-1, 3)
     columns = {
         level: np.full(layout.count(level), NONE, np.int8)
@@ -231,12 +239,16 @@ class AlertSnapshot:
                 continue
             addresses = {problem.place.address, problem.place.other_end.partition(":")[0]}
             for each in problem.alerts:
-                if (each.status is AlertStatus.FIRING) is is_loud and each.alert.rule.scope in LEVEL_OF:
+                if (
+                    each.status is AlertStatus.FIRING
+                ) is is_loud and each.alert.rule.scope in LEVEL_OF:
                     addresses.add(address_of(each.alert))
                     if 1 < each.alert.members <= room:
                         room -= each.alert.members
                         members = self.alerts.members(each.alert, each.alert.members)
-                        addresses.update(name.partition(":")[0] for name, _, fires in members if fires)
+                        addresses.update(
+                            name.partition(":")[0] for name, _, fires in members if fires
+                        )
             for address in addresses - {""}:
                 yield self._node_at(address, layout), problem.severity
 
@@ -309,11 +321,17 @@ class AlertSnapshot:
         One of a job whose cause is known is where that is: the first place of a job that goes on is as good as all others.
         """
         address = address_of(alert)
-        if alert.rule.scope in LEVEL_OF or not alert.cause or (place != address and is_below(address, place)):
+        if (
+            alert.rule.scope in LEVEL_OF
+            or not alert.cause
+            or (place != address and is_below(address, place))
+        ):
             return touches(address, place)
         job = self._monitor.ingest.jobs.get(alert.job)
         is_down = job is not None and job.state in JOBS_DOWN
-        return touches(cause_address(alert).partition(":")[0], place) or (is_down and touches(address, place))
+        return touches(cause_address(alert).partition(":")[0], place) or (
+            is_down and touches(address, place)
+        )
 
     def of_job(self, job: str) -> list[AlertWithStatus]:
         """Return unhandled alerts of a job or of the place where it runs."""
@@ -334,7 +352,11 @@ class AlertSnapshot:
         if self._on_instances[:2] != (self.revision, rows):
             found: list[AlertWithStatus] = []
             for each in self.active:
-                node = self._node(each.alert, self._layout) if each.status is AlertStatus.FIRING else None
+                node = (
+                    self._node(each.alert, self._layout)
+                    if each.status is AlertStatus.FIRING
+                    else None
+                )
                 if node is None or node.level < Level.INSTANCE:
                     continue
                 first = self._layout.instance_range(node).start

@@ -61,7 +61,9 @@ class Kept(NamedTuple):
         found = [Gap(self.from_s, until, Reason.NOT_IN_HISTORY)]
         for begin, after, is_missing in row_runs(missing[np.newaxis])[0]:
             if not is_missing:
-                found.append(Gap((first + begin) * self.step_s, (first + after) * self.step_s, Reason.SILENT))
+                found.append(
+                    Gap((first + begin) * self.step_s, (first + after) * self.step_s, Reason.SILENT)
+                )
         if self.reach_s is not None and self.reach_s[0] > self.from_s:
             found.append(Gap(self.from_s, min(until, int(self.reach_s[0])), Reason.BEFORE_HISTORY))
         return tuple(each for each in found if each.after > each.first and each.first < until)
@@ -113,7 +115,12 @@ class Kept(NamedTuple):
             return None
         total = first + after
         return Track(
-            low[begin:after], mean[begin:after], high[begin:after], self.step_s, total, total * self.step_s
+            low[begin:after],
+            mean[begin:after],
+            high[begin:after],
+            self.step_s,
+            total,
+            total * self.step_s,
         )
 
 
@@ -124,7 +131,9 @@ def begin_of(own: Track) -> int:
     return (own.total - len(own.mean) + first) * own.step_s
 
 
-def read_kept(context: UiContext, times: Times, address: str, jobs: tuple[str, ...] = ()) -> Kept | None:
+def read_kept(
+    context: UiContext, times: Times, address: str, jobs: tuple[str, ...] = ()
+) -> Kept | None:
     """Return history for the charts of a span; None without a folder, and for a short span.
 
     Args:
@@ -161,7 +170,14 @@ def read_kept(context: UiContext, times: Times, address: str, jobs: tuple[str, .
         )
     )
     return Kept(
-        series, origin_ns, speed, step_s, times.end_s - span_s, times.end_s, reach_s, bool(history.problem)
+        series,
+        origin_ns,
+        speed,
+        step_s,
+        times.end_s - span_s,
+        times.end_s,
+        reach_s,
+        bool(history.problem),
     )
 
 

@@ -72,7 +72,11 @@ class ChartWindow:
 
     def reach_back(self, seconds: float) -> None:
         """Choose the shortest span that reaches back so far, or the longest."""
-        places = [number for number, each in enumerate(self.spans_s) if each is not None and each >= seconds]
+        places = [
+            number
+            for number, each in enumerate(self.spans_s)
+            if each is not None and each >= seconds
+        ]
         self._place = max(self._place, min(places, default=len(self.spans_s) - 1))
 
     def title(self, end_s: int) -> str:

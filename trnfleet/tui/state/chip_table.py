@@ -50,7 +50,11 @@ FIELD_OF = {column_of(field).name: field for field in FIELDS}
 _STATE = Column("state", words=tuple(state.name.lower() for state in Freshness))
 CHIP_COLUMNS = Columns(
     (
-        *(column_of(field) for field in FIELDS if field.key in {"power_w", "temperature_c", "nc_util_pct"}),
+        *(
+            column_of(field)
+            for field in FIELDS
+            if field.key in {"power_w", "temperature_c", "nc_util_pct"}
+        ),
         SEVERITY,
         Column("job"),
         _STATE,
@@ -118,7 +122,9 @@ class ChipTable:
         """Return which chips have a part of text in their address, or in the name of their job."""
         store = self._monitor.store
         found = self.addressed(part)
-        jobs = np.array([part in name.lower() for name in self._monitor.ingest.jobs] + [False], np.bool_)
+        jobs = np.array(
+            [part in name.lower() for name in self._monitor.ingest.jobs] + [False], np.bool_
+        )
         if jobs.any():
             whole = jobs[np.where(store.job_of < len(jobs) - 1, store.job_of, -1)]
             found |= whole[self._layout.instance_of_chip]

@@ -173,7 +173,9 @@ class Fleets:
 
     def beside(self, context: UiContext) -> dict[str, AlertSnapshot]:
         """Return the alerts of the fleets but one, by the fleets' names."""
-        return {each.monitor.fleet_name: each.alerts for each in self.contexts if each is not context}
+        return {
+            each.monitor.fleet_name: each.alerts for each in self.contexts if each is not context
+        }
 
     @property
     def revision(self) -> int:
@@ -228,4 +230,6 @@ class Fleets:
 
     def news(self, shown: UiContext) -> Hashable:
         """Return what differs once anything has changed that is shown of the fleets but one."""
-        return tuple([each.monitor.revision._replace(store=0) for each in self.contexts if each is not shown])
+        return tuple(
+            [each.monitor.revision._replace(store=0) for each in self.contexts if each is not shown]
+        )

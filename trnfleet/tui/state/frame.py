@@ -33,7 +33,11 @@ class Frame:
     @property
     def averages(self) -> Averages:
         """Means over the last seconds."""
-        return self._averages if self._averages is not None and self._is_of_shown else self._monitor.averages
+        return (
+            self._averages
+            if self._averages is not None and self._is_of_shown
+            else self._monitor.averages
+        )
 
     @property
     def rollups(self) -> Rollups:
@@ -43,7 +47,11 @@ class Frame:
     @property
     def summary(self) -> Summary:
         """The fleet in a few figures."""
-        return self._summary if self._summary is not None and self._is_of_shown else self._monitor.summary()
+        return (
+            self._summary
+            if self._summary is not None and self._is_of_shown
+            else self._monitor.summary()
+        )
 
     @property
     def _is_of_shown(self) -> bool:

@@ -74,7 +74,11 @@ class Highlight:
 
     def place(self) -> str:
         """Return the first address of what is picked out; empty for the fleet where none is known."""
-        return "" if self.reservation is None else place_of(self.reservation, self._monitor.store.layout)
+        return (
+            ""
+            if self.reservation is None
+            else place_of(self.reservation, self._monitor.store.layout)
+        )
 
 
 def holders(table: list[Reservation], layout: Layout, place: str) -> list[str]:
@@ -104,5 +108,10 @@ def places_text(reservation: Reservation, layout: Layout) -> str:
     """Return what part of the fleet a reservation holds, in words."""
     if reservation.message.on:
         return ", ".join(plain(place, 80) for place in reservation.message.on)
-    names = [layout.instances[row] for run in reservation.rows for row in run if row < len(layout.instances)]
+    names = [
+        layout.instances[row]
+        for run in reservation.rows
+        for row in run
+        if row < len(layout.instances)
+    ]
     return ", ".join(map(plain, names)) if names else "its place is not known"

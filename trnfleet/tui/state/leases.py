@@ -66,4 +66,6 @@ def why_no_chips(context: UiContext, address: str) -> str:
         return f"Enter asks cell {cell} for its chips" if leases.can_ask else leases.why_not
     if lease.reason:
         return f"no chips of cell {cell}: {lease.reason}"
-    return f"chips of cell {cell} are {'coming' if lease.state is LeaseState.GRANTED else 'asked for'}"
+    return (
+        f"chips of cell {cell} are {'coming' if lease.state is LeaseState.GRANTED else 'asked for'}"
+    )

@@ -57,7 +57,9 @@ def of_job(snapshot: AlertSnapshot, job: str) -> Subject:
     return Subject(_matcher("job", job), _alerts(snapshot.of_job(job)))
 
 
-def of_reservation(snapshot: AlertSnapshot, reservation_id: str, rows: tuple[range, ...] = ()) -> Subject:
+def of_reservation(
+    snapshot: AlertSnapshot, reservation_id: str, rows: tuple[range, ...] = ()
+) -> Subject:
     """Return a reservation; its alerts are also those of the instances that it holds."""
     held = (*snapshot.of_reservation(reservation_id), *snapshot.on_instances(rows))
     return Subject(_matcher("reservation", reservation_id), _alerts(held))

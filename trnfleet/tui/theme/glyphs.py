@@ -68,7 +68,9 @@ def _braille(dots: int) -> str:
 @lru_cache(maxsize=4096)
 def to_ascii(text: str) -> str:
     """Return a text with twins in place of what is beyond ASCII, in as many cells."""
-    return text if text.isascii() else "".join(each if each.isascii() else twin(each) for each in text)
+    return (
+        text if text.isascii() else "".join(each if each.isascii() else twin(each) for each in text)
+    )
 
 
 def has_utf8(encoding: str | None) -> bool:

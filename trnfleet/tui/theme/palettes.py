@@ -330,5 +330,7 @@ MONOCHROME = replace(
     has_color=False,
 )
 
-PALETTES = {each.name: each for each in (DARK, LIGHT, HIGH_CONTRAST, COLOUR_BLIND, ANSI, MONOCHROME)}
+PALETTES = {
+    each.name: each for each in (DARK, LIGHT, HIGH_CONTRAST, COLOUR_BLIND, ANSI, MONOCHROME)
+}
 """Themes by name, in the order in which a key goes through them."""

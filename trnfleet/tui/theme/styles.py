@@ -153,7 +153,9 @@ def contrast(one: Color, other: Color) -> float:
 def _luminance(color: Color) -> float:
     """Return a colour's relative luminance after WCAG."""
     shares = [each / 255 for each in color.get_truecolor()]
-    linear = [each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in shares]
+    linear = [
+        each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in shares
+    ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 

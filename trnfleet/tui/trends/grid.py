@@ -39,7 +39,9 @@ class Plan(NamedTuple):
         high = max(1, height // _COMFORTABLE_ROWS)
         roomy = (width + _GAP) // (_WORDS_FROM + _GAP)
         # Below each other where beside each other titles and limits would lack their words.
-        columns = next((each for each in range(min(most, roomy), 0, -1) if each * high >= number), most)
+        columns = next(
+            (each for each in range(min(most, roomy), 0, -1) if each * high >= number), most
+        )
         rows = max(1, min(number // columns, high))
         return Plan(columns, rows, (width - _GAP * (columns - 1)) // columns)
 

@@ -81,7 +81,11 @@ class PlaceCharts(ChartGrid):
         if self._source is None:
             return []
         # It stands in place of the blank line above charts.
-        title = [(" ", theme.BASE), (self._source.title, theme.STRONG), (self._source.words, theme.QUIET)]
+        title = [
+            (" ", theme.BASE),
+            (self._source.title, theme.STRONG),
+            (self._source.words, theme.QUIET),
+        ]
         state = self._source.state
         if state is not None:
             title.append((f"  {state.text}", state.style))
@@ -138,7 +142,11 @@ class _Source(NamedTuple):
         kept = None if node is None else read_kept(context, inputs.times, path)
         name = plain(path) if path else plain(monitor.fleet_name, 64)
         level = "" if node is None else LEVEL_NAMES[node.level]
-        if node is not None and node.level is Level.ULTRASERVER and layout.is_standalone[node.number]:
+        if (
+            node is not None
+            and node.level is Level.ULTRASERVER
+            and layout.is_standalone[node.number]
+        ):
             level = "instances outside UltraServers"
         title, words = (name, f"  {level}") if node is not None else ("", "")
         if place.job:
@@ -167,7 +175,9 @@ class _Source(NamedTuple):
         """Return a field's value as the tree's row of the place has it."""
         node, store = self.node, self.place.context.monitor.store
         averages, field = self.place.context.frame.averages, BY_KEY[key]
-        if node is None or (node.level is not Level.CHIP and averages.generation != store.generation):
+        if node is None or (
+            node.level is not Level.CHIP and averages.generation != store.generation
+        ):
             return with_unit(None, field.unit)
         if self.state is not None:
             return with_unit(None, field.unit)
@@ -190,13 +200,17 @@ class _Source(NamedTuple):
         context, node = self.place.context, self.node or FLEET_NODE
         layout, history = context.monitor.store.layout, context.monitor.history
         track = history.track(layout, node, field.key, self.inputs.times.span_s)
-        before = None if self.kept is None else self.kept.field(field, figure_of(field, layout), track)
+        before = (
+            None if self.kept is None else self.kept.field(field, figure_of(field, layout), track)
+        )
         mean_s = self.inputs.mean_s if self._is_chip else MEAN_S
         return Series(track.smoothed(mean_s), theme.CHART, before=before)
 
     def _chart(self, series: list[Series], unit: str, **rest: object) -> Chart:
         reason = before_of(self.place.context.monitor, (self.node or FLEET_NODE).level)
-        chart = Chart(series, unit, self.inputs.times, marks=self.marks, gaps=self.inputs.gaps, before=reason)
+        chart = Chart(
+            series, unit, self.inputs.times, marks=self.marks, gaps=self.inputs.gaps, before=reason
+        )
         if self.kept is not None:
             chart = chart._replace(kept_gaps=self.kept.gaps([each.track for each in series]))
         return chart._replace(**rest)  # type: ignore[arg-type]  # the names are checked by tests that draw all charts
@@ -231,7 +245,11 @@ class _Source(NamedTuple):
         """Return the most that the hardware of a node can have of a field."""
         context = self.place.context
         layout = context.monitor.store.layout
-        if field.key == POWER and node.level is Level.FLEET and context.frame.summary.mean.power_cap_w:
+        if (
+            field.key == POWER
+            and node.level is Level.FLEET
+            and context.frame.summary.mean.power_cap_w
+        ):
             # The header's: of the chips whose power is known.
             return context.frame.summary.mean.power_cap_w
         peak = field.peak
@@ -251,7 +269,12 @@ class _Source(NamedTuple):
         if key == STEP_TIME:
             usual_s = monitor.alerts.usual(STEP_TIME, name)
             rule = next(
-                (each for each in monitor.alerts.rules if each.figure == STEP_TIME and each.reference), None
+                (
+                    each
+                    for each in monitor.alerts.rules
+                    if each.figure == STEP_TIME and each.reference
+                ),
+                None,
             )
             if usual_s:
                 limits.append(Limit(usual_s, "usual", theme.CHART_CAP))

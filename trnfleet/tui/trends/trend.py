@@ -45,7 +45,9 @@ class Trend(NamedTuple):
         written = tuple(map(figure, self.figures)) if self.has_keys else self.figures
         bare: Parts = [parts[0], (value, theme.BASE)]
         room = width - sum(len(text) for text, _ in parts)
-        whole = sum(len(each.name) + len(text) + 3 for each, text in zip(series, written, strict=True))
+        whole = sum(
+            len(each.name) + len(text) + 3 for each, text in zip(series, written, strict=True)
+        )
         # What the line is a mean over goes before figures; with these the span stays.
         span = len(self.note.partition(", ")[0]) + 3
         if whole <= room - span:
@@ -54,7 +56,9 @@ class Trend(NamedTuple):
         for title, note in ((parts, len(self.note) + 3), (parts, 2), (bare, 2)):
             found = [
                 *title,
-                *legend(series, written, width - note - sum(len(text) for text, _ in title), self.jobs),
+                *legend(
+                    series, written, width - note - sum(len(text) for text, _ in title), self.jobs
+                ),
             ]
             if len(found) == len(title) + len(series) and not found[-1][0].startswith(" +"):
                 break

@@ -95,7 +95,13 @@ def fitted(
 
 
 def _filled(
-    items: list[Item], width: int, gap: int, name_style: Style, value_style: Style, *, is_short: bool
+    items: list[Item],
+    width: int,
+    gap: int,
+    name_style: Style,
+    value_style: Style,
+    *,
+    is_short: bool,
 ) -> Parts:
     """Return as many figures of one form as fit, without the highest ranks."""
     chosen, cells = items, [_cells(item, gap, is_short=is_short) for item in items]
@@ -115,11 +121,15 @@ def _cells(item: Item, gap: int, *, is_short: bool) -> int:
     return gap + cell_len(name) + bool(name and room) + cell_len(value) + max(0, room - len(value))
 
 
-def _line(items: list[Item], gap: int, name_style: Style, value_style: Style, *, is_short: bool) -> Parts:
+def _line(
+    items: list[Item], gap: int, name_style: Style, value_style: Style, *, is_short: bool
+) -> Parts:
     parts: Parts = []
     for item in items:
         name = item.short if is_short else item.name
-        value, room = (item.brief, item.brief_room) if is_short and item.brief else (item.value, item.room)
+        value, room = (
+            (item.brief, item.brief_room) if is_short and item.brief else (item.value, item.room)
+        )
         parts.append((" " if not parts else " " * gap, name_style))
         if name:
             parts.append((f"{name} " if room else name, name_style))
@@ -155,7 +165,9 @@ class Bar(SelectableWidget):
         self._strips: dict[int, Strip] = {}
         """Pictures of the lines, as they were drawn last."""
 
-    def show(self, compose: Callable[[int], list[Parts]], *, fill: Callable[[], Style] | None = None) -> None:
+    def show(
+        self, compose: Callable[[int], list[Parts]], *, fill: Callable[[], Style] | None = None
+    ) -> None:
         """Show the lines that `compose` makes for a width, now and after every change of size."""
         self._words = compose
         if fill is not None:
@@ -175,7 +187,9 @@ class Bar(SelectableWidget):
         strip, width = self._strips.get(y), size.width
         if strip is None or strip.cell_length != width:
             row = self._rows[y] if y < len(self._rows) else []
-            strip = self._strips[y] = make_strip(row, width, self._fill()) if width > 0 else Strip.blank(0)
+            strip = self._strips[y] = (
+                make_strip(row, width, self._fill()) if width > 0 else Strip.blank(0)
+            )
         return self.with_selection(y, strip)
 
     def target_at(self, x: int, y: int) -> Target | None:

@@ -59,7 +59,9 @@ class Series(NamedTuple):
             return own
         missing = np.isnan(own.mean)
         former = grid.bands(self.before, has_extremes=self.has_band)
-        return plot.Bands(*(np.where(missing, old, new) for old, new in zip(former, own, strict=True)))
+        return plot.Bands(
+            *(np.where(missing, old, new) for old, new in zip(former, own, strict=True))
+        )
 
 
 class Limit(NamedTuple):
@@ -200,7 +202,9 @@ def head(title: Parts, note: str, width: int) -> FixedParts:
     )
 
 
-def legend(series: Sequence[Series], figures: Sequence[str], width: int, others: Sequence[str] = ()) -> Parts:
+def legend(
+    series: Sequence[Series], figures: Sequence[str], width: int, others: Sequence[str] = ()
+) -> Parts:
     """Return the names of series in their styles, with figures.
 
     Figures go first where there is not room for all, then ends of names, then the beginnings that several share before ends that no
@@ -211,7 +215,9 @@ def legend(series: Sequence[Series], figures: Sequence[str], width: int, others:
     every = {*names, *others}
     stems = parts_of(names, every, before=True)
     ends = parts_of(names, every, before=False)
-    shortest = [end if stem == name else stem for stem, end, name in zip(stems, ends, names, strict=True)]
+    shortest = [
+        end if stem == name else stem for stem, end, name in zip(stems, ends, names, strict=True)
+    ]
     if len(set(shortest)) < len(names):
         shortest = stems
     for texts in (with_figures, names, stems, shortest):
@@ -234,14 +240,20 @@ def parts_of(names: Sequence[str], every: Iterable[str], *, before: bool) -> lis
     side = 0 if before else 2
     shared = Counter(name.partition("-")[side] for name in every)
     parts = [name.partition("-")[side] for name in names]
-    return [part if part and shared[part] == 1 else name for part, name in zip(parts, names, strict=True)]
+    return [
+        part if part and shared[part] == 1 else name
+        for part, name in zip(parts, names, strict=True)
+    ]
 
 
 def scale_of(chart: Chart) -> tuple[float, float]:
     """Return the ends of a chart's scale: round numbers around what there is, and around the limits that are near."""
     lows, highs = [chart.floor], [chart.floor]
     tracks = [
-        (each, track) for each in chart.series for track in (each.track, each.before) if track is not None
+        (each, track)
+        for each in chart.series
+        for track in (each.track, each.before)
+        if track is not None
     ]
     for each, former in tracks:
         track = former.last(chart.times.span_s)
@@ -260,14 +272,18 @@ def scale_of(chart: Chart) -> tuple[float, float]:
         limit.value - chart.floor
         for limit in chart.limits
         if limit.value > chart.floor
-        and (limit.is_always_shown or not over > 0 or limit.value - chart.floor <= _NEAR_LIMIT * over)
+        and (
+            limit.is_always_shown or not over > 0 or limit.value - chart.floor <= _NEAR_LIMIT * over
+        )
     ]
     # A line on the edge of the chart is hard to see.
     top = 1.02 * max([over, *near])
     if not top > 0:
         return low, chart.ceiling if np.isfinite(chart.ceiling) else low + 1.0
     top = chart.floor + plot.nice_ceiling(top)
-    return low, max(min(top, chart.ceiling), high, *(chart.floor + each for each in near), low + 1e-9)
+    return low, max(
+        min(top, chart.ceiling), high, *(chart.floor + each for each in near), low + 1e-9
+    )
 
 
 def axis_text(value: float, unit: str, *, is_signed: bool = False) -> str:
@@ -305,9 +321,12 @@ class _Canvas:
         """Draw a band, and over it the line of its means."""
         if series.has_band:
             rows = plot.reach(
-                plot.row_of(bands.low, low, high, self._dots), plot.row_of(bands.high, low, high, self._dots)
+                plot.row_of(bands.low, low, high, self._dots),
+                plot.row_of(bands.high, low, high, self._dots),
             )
-            self._add(plot.cells_of(plot.picture(*rows, self._dots)), series.style + Style(dim=True))
+            self._add(
+                plot.cells_of(plot.picture(*rows, self._dots)), series.style + Style(dim=True)
+            )
         mean = plot.row_of(bands.mean, low, high, self._dots)
         self._add(plot.cells_of(plot.picture(*plot.reach(mean, mean), self._dots)), series.style)
 
@@ -337,7 +356,9 @@ class _Canvas:
         made: list[FixedParts] = []
         for each, runs in zip(characters.tolist(), plot.row_runs(owner), strict=True):
             text = "".join(each)
-            made.append(tuple((text[first:after], self._styles[number]) for first, after, number in runs))
+            made.append(
+                tuple((text[first:after], self._styles[number]) for first, after, number in runs)
+            )
         return made
 
     def _add(self, bits: NDArray[np.int64], style: Style) -> None:
@@ -349,7 +370,9 @@ class _Canvas:
         self._owner[where] = len(self._styles) - 1
 
 
-def _labels(chart: Chart, low: float, high: float, rows: int, width: int) -> dict[int, tuple[str, Style]]:
+def _labels(
+    chart: Chart, low: float, high: float, rows: int, width: int
+) -> dict[int, tuple[str, Style]]:
     """Return the labels of the value axis by row: its ends, and the limits, which win where two are in one row."""
     labels = {
         0: (axis_text(high, chart.unit, is_signed=chart.is_signed), theme.CHART_AXIS),
@@ -388,7 +411,9 @@ def _gaps(chart: Chart, grid: plot.Grid, bands: list[plot.Bands]) -> list[tuple[
         reasons[max(0, first) : max(0, after)] = _REASONS.index(gap.reason)
     return [
         (first, after, _REASONS[number])
-        for first, after, number in plot.row_runs(np.where(missing, reasons, _PRESENT)[np.newaxis])[0]
+        for first, after, number in plot.row_runs(np.where(missing, reasons, _PRESENT)[np.newaxis])[
+            0
+        ]
         if number != _PRESENT
     ]
 
@@ -409,9 +434,13 @@ def time_axis(chart: Chart, grid: plot.Grid, cells: int) -> FixedParts:
         at = cells - 1 - int(back_s * cells / times.span_s)
         # Beside marks a label stands as near to its instant as it can, and still over or beside it.
         middle = min(max(0, at - len(text) // 2), cells - len(text))
-        firsts = sorted(range(max(0, at - len(text)), at + 2), key=lambda first: abs(first - middle))
+        firsts = sorted(
+            range(max(0, at - len(text)), at + 2), key=lambda first: abs(first - middle)
+        )
         rooms = (range(first, first + len(text)) for first in firsts)
-        room = next((each for each in rooms if each.stop <= taken and marked.isdisjoint(each)), None)
+        room = next(
+            (each for each in rooms if each.stop <= taken and marked.isdisjoint(each)), None
+        )
         if at < 0 or room is None:
             continue
         line[room.start : room.stop] = [(character, theme.CHART_AXIS) for character in text]
@@ -444,6 +473,9 @@ def _ticks(times: Times, cells: int) -> list[tuple[float, str]]:
     last_s = times.end_ns // NS_PER_S
     first = last_s - last_s % every_s
     return [
-        ((times.end_ns / NS_PER_S - at_s) / speed, format_rfc3339(at_s * NS_PER_S)[begin : begin + size])
+        (
+            (times.end_ns / NS_PER_S - at_s) / speed,
+            format_rfc3339(at_s * NS_PER_S)[begin : begin + size],
+        )
         for at_s in range(first, last_s - span_s, -every_s)
     ]

@@ -98,7 +98,9 @@ class CursorList(LineView, Generic[K]):
 
     def row_parts(self, number: int, width: int, *, selected: bool) -> Parts:
         """Return the line of a row, for lists whose lines do not depend on each other."""
-        raise TypeError(f"{type(self).__name__} does not implement row_parts({number}, {width}, {selected})")
+        raise TypeError(
+            f"{type(self).__name__} does not implement row_parts({number}, {width}, {selected})"
+        )
 
     def empty_lines(self) -> Sequence[tuple[str, Style]]:
         """Return the lines of a list without rows."""
@@ -184,7 +186,9 @@ class CursorList(LineView, Generic[K]):
 
     def _kept_key(self, number: int) -> K | None:
         """Return the key that the cursor keeps to on a row."""
-        return None if number >= self.count or (self.IS_FEED and not number) else self.row_key(number)
+        return (
+            None if number >= self.count or (self.IS_FEED and not number) else self.row_key(number)
+        )
 
     # Painting
 
@@ -239,7 +243,9 @@ class RowList(CursorList[K], Generic[K, R]):
 
     def parts_of(self, row: R, width: int, *, selected: bool) -> Parts:
         """Return a row's line, for lists whose lines do not depend on each other."""
-        raise TypeError(f"{type(self).__name__} does not implement parts_of({row!r}, {width}, {selected})")
+        raise TypeError(
+            f"{type(self).__name__} does not implement parts_of({row!r}, {width}, {selected})"
+        )
 
     @property
     def picked(self) -> R | None:

@@ -38,13 +38,20 @@ def fact_lines(facts: list[Fact], width: int, height: int) -> list[FixedParts]:
     wanted = [(fact, _lines_of(fact, room, _MOST_LINES)) for fact in facts]
     told = [lines for fact, lines in wanted if fact.style != theme.QUIET]
     most = next(
-        (most for most in range(_MOST_LINES, 2, -1) if sum(min(each, most) for each in told) <= height), 2
+        (
+            most
+            for most in range(_MOST_LINES, 2, -1)
+            if sum(min(each, most) for each in told) <= height
+        ),
+        2,
     )
     made, shown = _laid_out(wanted, most, name_cells, room, height)
     if height >= _SIGN_FROM and any(fact.style != theme.QUIET for fact in facts[shown:]):
         made, shown = _laid_out(wanted, most, name_cells, room, height - 1)
         names = ", ".join(fact.name for fact in facts[shown:] if fact.style != theme.QUIET)
-        made.append(((f" {'…':{name_cells}} ", theme.QUIET), (fit(names, room).rstrip(), theme.QUIET)))
+        made.append(
+            ((f" {'…':{name_cells}} ", theme.QUIET), (fit(names, room).rstrip(), theme.QUIET))
+        )
     return made
 
 
@@ -60,9 +67,13 @@ def _laid_out(
         shown += 1
         is_sign = fact.name[:1] in theme.SEVERITY_GLYPH.values()
         name_style = _sign_style(fact.name) if is_sign else theme.QUIET
-        for number, text in enumerate(wrapped(fact.words, room, min(lines, most, height - len(made)))):
+        for number, text in enumerate(
+            wrapped(fact.words, room, min(lines, most, height - len(made)))
+        ):
             name = "" if number else fact.name
-            made.append(((f" {fit(name, name_cells)} ", name_style), (text, fact.style or theme.BASE)))
+            made.append(
+                ((f" {fit(name, name_cells)} ", name_style), (text, fact.style or theme.BASE))
+            )
     return made, shown
 
 

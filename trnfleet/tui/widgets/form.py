@@ -86,7 +86,9 @@ class Form(Vertical):
         self._title = Bar(fill=lambda: theme.BAR)
         self._message = Bar(fill=lambda: theme.BAR)
         self._inputs = {
-            spec.name: Input(placeholder=spec.placeholder, max_length=400, select_on_focus=True, compact=True)
+            spec.name: Input(
+                placeholder=spec.placeholder, max_length=400, select_on_focus=True, compact=True
+            )
             for row in rows
             for spec in row
         }
@@ -157,7 +159,14 @@ class Form(Vertical):
         sign = " ▲ " if is_problem else " "
         self._message.show(
             lambda width: [
-                [(fit(sign + (text or ("" if self._has_keys_in_title(width) else KEYS)), width), style)]
+                [
+                    (
+                        fit(
+                            sign + (text or ("" if self._has_keys_in_title(width) else KEYS)), width
+                        ),
+                        style,
+                    )
+                ]
             ]
         )
 

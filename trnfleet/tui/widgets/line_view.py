@@ -58,7 +58,9 @@ def _trimmed(parts: Iterable[tuple[str, Style]]) -> Iterator[tuple[str, Style]]:
             continue
         before, _, after = text.partition(body) if body else (text, "", "")
         yield from (
-            (each, look) for each, look in ((before, theme.BASE), (body, style), (after, theme.BASE)) if each
+            (each, look)
+            for each, look in ((before, theme.BASE), (body, style), (after, theme.BASE))
+            if each
         )
 
 
@@ -73,7 +75,9 @@ class LineView(ScrollView, SelectableWidget, can_focus=True):
     `ScrollView` comes first: Textual takes bindings and styles from the first base alone.
     """
 
-    DEFAULT_CSS = "LineView { background: $bg; scrollbar-size-vertical: 1; scrollbar-gutter: auto; }"
+    DEFAULT_CSS = (
+        "LineView { background: $bg; scrollbar-size-vertical: 1; scrollbar-gutter: auto; }"
+    )
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002  Textual's name
         super().__init__(id=id, classes=classes)
@@ -158,7 +162,9 @@ class LineView(ScrollView, SelectableWidget, can_focus=True):
                 self._signatures[number] = line.signature
                 self._strips[number] = line.make()
             strip = self._strips.get(y)
-        return self.with_selection(y, strip if strip is not None else Strip.blank(width, theme.BASE))
+        return self.with_selection(
+            y, strip if strip is not None else Strip.blank(width, theme.BASE)
+        )
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Paint the new window at once when it has moved by a line."""

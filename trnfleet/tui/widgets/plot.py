@@ -112,7 +112,9 @@ def _means(values: NDArray[np.floating], begins: Ints) -> Floats:
 def row_of(values: Floats, low: float, high: float, rows: int) -> Ints:
     """Return the row of dots of each value, 0 the lowest; ends take what lies beyond them, and NaN is -1."""
     share = np.clip((values - low) / (high - low if high > low else 1.0), 0.0, 1.0)
-    return np.where(np.isnan(share), -1, np.rint(np.nan_to_num(share) * (rows - 1))).astype(np.int64)
+    return np.where(np.isnan(share), -1, np.rint(np.nan_to_num(share) * (rows - 1))).astype(
+        np.int64
+    )
 
 
 def reach(bottom: Ints, top: Ints) -> tuple[Ints, Ints]:
@@ -159,7 +161,9 @@ def row_runs(values: Ints) -> list[list[tuple[int, int, int]]]:
     ]
 
 
-def words_near(taken: NDArray[np.bool_], first: int, after: int, text: str) -> list[tuple[int, int, str]]:
+def words_near(
+    taken: NDArray[np.bool_], first: int, after: int, text: str
+) -> list[tuple[int, int, str]]:
     """Return where the words stand that a gap in the middle row has no room for, as row, first cell and text; nothing where no place is free.
 
     They are below each other in the gap where each fits, else in one line across it, in the free row that is the nearest.
@@ -173,7 +177,9 @@ def words_near(taken: NDArray[np.bool_], first: int, after: int, text: str) -> l
     rows, cells = taken.shape
     middle, room, words = rows // 2, after - first, text.split()
     if max(map(len, words)) <= room and middle + len(words) < rows:
-        return [(middle + 1 + number, first, word.center(room)) for number, word in enumerate(words)]
+        return [
+            (middle + 1 + number, first, word.center(room)) for number, word in enumerate(words)
+        ]
     begins = range(max(0, first - len(text) + 1), min(after, cells - len(text) + 1))
     centred = sorted(begins, key=lambda begin: abs(2 * begin + len(text) - first - after))
     for row in sorted(set(range(rows)) - {middle}, key=lambda row: (abs(row - middle), -row)):
@@ -190,7 +196,9 @@ _NICE = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 def nice_ceiling(value: float) -> float:
     """Return the round number at or above a positive value: 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6 or 8 times a power of ten."""
     power = 10.0 ** np.floor(np.log10(value))
-    return float(next((each * power for each in _NICE if each * power >= value * (1 - 1e-9)), 10.0 * power))
+    return float(
+        next((each * power for each in _NICE if each * power >= value * (1 - 1e-9)), 10.0 * power)
+    )
 
 
 _TICKS_S = (

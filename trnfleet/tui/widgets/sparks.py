@@ -16,7 +16,9 @@ _SPARK = np.array(list(" ▁▂▃▄▅▆▇█"))
 """Index 0 is a gap; a sparkline's lowest value still shows a block."""
 
 
-def bucket(series: NDArray[Any], cells: int, per_cell: int, total: int | None = None) -> NDArray[np.float64]:
+def bucket(
+    series: NDArray[Any], cells: int, per_cell: int, total: int | None = None
+) -> NDArray[np.float64]:
     """Return the last samples as means of `per_cell` each, right-aligned in `cells` cells; NaN for no sample.
 
     Cells begin at multiples of `per_cell` of all samples ever taken, so that a chart moves by whole cells and does
@@ -34,7 +36,9 @@ def bucket(series: NDArray[Any], cells: int, per_cell: int, total: int | None = 
     values = np.asarray(series, dtype=np.float64)[-cells * per_cell :]
     after = -(len(series) if total is None else total) % per_cell
     before = -(len(values) + after) % per_cell
-    groups = np.concatenate([np.full(before, np.nan), values, np.full(after, np.nan)]).reshape(-1, per_cell)
+    groups = np.concatenate([np.full(before, np.nan), values, np.full(after, np.nan)]).reshape(
+        -1, per_cell
+    )
     known = ~np.isnan(groups)
     counts = known.sum(axis=1)
     means = np.where(known, groups, 0.0).sum(axis=1) / np.maximum(counts, 1)
@@ -46,7 +50,9 @@ def spark(values: NDArray[np.float64], low: float, high: float, *, most: int = 8
     """Return a sparkline, one character a value: `most` of eight heights from `low` to `high`, a space for NaN."""
     share = _shares(values, low, high)
     known = ~np.isnan(share)
-    heights = np.where(known, 1 + np.minimum(most - 1, (np.nan_to_num(share) * most).astype(np.int64)), 0)
+    heights = np.where(
+        known, 1 + np.minimum(most - 1, (np.nan_to_num(share) * most).astype(np.int64)), 0
+    )
     return "".join(_SPARK[heights].tolist())
 
 
@@ -57,7 +63,9 @@ def area(values: NDArray[np.float64], low: float, high: float, height: int) -> l
     """
     share = _shares(values, low, high)
     known = ~np.isnan(share)
-    eighths = np.where(known, np.maximum(1, np.rint(np.nan_to_num(share) * 8 * height)), 0).astype(np.int64)
+    eighths = np.where(known, np.maximum(1, np.rint(np.nan_to_num(share) * 8 * height)), 0).astype(
+        np.int64
+    )
     floors = 8 * np.arange(height - 1, -1, -1)
     blocks = np.clip(eighths[np.newaxis, :] - floors[:, np.newaxis], 0, 8)
     return ["".join(line) for line in _SPARK[blocks].tolist()]
@@ -66,4 +74,6 @@ def area(values: NDArray[np.float64], low: float, high: float, height: int) -> l
 def _shares(values: NDArray[np.float64], low: float, high: float) -> NDArray[np.float64]:
     """Return where values lie between `low` (0) and `high` (1); the ends take what lies beyond them."""
     span = high - low
-    return np.clip((np.asarray(values, dtype=np.float64) - low) / (span if span > 0 else 1.0), 0.0, 1.0)
+    return np.clip(
+        (np.asarray(values, dtype=np.float64) - low) / (span if span > 0 else 1.0), 0.0, 1.0
+    )

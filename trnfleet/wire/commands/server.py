@@ -17,7 +17,13 @@ from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.errors import ConfigError, WireError, nearest
 from trnfleet.wire.commands.rate import READ_PER_S, CommandRates
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
-from trnfleet.wire.messages import CommandMessage, Name, ReplyMessage, decode_message, encode_message
+from trnfleet.wire.messages import (
+    CommandMessage,
+    Name,
+    ReplyMessage,
+    decode_message,
+    encode_message,
+)
 from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope, MessageProperties
 from trnfleet.wire.topics import (
     DEFAULT_ROOT,
@@ -155,7 +161,9 @@ class CommandServer:
         self._names = dict(names)
         self._root = root
         self._limits = limits
-        self._command_limits = replace(limits, payload_bytes=min(MAX_COMMAND_BYTES, limits.payload_bytes))
+        self._command_limits = replace(
+            limits, payload_bytes=min(MAX_COMMAND_BYTES, limits.payload_bytes)
+        )
         self._answers = answers
         self.seen: OrderedDict[tuple[str, str], None] = OrderedDict()
         """Clients and ids of the latest commands that may change something, `REMEMBERED` at most."""
@@ -230,7 +238,9 @@ class CommandServer:
         if properties is None:
             return self._usual_reply(asker)
         correlation = (
-            MessageProperties(correlation=properties.correlation) if properties.correlation else None
+            MessageProperties(correlation=properties.correlation)
+            if properties.correlation
+            else None
         )
         if properties.response_topic is None:
             return self._usual_reply(asker)._replace(properties=correlation)
@@ -307,7 +317,9 @@ class CommandServer:
                     f"{command.action} has no argument {name!r}: {nearest(name, arguments)}"
                 )
         if not covers(path, command.target):
-            raise _CommandRefused(f"target {command.target!r} is not below the topic's path {path!r}")
+            raise _CommandRefused(
+                f"target {command.target!r} is not below the topic's path {path!r}"
+            )
         if not self._allowed and command.action not in self._actions.harmless:
             raise _CommandRefused(self._actions.how_to_allow)
 
@@ -322,7 +334,11 @@ class CommandServer:
         if len(payload) > self._limits.payload_bytes:
             short = one_line(f"{reason}; the result is too long for a message")
             payload = encode_message(reply.model_copy(update={"reason": short, "result": who}))
-        return [Envelope(to.topic, payload, qos=1, content_type=CONTENT_TYPE_JSON, properties=to.properties)]
+        return [
+            Envelope(
+                to.topic, payload, qos=1, content_type=CONTENT_TYPE_JSON, properties=to.properties
+            )
+        ]
 
     def _drop(self, kind: str, envelope: Envelope, why: str) -> None:
         """Count a message that is not carried out, and log it unless many have been."""
@@ -330,11 +346,17 @@ class CommandServer:
         setattr(self.counts, kind, count)
         if count <= LOGGED_OF_A_KIND or count % LOGGED_OF_A_KIND == 0:
             log.warning(
-                "command_dropped", kind=kind, count=count, topic=one_line(envelope.topic), why=one_line(why)
+                "command_dropped",
+                kind=kind,
+                count=count,
+                topic=one_line(envelope.topic),
+                why=one_line(why),
             )
 
 
-async def serve(commands: CommandServer, source: Source, publisher: Publisher, clock: Clock) -> None:
+async def serve(
+    commands: CommandServer, source: Source, publisher: Publisher, clock: Clock
+) -> None:
     """Carry out what comes from a source, and publish the answers, until the source ends or this is cancelled.
 
     Args:

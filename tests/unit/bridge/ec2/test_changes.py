@@ -6,7 +6,17 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.ec2_account import END, NOW_NS, block, extension, made, part, reading, sorted_out, status
+from support.ec2_account import (
+    END,
+    NOW_NS,
+    block,
+    extension,
+    made,
+    part,
+    reading,
+    sorted_out,
+    status,
+)
 
 from trnfleet.clock import NS_PER_S
 
@@ -79,7 +89,9 @@ def test_the_warning_comes_once_at_forty_minutes() -> None:
 def names_of(*readings: Reading) -> list[str]:
     """Return the events of readings in a row."""
     bridge = made()
-    return [each["name"] for found in readings for each in sorted_out(bridge.take(found, NOW_NS))[1]]
+    return [
+        each["name"] for found in readings for each in sorted_out(bridge.take(found, NOW_NS))[1]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +143,9 @@ def test_on_demand_reservations_have_names_of_their_own() -> None:
 
     def default(state: str) -> Reading:
         return reading(
-            blocks=[], statuses=[], reservations=[part("cr-2", ReservationType="default", State=state)]
+            blocks=[],
+            statuses=[],
+            reservations=[part("cr-2", ReservationType="default", State=state)],
         )
 
     assert names_of(default("pending"), default("active"), default("cancelled")) == [

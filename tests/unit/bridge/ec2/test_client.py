@@ -93,7 +93,10 @@ def test_running_instances_are_looked_for_by_reservation(client: Any, stub: Stub
         {"Name": "instance-state-name", "Values": ["pending", "running"]},
     ]
     asked = {"MaxResults": PAGE, "Filters": filters}
-    one = {"Reservations": [{"Instances": [{"InstanceId": "i-1"}, {"InstanceId": "i-2"}]}], "NextToken": "t"}
+    one = {
+        "Reservations": [{"Instances": [{"InstanceId": "i-1"}, {"InstanceId": "i-2"}]}],
+        "NextToken": "t",
+    }
     stub.add_response("describe_instances", one, asked)
     two = {"Reservations": [{"Instances": [{"InstanceId": "i-3"}]}]}
     stub.add_response("describe_instances", two, asked | {"NextToken": "t"})
@@ -126,7 +129,9 @@ def test_instances_may_be_forbidden_too(client: Any, stub: Stubber) -> None:
     answer(stub, *CALLS[2][:2])
     answer(stub, *CALLS[3][:2])
     stub.add_client_error(
-        "describe_instances", "UnauthorizedOperation", expected_params={"MaxResults": PAGE, "Filters": ANY}
+        "describe_instances",
+        "UnauthorizedOperation",
+        expected_params={"MaxResults": PAGE, "Filters": ANY},
     )
     reading = read(client)
     assert reading.instances is None
@@ -158,7 +163,8 @@ def test_nothing_may_be_read(client: Any, stub: Stubber) -> None:
     for number in (0, 1):
         stub.add_client_error(CALLS[number][0], "UnauthorizedOperation")
     with pytest.raises(
-        CloudError, match=r"nothing may be read: .*DescribeCapacityBlocks .*DescribeCapacityReservations "
+        CloudError,
+        match=r"nothing may be read: .*DescribeCapacityBlocks .*DescribeCapacityReservations ",
     ):
         read(client)
 
@@ -170,7 +176,9 @@ def test_a_call_that_a_region_does_not_offer(client: Any, stub: Stubber) -> None
         answer(stub, *CALLS[number][:2])
     reading = read(client)
     assert (reading.blocks, reading.reservations) == (None, [])
-    assert reading.problems[0].startswith("ec2:DescribeCapacityBlocks is not offered here (InvalidAction)")
+    assert reading.problems[0].startswith(
+        "ec2:DescribeCapacityBlocks is not offered here (InvalidAction)"
+    )
 
 
 def test_throttled_and_then_not(client: Any, stub: Stubber) -> None:
@@ -194,7 +202,9 @@ def test_throttling_is_its_own_error(client: Any, stub: Stubber, code: str) -> N
 def test_other_refusals_are_one_line(client: Any, stub: Stubber) -> None:
     """Any other error of EC2 is told with the call, its code and EC2's words."""
     stub.add_client_error("describe_capacity_blocks", "InvalidParameterValue", "no\nsuch")
-    with pytest.raises(CloudError, match=r"^EC2: describe_capacity_blocks: InvalidParameterValue: no such$"):
+    with pytest.raises(
+        CloudError, match=r"^EC2: describe_capacity_blocks: InvalidParameterValue: no such$"
+    ):
         read(client)
 
 
@@ -204,7 +214,9 @@ def test_a_token_that_never_ends(client: Any, monkeypatch: pytest.MonkeyPatch) -
     with Stubber(client) as stub:
         for page in range(3):
             asked = {"MaxResults": PAGE} | ({"NextToken": "t"} if page else {})
-            stub.add_response("describe_capacity_blocks", {"CapacityBlocks": [], "NextToken": "t"}, asked)
+            stub.add_response(
+                "describe_capacity_blocks", {"CapacityBlocks": [], "NextToken": "t"}, asked
+            )
         with pytest.raises(CloudError, match="more than 3 pages"):
             read(client)
 

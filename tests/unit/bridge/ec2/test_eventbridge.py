@@ -15,10 +15,15 @@ def test_an_instance_s_warning_comes_from_eventbridge() -> None:
     _, (event,) = sorted_out(bridge.notify(INTERRUPTION, NOW_NS))
     assert event["id"] == "0a1b2c3d-0000-4000-8000-000000000001"
     assert (event["name"], event["severity"]) == ("capacity_block_interruption_warning", "warning")
-    assert (event["ts"], event["reservation"]) == ("2026-01-09T10:50:02.000Z", "cb-0123456789abcdef0")
+    assert (event["ts"], event["reservation"]) == (
+        "2026-01-09T10:50:02.000Z",
+        "cb-0123456789abcdef0",
+    )
     assert event["resources"] == ["arn:aws:ec2:us-east-2:111122223333:instance/i-2"]
     assert event["detail"]["instance-id"] == "i-2"
-    assert event["text"].startswith("EC2 interrupts i-2 of cb-0123456789abcdef0 at 2026-01-09T11:00:00Z")
+    assert event["text"].startswith(
+        "EC2 interrupts i-2 of cb-0123456789abcdef0 at 2026-01-09T11:00:00Z"
+    )
 
 
 @pytest.mark.parametrize("is_clock_first", [True, False])
@@ -37,7 +42,10 @@ def test_one_end_is_warned_of_once(name: str, is_clock_first: bool) -> None:
         _, (event,) = sorted_out(bridge.notify(line(name), due_ns))
         assert bridge.warn(due_ns) == []
     assert event["detail_type"] == "Capacity Block Expiration Warning"
-    assert event["detail"] == {"capacity-reservation-id": "cr-1", "end-date": "2026-01-09T11:30:00Z"}
+    assert event["detail"] == {
+        "capacity-reservation-id": "cr-1",
+        "end-date": "2026-01-09T11:30:00Z",
+    }
 
 
 @pytest.mark.parametrize("old", ["2026-01-02T11:30:00Z", "soon"])

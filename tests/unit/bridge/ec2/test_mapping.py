@@ -31,7 +31,10 @@ def test_an_ultraserver_block() -> None:
     )
     assert (message.reservation_ids, message.instance_type) == (("cr-1",), "trn2u.48xlarge")
     assert (message.instances, message.launched, message.unavailable) == (4, 3, 0)
-    assert (message.end, message.terminates) == ("2026-01-09T11:30:00.000Z", "2026-01-09T11:00:00.000Z")
+    assert (message.end, message.terminates) == (
+        "2026-01-09T11:30:00.000Z",
+        "2026-01-09T11:00:00.000Z",
+    )
     assert (message.interconnect.value, message.zone) == ("ok", "us-east-2b")
     assert message.ec2_ids == ("i-1", "i-2", "i-3")
     assert (message.fee, message.origin, message.on) == (None, "ec2", ())
@@ -90,7 +93,9 @@ def test_extensions_keep_their_fee() -> None:
     ]
 
 
-@pytest.mark.parametrize("bad", [{"State": "teleported"}, {"CapacityBlockId": "a/b"}, {"EndDate": 5}])
+@pytest.mark.parametrize(
+    "bad", [{"State": "teleported"}, {"CapacityBlockId": "a/b"}, {"EndDate": 5}]
+)
 def test_what_a_newer_api_says_is_skipped_and_counted(bad: dict[str, Any]) -> None:
     """A block that cannot be understood is skipped alone, and counted."""
     found = reading(blocks=[block(**bad), block(CapacityBlockId="cb-2")], reservations=[])
@@ -117,22 +122,32 @@ def test_what_runs_is_unknown_without_permissions() -> None:
 
 def test_another_ultraserver_is_not_taken_for_trn2() -> None:
     """Where only the block is told, no instance type is made up for UltraServers of other kinds."""
-    found = reading(blocks=[block(UltraserverType="u-p6e-gb200x72")], reservations=None, statuses=None)
+    found = reading(
+        blocks=[block(UltraserverType="u-p6e-gb200x72")], reservations=None, statuses=None
+    )
     assert (only(found).instance_type, only(found).instances) == ("unknown", 0)
 
 
 def test_reservations_of_one_block_are_one_message() -> None:
     """Where blocks may not be described, several Capacity Reservations of one are told together."""
     found = reading(
-        blocks=None, reservations=[part("cr-1", EndDate=END), part("cr-2", EndDate=END)], statuses=None
+        blocks=None,
+        reservations=[part("cr-1", EndDate=END), part("cr-2", EndDate=END)],
+        statuses=None,
     )
     message = only(found)
-    assert (message.reservation_ids, message.instances, message.launched) == (("cr-1", "cr-2"), 8, 6)
+    assert (message.reservation_ids, message.instances, message.launched) == (
+        ("cr-1", "cr-2"),
+        8,
+        6,
+    )
 
 
 def test_what_was_cancelled_before_it_began_has_no_end() -> None:
     """EC2 gives the time of the cancellation as its end, before the start; readers refuse such a message."""
-    default = part("cr-2", ReservationType="default", State="cancelled", EndDate=NOW - timedelta(days=4))
+    default = part(
+        "cr-2", ReservationType="default", State="cancelled", EndDate=NOW - timedelta(days=4)
+    )
     assert only(reading(blocks=[], reservations=[default])).end is None
 
 

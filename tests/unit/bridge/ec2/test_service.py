@@ -52,7 +52,9 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 class Served:
     """A bridge that serves while the block lasts, with a clock to turn."""
 
-    def __init__(self, account: Account, *, interval_s: float = 60.0, bridge: Bridge | None = None) -> None:
+    def __init__(
+        self, account: Account, *, interval_s: float = 60.0, bridge: Bridge | None = None
+    ) -> None:
         self.clock = ManualClock(NOW_NS, 100.0)
         self.recorder = Recorder(self.clock)
         self._work = serve(
@@ -98,7 +100,9 @@ async def test_it_repeats_each_minute_however_seldom_it_reads() -> None:
 @pytest.mark.parametrize("state", ["active", "unavailable"])
 async def test_the_warning_comes_on_time_however_seldom_it_reads(state: str) -> None:
     """The warning comes at its second, not with the next reading, and once."""
-    account = Account(reading(blocks=[block(state, EndDate=NOW + timedelta(minutes=40, seconds=90))]))
+    account = Account(
+        reading(blocks=[block(state, EndDate=NOW + timedelta(minutes=40, seconds=90))])
+    )
     async with Served(account, interval_s=3_600.0) as served:
         await served.clock.advance(89.999)
         assert served.payloads(TopicClass.EVENT) == []
@@ -139,7 +143,9 @@ async def test_a_first_reading_that_fails_is_an_error(failure: CloudError) -> No
     clock = ManualClock(NOW_NS)
     recorder = Recorder(clock)
     with pytest.raises(CloudError, match=str(failure)):
-        await serve(made(), recorder, Account(failure).read, clock=clock, interval_s=60.0, once=True)
+        await serve(
+            made(), recorder, Account(failure).read, clock=clock, interval_s=60.0, once=True
+        )
     assert json.loads(recorder.sent[-1][1].payload)["state"] == "offline"
 
 

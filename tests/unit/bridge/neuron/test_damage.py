@@ -41,7 +41,9 @@ PLACES = _places(TRN1_DOCUMENTS[1])
 
 
 @given(st.lists(st.tuples(st.sampled_from(PLACES), leaves), min_size=1, max_size=4))
-def test_whatever_a_document_holds_it_is_read_or_refused(changes: list[tuple[tuple[Any, ...], Any]]) -> None:
+def test_whatever_a_document_holds_it_is_read_or_refused(
+    changes: list[tuple[tuple[Any, ...], Any]],
+) -> None:
     """Any value in any place gives codes, or one of the two errors that are foreseen."""
     document = trn1()
     for (*parents, last), value in changes:
@@ -77,7 +79,9 @@ def test_huge_numbers_do_not_overflow() -> None:
     document = trn1()
     stats = report(document)["execution_stats"]["execution_summary"]
     stats["completed"] = 10**30
-    report(document)["neuroncore_counters"]["neuroncores_in_use"]["99999"] = {"neuroncore_utilization": 1e300}
+    report(document)["neuroncore_counters"]["neuroncores_in_use"]["99999"] = {
+        "neuroncore_utilization": 1e300
+    }
     report(document)["neuroncore_counters"]["neuroncores_in_use"]["9" * 400] = {}
     document["system_data"]["memory_info"] |= {"memory_used_bytes": 1e300, "period": 1e300}
     document["neuron_hardware_info"]["neuron_device_count"] = 10**20

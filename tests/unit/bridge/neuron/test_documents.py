@@ -58,7 +58,9 @@ class Consumer:
     def process_neuroncore_counters(self, label: str, group: dict[str, Any]) -> None:
         assert group["neuroncores_in_use"]
         for core, facts in group["neuroncores_in_use"].items():
-            self.put(label, str(int(core)), "utilization", value=facts["neuroncore_utilization"] / 100.0)
+            self.put(
+                label, str(int(core)), "utilization", value=facts["neuroncore_utilization"] / 100.0
+            )
             assert isinstance(facts["flops"], int)
             self.put(label, core, "flops", value=facts["flops"])
             for half, each in facts.get("v3d", {}).items():
@@ -74,7 +76,13 @@ class Consumer:
             self.put(label, place, value=used[place])
         for part in ("application_memory", "constants", "dma_buffers", "tensors"):
             self.put(label, "host", part, value=used["usage_breakdown"]["host"][part])
-        for part in ("constants", "model_code", "model_shared_scratchpad", "runtime_memory", "tensors"):
+        for part in (
+            "constants",
+            "model_code",
+            "model_shared_scratchpad",
+            "runtime_memory",
+            "tensors",
+        ):
             for core, sizes in used["usage_breakdown"]["neuroncore_memory_usage"].items():
                 assert isinstance(sizes[part], int)
                 self.put(label, str(int(core)), part, value=sizes[part])
@@ -87,7 +95,9 @@ class Consumer:
                 self.put(label, summary, kind, value=count)
         for kind in ("total_latency", "device_latency"):
             latency = group["latency_stats"][kind]
-            for percentile in () if latency is None else ("p0", "p1", "p25", "p50", "p75", "p99", "p100"):
+            for percentile in (
+                () if latency is None else ("p0", "p1", "p25", "p50", "p75", "p99", "p100")
+            ):
                 self.put(label, kind, percentile, value=latency[percentile])
 
     def process_neuron_hw_counters(self, label: str, group: dict[str, Any]) -> None:
@@ -135,11 +145,15 @@ def write(writer: DocumentWriter, *ticks: dict[str, NDArray[Any]]) -> list[dict[
     return [json.loads(writer.write(columns, 1.0)) for columns in ticks]
 
 
-def writer_of(kind: InstanceType = TRN2, path: str = "uc1/standalone/x", zone: str = "") -> DocumentWriter:
+def writer_of(
+    kind: InstanceType = TRN2, path: str = "uc1/standalone/x", zone: str = ""
+) -> DocumentWriter:
     return DocumentWriter(Host(path, kind, kind.chip.logical_neuroncore_config, "i-1", zone))
 
 
-@pytest.mark.parametrize("kind", [TRN2, TRN1, INSTANCE_TYPES["trn2.3xlarge"]], ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    "kind", [TRN2, TRN1, INSTANCE_TYPES["trn2.3xlarge"]], ids=lambda kind: kind.name
+)
 def test_a_training_host_has_one_process(kind: InstanceType) -> None:
     """All chips are in it, every number that is documented is one, and the sums are the host's."""
     first, second = write(writer_of(kind), busy(kind), busy(kind, 108))
@@ -160,7 +174,9 @@ def test_a_training_host_has_one_process(kind: InstanceType) -> None:
     ]
     assert sum(memory) == numbers["1000.memory_used.neuron_device"] == 60 * 2**30 * kind.chips
     latency = {
-        label.rpartition(".")[2]: value for label, value in numbers.items() if "total_latency" in label
+        label.rpartition(".")[2]: value
+        for label, value in numbers.items()
+        if "total_latency" in label
     }
     assert list(latency) == ["p0", "p1", "p25", "p50", "p75", "p99", "p100"]
     assert sorted(latency.values()) == list(latency.values())
@@ -204,7 +220,8 @@ def test_chips_that_count_otherwise_are_processes_of_their_own() -> None:
     for document, counts in ((second, [32, 72]), (third, [32, 32])):
         assert [each["pid"] for each in document["neuron_runtime_data"]] == [1_000, 1_008]
         told = [
-            each["report"]["execution_stats"]["execution_summary"] for each in document["neuron_runtime_data"]
+            each["report"]["execution_stats"]["execution_summary"]
+            for each in document["neuron_runtime_data"]
         ]
         assert [each["completed"] for each in told] == counts
 
@@ -233,7 +250,9 @@ def test_what_is_not_known_is_an_error_and_never_null() -> None:
 
 def test_a_host_of_which_nothing_is_known_has_numbers_all_the_same() -> None:
     """The first tick of a recording may be of one chip."""
-    empty = {metric.name: metric.blank(16 if metric.scope is Scope.CHIP else 1) for metric in METRICS}
+    empty = {
+        metric.name: metric.blank(16 if metric.scope is Scope.CHIP else 1) for metric in METRICS
+    }
 
     (document,) = write(writer_of(), empty)
 
@@ -267,8 +286,13 @@ def test_chips_of_other_generations_come_back(
     with registered(kind):
         reader.read(json.dumps(document).encode())
 
-    assert (reader.lnc, reader.versions["device"], reader.versions["neuroncore_version"]) == (lnc, *told[:2])
-    facts = document["neuron_runtime_data"][0]["report"]["neuroncore_counters"]["neuroncores_in_use"]["1"]
+    assert (reader.lnc, reader.versions["device"], reader.versions["neuroncore_version"]) == (
+        lnc,
+        *told[:2],
+    )
+    facts = document["neuron_runtime_data"][0]["report"]["neuroncore_counters"][
+        "neuroncores_in_use"
+    ]["1"]
     halves = [half for key, each in facts.items() if key.endswith("d") for half in each]
     assert halves == ([f"{told[2]}2", f"{told[2]}3"] if told[2] else [])
     for metric in ("nc_util_pct", "tflops", "hbm_used_bytes"):
@@ -279,14 +303,18 @@ def test_the_instance_is_told_as_far_as_it_is_known() -> None:
     """Zone and region are those of the reservation that holds it, and the UltraServer that of its address."""
     (alone,) = write(writer_of(), busy(TRN2))
     (member,) = write(
-        writer_of(INSTANCE_TYPES["trn2u.48xlarge"], "uc1/us-0001/trn2u-0001-2", "us-east-2b"), busy(TRN2)
+        writer_of(INSTANCE_TYPES["trn2u.48xlarge"], "uc1/us-0001/trn2u-0001-2", "us-east-2b"),
+        busy(TRN2),
     )
 
     assert "ultraserver_id" not in alone["instance_info"]
     assert alone["instance_info"]["instance_region"] == ""
     told = member["instance_info"]
     assert (told["ultraserver_id"], told["instance_name"]) == ("us-0001", "trn2u-0001-2")
-    assert (told["instance_availability_zone"], told["instance_region"]) == ("us-east-2b", "us-east-2")
+    assert (told["instance_availability_zone"], told["instance_region"]) == (
+        "us-east-2b",
+        "us-east-2",
+    )
 
 
 @pytest.mark.parametrize(("zone", "region"), [("us-east-1-dfw-2a", "us-east-1"), ("lab", "lab")])

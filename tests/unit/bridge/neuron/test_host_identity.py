@@ -19,10 +19,17 @@ def test_who_the_host_is() -> None:
 
     assert reader.kind.name == "trn2.48xlarge"
     assert (reader.ec2_id, reader.lnc, reader.revision) == ("i-0f1e2d3c4b5a69788", 2, 0)
-    assert reader.versions == {"device": "trainium2", "device_version": "v4", "neuroncore_version": "v3d"}
+    assert reader.versions == {
+        "device": "trainium2",
+        "device_version": "v4",
+        "neuroncore_version": "v3d",
+    }
 
     changed = trn2()
-    changed["neuron_hardware_info"] |= {"neuroncore_per_device_count": 8, "logical_neuroncore_config": 1}
+    changed["neuron_hardware_info"] |= {
+        "neuroncore_per_device_count": 8,
+        "logical_neuroncore_config": 1,
+    }
     feed(reader, changed)
     assert (reader.lnc, reader.revision) == (1, 1)
 
@@ -63,7 +70,10 @@ def test_an_unknown_type_is_refused_with_the_nearest() -> None:
     ):
         feed(HostReader(), document)
 
-    document["neuron_hardware_info"] |= {"neuron_device_type": "trainium2", "neuron_device_count": 5}
+    document["neuron_hardware_info"] |= {
+        "neuron_device_type": "trainium2",
+        "neuron_device_count": 5,
+    }
     with pytest.raises(ConfigError, match="no instance type has 5 chips of the type 'trainium2'"):
         feed(HostReader(), document)
 

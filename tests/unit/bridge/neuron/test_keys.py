@@ -36,7 +36,9 @@ def whole_document() -> dict[str, Any]:
     return document
 
 
-def places(value: Any, path: str = "", keys: tuple[Any, ...] = ()) -> Iterator[tuple[str, tuple[Any, ...]]]:
+def places(
+    value: Any, path: str = "", keys: tuple[Any, ...] = ()
+) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """Yield the path, as the table writes it, and the keys of every leaf."""
     if isinstance(value, dict) and value:
         for key, each in value.items():
@@ -66,7 +68,14 @@ def outcome(document: dict[str, Any]) -> Any:
     except (WireError, ConfigError) as error:
         return str(error)
     columns = {name: codes.tobytes() for name, codes in reader.columns.items()}
-    identity = (reader.kind.name, reader.ec2_id, reader.host, reader.ultraserver, reader.lnc, reader.period_s)
+    identity = (
+        reader.kind.name,
+        reader.ec2_id,
+        reader.host,
+        reader.ultraserver,
+        reader.lnc,
+        reader.period_s,
+    )
     return columns, identity, reader.versions
 
 

@@ -30,7 +30,9 @@ def scattered(kind: InstanceType, seed: int) -> dict[str, NDArray[Any]]:
     result = {}
     for metric in METRICS:
         rows = kind.chips if metric.scope is Scope.CHIP else 1
-        column = np.full((rows, metric.width) if metric.is_vector else (rows,), metric.top, metric.dtype)
+        column = np.full(
+            (rows, metric.width) if metric.is_vector else (rows,), metric.top, metric.dtype
+        )
         if metric.real_host is Origin.MEASURED and "neuron-monitor" in metric.real_source:
             shape = (rows, cores) if metric.is_vector else (rows,)
             most = 200 if metric.unit == "%" else metric.top - 1
@@ -47,7 +49,9 @@ def scattered(kind: InstanceType, seed: int) -> dict[str, NDArray[Any]]:
     return result
 
 
-def sayable(columns: dict[str, NDArray[Any]], kind: InstanceType, lnc: int) -> dict[str, NDArray[Any]]:
+def sayable(
+    columns: dict[str, NDArray[Any]], kind: InstanceType, lnc: int
+) -> dict[str, NDArray[Any]]:
     """Return what documents can have of it: no number is null, and nothing is said of what no process uses."""
     result = {name: codes.copy() for name, codes in columns.items()}
     known = {name: codes != BY_NAME[name].top for name, codes in columns.items()}
@@ -80,7 +84,9 @@ def sayable(columns: dict[str, NDArray[Any]], kind: InstanceType, lnc: int) -> d
 @settings(max_examples=60, deadline=None)
 @given(
     st.integers(0, 2**32),
-    st.sampled_from([("trn2.3xlarge", 2), ("trn2.3xlarge", 1), ("trn1.2xlarge", 1), ("trn2.48xlarge", 2)]),
+    st.sampled_from(
+        [("trn2.3xlarge", 2), ("trn2.3xlarge", 1), ("trn1.2xlarge", 1), ("trn2.48xlarge", 2)]
+    ),
 )
 def test_values_come_back_from_documents(seed: int, chosen: tuple[str, int]) -> None:
     """What becomes a document and is read again has the same codes, what is not available included."""

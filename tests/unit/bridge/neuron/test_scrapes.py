@@ -70,7 +70,10 @@ def test_scrapes_with_timestamps_are_those_of_each_host() -> None:
     for scrape in sorted(told, key=lambda each: each.ts_ns or 0):
         read = values(readers[scrape.host], scrape)
         seen[scrape.host].append(
-            tuple(float(read[name][0]) for name in ("exec_completed", "exec_errors", "mem_ecc_corrected"))
+            tuple(
+                float(read[name][0])
+                for name in ("exec_completed", "exec_errors", "mem_ecc_corrected")
+            )
         )
 
     assert left_out.count == 0
@@ -108,7 +111,9 @@ def test_damaged_lines_are_counted_and_end_nothing() -> None:
     """Each is named by its line and metric, and the rest is read."""
     lines = ONE.splitlines()
     place = next(
-        number for number, line in enumerate(lines) if line.startswith("neuroncore_utilization_ratio{")
+        number
+        for number, line in enumerate(lines)
+        if line.startswith("neuroncore_utilization_ratio{")
     )
     lines[place] = lines[place].replace(" 0.5", " half")
     lines.insert(3, "\x00\x01")
@@ -161,12 +166,16 @@ def test_lines_that_are_no_samples_are_refused(line: str, problem: str) -> None:
 
 def test_labels_are_unescaped() -> None:
     """Quotation marks, backslashes and ends of lines, and brackets within a label."""
-    sample = parse_sample(rb'system_vcpu_count{a="x\"},{\\\n", b = "2",} +Inf'.replace(b" = ", b"="))
+    sample = parse_sample(
+        rb'system_vcpu_count{a="x\"},{\\\n", b = "2",} +Inf'.replace(b" = ", b"=")
+    )
 
     assert sample is not None
     assert sample.labels == {"a": 'x"},{\\\n', "b": "2"}
     assert sample.value == float("inf")
-    assert parse_sample(b"# HELP x y") is parse_sample(b"") is parse_sample(b"python_info 1") is None
+    assert (
+        parse_sample(b"# HELP x y") is parse_sample(b"") is parse_sample(b"python_info 1") is None
+    )
 
 
 @settings(max_examples=40)

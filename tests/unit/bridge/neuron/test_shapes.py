@@ -107,7 +107,9 @@ def test_work_on_two_cores_is_not_spread_over_the_host() -> None:
         cores = report["neuroncore_counters"]["neuroncores_in_use"]
         for core, facts in cores.items():
             facts["neuroncore_utilization"] = 80.0 if core == str(9 + number) else 0.0
-        report["memory_used"]["neuron_runtime_used_bytes"]["usage_breakdown"]["neuroncore_memory_usage"] = {}
+        report["memory_used"]["neuron_runtime_used_bytes"]["usage_breakdown"][
+            "neuroncore_memory_usage"
+        ] = {}
         report["execution_stats"]["execution_summary"]["completed"] = 100
 
     read = feed(HostReader(), document)
@@ -167,7 +169,9 @@ def test_a_host_without_a_process() -> None:
         ("trn3p.48xlarge.ndjson", [40, 60, 40, 60, 40, 60, 40, 60], {"hbm_used_bytes": 64 * GIB, "tflops": 400.0}),
     ],
 )  # fmt: skip  # a line a case
-def test_other_generations_are_read(name: str, utilisation: list[float], expected: dict[str, float]) -> None:
+def test_other_generations_are_read(
+    name: str, utilisation: list[float], expected: dict[str, float]
+) -> None:
     """As far as the catalogue has them."""
     (document,) = documents(name)
 
@@ -192,7 +196,10 @@ def test_processes_that_share_chips_have_their_own_executions() -> None:
 @pytest.mark.parametrize(
     ("type_name", "problem"),
     [
-        ("inf1.xlarge", "of a generation that trnfleet does not know, inf1: it knows inf2, trn1, trn2"),
+        (
+            "inf1.xlarge",
+            "of a generation that trnfleet does not know, inf1: it knows inf2, trn1, trn2",
+        ),
         ("p5.48xlarge", "'p5.48xlarge' is none with Neuron chips: it knows .*trn1, trn2"),
         ("trn9.48xlarge", "of a generation that trnfleet does not know, trn9"),
         ("trn2.47xlarge", "unknown instance type 'trn2.47xlarge': did you mean 'trn2.48xlarge'"),
@@ -212,7 +219,9 @@ def test_names_of_trn3_instance_types_are_assumed(type_name: str) -> None:
     document = json.loads(documents("trn3p.48xlarge.ndjson")[0])
     document["instance_info"]["instance_type"] = type_name
 
-    with pytest.raises(ConfigError, match=r"assumed here, and known are .*trn3p\.48xlarge") as refused:
+    with pytest.raises(
+        ConfigError, match=r"assumed here, and known are .*trn3p\.48xlarge"
+    ) as refused:
         feed(HostReader(), document)
 
     assert f"'{type_name}' with devices of the type 'trainium3'" in str(refused.value)

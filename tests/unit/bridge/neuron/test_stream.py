@@ -74,14 +74,18 @@ def test_an_array_may_be_longer_than_a_document() -> None:
 
 documents = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=12,
 )
 
 
 @given(
     st.lists(
-        st.tuples(st.dictionaries(st.text(), documents, max_size=3), st.sampled_from([None, 1, 4, "\t"]))
+        st.tuples(
+            st.dictionaries(st.text(), documents, max_size=3), st.sampled_from([None, 1, 4, "\t"])
+        )
     )
 )
 def test_any_documents_come_back(told: list[tuple[dict[str, object], int | str | None]]) -> None:

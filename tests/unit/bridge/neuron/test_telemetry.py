@@ -34,16 +34,22 @@ def test_a_monitor_shows_the_host(name: str, encoding: str) -> None:
     assert path == f"uc1/standalone/{reader.ec2_id}"
     assert monitor.store.layout.instances == (path,)
     for metric in METRICS:
-        assert np.array_equal(monitor.store.columns[metric.name], reader.columns[metric.name]), metric.name
+        assert np.array_equal(monitor.store.columns[metric.name], reader.columns[metric.name]), (
+            metric.name
+        )
     assert monitor.store.count(Freshness.LIVE) == reader.kind.chips
     told = monitor.ingest.descriptors.whole(path)
     assert told is not None
     assert (told[0].origin, told[1].ec2_id, told[1].lnc) == ("neuron", reader.ec2_id, reader.lnc)
     assert told[1].versions == reader.versions
     counts = monitor.counts
-    assert (counts.lost, counts.undecodable, counts.misplaced, counts.rejected, counts.undescribed) == (
-        0,
-    ) * 5
+    assert (
+        counts.lost,
+        counts.undecodable,
+        counts.misplaced,
+        counts.rejected,
+        counts.undescribed,
+    ) == (0,) * 5
     assert counts.messages == 4 * (1 if encoding == "cbor" else 1 + reader.kind.chips)
 
 
@@ -55,7 +61,10 @@ def test_a_changed_host_has_a_new_descriptor() -> None:
     first = list(telemetry.envelopes(START_NS))
     again = list(telemetry.envelopes(START_NS + 1))
     changed = trn2()
-    changed["neuron_hardware_info"] |= {"neuroncore_per_device_count": 8, "logical_neuroncore_config": 1}
+    changed["neuron_hardware_info"] |= {
+        "neuroncore_per_device_count": 8,
+        "logical_neuroncore_config": 1,
+    }
     feed(reader, changed)
     third = list(telemetry.envelopes(START_NS + 2))
 

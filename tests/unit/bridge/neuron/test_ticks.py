@@ -58,10 +58,16 @@ def test_messages_about_the_instance_that_make_no_sense_are_refused() -> None:
     chip = json.loads(samples[3].payload)
     for bad, reason in (
         (made[1]._replace(payload=json.dumps(other_kind).encode()), "is a trn2.3xlarge now"),
-        (made[1]._replace(payload=json.dumps(unknown).encode()), "unknown instance type 'trn9.3xlarge'"),
+        (
+            made[1]._replace(payload=json.dumps(unknown).encode()),
+            "unknown instance type 'trn9.3xlarge'",
+        ),
         (made[1]._replace(payload=b"{}"), "Descriptor"),
         (made[2]._replace(payload=made[2].payload[:-1]), "not CBOR"),
-        (samples[3]._replace(payload=json.dumps(chip | {"chip": 1}).encode()), "identity in the payload"),
+        (
+            samples[3]._replace(payload=json.dumps(chip | {"chip": 1}).encode()),
+            "identity in the payload",
+        ),
         (
             samples[3]._replace(
                 topic=samples[3].topic.replace("chip00", "chip01"),
@@ -87,7 +93,9 @@ def test_only_what_is_about_the_instance_is_taken_apart(monkeypatch: pytest.Monk
     """Neither a descriptor that is repeated nor one of others is parsed; one that came back is."""
     _, made = envelopes_of("trn1.2xlarge", "cbor")
     node = made[1]
-    other = node._replace(payload=node.payload.replace(b"i-0a1b2c3d4e5f60718", b"i-0a1b2c3d4e5f60719"))
+    other = node._replace(
+        payload=node.payload.replace(b"i-0a1b2c3d4e5f60718", b"i-0a1b2c3d4e5f60719")
+    )
     other = other._replace(topic=other.topic.replace("i-0a1b2c3d4e5f60718", "i-0a1b2c3d4e5f60719"))
     changed = node._replace(payload=json.dumps(json.loads(node.payload) | {"revision": 7}).encode())
     parsed: list[bytes] = []

@@ -19,7 +19,9 @@ def test_halves_of_logical_cores_are_the_physical_cores() -> None:
     values = feed(HostReader(), trn2())
 
     assert values["nc_util_pct"][0].tolist() == [41.0, 81.0] * 4
-    assert values["nc_util_pct"][12].tolist() == values["nc_util_pct"][13].tolist() == [41.0, 81.0] * 4
+    assert (
+        values["nc_util_pct"][12].tolist() == values["nc_util_pct"][13].tolist() == [41.0, 81.0] * 4
+    )
     assert values["tflops"][[0, 12, 13]].tolist() == [120.0] * 3
     used = 4 * (2**27 + 2**26 + 2**22 + 2**30)
     assert values["hbm_used_bytes"][[0, 12]].tolist() == [used] * 2
@@ -59,7 +61,10 @@ def test_a_trn1_has_two_cores_and_effective_flops() -> None:
 def test_a_trn2_with_lnc_1_has_eight_logical_cores() -> None:
     """Where cores are not paired, each logical core is a physical one."""
     document = trn2()
-    document["neuron_hardware_info"] |= {"neuroncore_per_device_count": 8, "logical_neuroncore_config": 1}
+    document["neuron_hardware_info"] |= {
+        "neuroncore_per_device_count": 8,
+        "logical_neuroncore_config": 1,
+    }
     cores = {str(core): {"neuroncore_utilization": core + 0.5, "flops": 1e12} for core in (7, 8)}
     report(document)["neuroncore_counters"]["neuroncores_in_use"] = cores
     del document["neuron_runtime_data"][1]
@@ -137,7 +142,9 @@ def test_ecc_counts_never_fall(told: list[int | None], expected: list[int | None
     got = []
     for value in told:
         document = trn1()
-        document["system_data"]["neuron_hw_counters"]["neuron_devices"][0]["mem_ecc_corrected"] = value
+        document["system_data"]["neuron_hw_counters"]["neuron_devices"][0]["mem_ecc_corrected"] = (
+            value
+        )
         counter = feed(reader, document)["mem_ecc_corrected"][0]
         got.append(None if np.isnan(counter) else int(counter))
 

@@ -12,7 +12,13 @@ from trnfleet.cli.commands import alerts
 from trnfleet.cli.commands.silence import list_all
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.alert import fingerprint_of
-from trnfleet.domain.alerts.watches import NO_ERRORS, ReceiverError, ReceiverErrors, WatchPresence, Word
+from trnfleet.domain.alerts.watches import (
+    NO_ERRORS,
+    ReceiverError,
+    ReceiverErrors,
+    WatchPresence,
+    Word,
+)
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.silences import Silences
 from trnfleet.monitor.problems.cell_watches import CellWatch
@@ -106,7 +112,9 @@ def test_a_leader_that_publishes_nothing_is_doubted(asked: Any) -> None:
     status, out, err = asked(watches=("evil", "w"), present=present)
     assert (status, out) == (1, "no alert is published, which is in doubt\n")
     assert err.startswith("evil leads and publishes no alert, while w sees 6 fire\n")
-    assert "while w sees 6 fire" in asked(command=list_all, watches=("evil", "w"), present=present)[2]
+    assert (
+        "while w sees 6 fire" in asked(command=list_all, watches=("evil", "w"), present=present)[2]
+    )
     both = tuple(each._replace(leads=True) for each in present)
     status, _, err = asked(watches=("evil", "w"), present=both, told=(alert("critical"),))
     assert status == 3
@@ -133,7 +141,12 @@ def test_json_says_whether_it_is_watched(asked: Any) -> None:
     assert told.startswith("no watch publishes alerts of fleet demo (w has gone)")
     status, out, told = asked("--json", told=(alert("critical"),), watches=("w",))
     facts = json.loads(out)
-    assert (status, facts["watched"], facts["alerts"][0]["last_known"], told) == (3, True, False, "")
+    assert (status, facts["watched"], facts["alerts"][0]["last_known"], told) == (
+        3,
+        True,
+        False,
+        "",
+    )
 
 
 def test_with_a_watch_nothing_fires_or_something_does(asked: Any) -> None:
@@ -147,7 +160,12 @@ def test_a_cell_without_a_watch_is_named_and_hides_no_other(asked: Any) -> None:
     """A critical alert of a watched cell counts; what another cell's watch has left is as last known, and stderr names that cell."""
     kept, left = (
         CellAlertMessage(
-            **{**dict(alert("critical")), "fingerprint": f"{number:016x}", "target": target, "cell": cell}
+            **{
+                **dict(alert("critical")),
+                "fingerprint": f"{number:016x}",
+                "target": target,
+                "cell": cell,
+            }
         )
         for number, (target, cell) in enumerate((("a", "cell-a"), ("b", "cell-b")))
     )
@@ -159,9 +177,15 @@ def test_a_cell_without_a_watch_is_named_and_hides_no_other(asked: Any) -> None:
     status, out, told = asked(told=(kept, left), cells=cells)
     assert status == 3
     assert ["(last known)" in row for row in out.splitlines()[1:]] == [False, True]
-    assert told.splitlines() == ["cell cell-b: no watch publishes its alerts", "cell cell-a: w leads"]
+    assert told.splitlines() == [
+        "cell cell-b: no watch publishes its alerts",
+        "cell cell-a: w leads",
+    ]
     facts = json.loads(asked("--json", told=(kept, left), cells=cells)[1])
-    assert (facts["watched"], [each["last_known"] for each in facts["alerts"]]) == (False, [False, True])
+    assert (facts["watched"], [each["last_known"] for each in facts["alerts"]]) == (
+        False,
+        [False, True],
+    )
     assert asked(told=(left,), cells=cells)[0] == 1
     assert asked(cells=cells)[:2] == (1, "no alert is published, which is in doubt\n")
     assert "on the broker of each cell" in asked(cells=cells[1:])[1]
@@ -221,7 +245,9 @@ def test_what_receivers_do_not_take(asked: Any) -> None:
         ReceiverError("alertmanager", "silence", "s-1", "HTTP 400 'bad\x1b[2J'"),
         ReceiverError("alertmanager", "acknowledgement", fingerprint, "HTTP 400"),
     )
-    leader = WatchPresence("w", BEGIN_NS, 3.0, leads=True, firing=1, errors=ReceiverErrors(3, errors))
+    leader = WatchPresence(
+        "w", BEGIN_NS, 3.0, leads=True, firing=1, errors=ReceiverErrors(3, errors)
+    )
     standby = leader._replace(client="z", leads=False, errors=NO_ERRORS)
     silence = SilenceMessage(
         id="s-1",
@@ -250,7 +276,9 @@ def test_what_receivers_do_not_take(asked: Any) -> None:
     assert "swap: refused by alertmanager (HTTP 400 'bad\\u001b[2J')" in out
 
 
-def several(monkeypatch: pytest.MonkeyPatch, *arguments: str, **changed: Any) -> tuple[int, str, str]:
+def several(
+    monkeypatch: pytest.MonkeyPatch, *arguments: str, **changed: Any
+) -> tuple[int, str, str]:
     """Run `alerts` against fleets alpha, which has a warning, and beta, which has a critical alert."""
 
     async def read(*_: object, **__: object) -> list[FleetAlerts]:
@@ -269,7 +297,9 @@ def several(monkeypatch: pytest.MonkeyPatch, *arguments: str, **changed: Any) ->
     return result.exit_code, result.stdout, result.stderr
 
 
-def test_several_fleets_are_one_list_with_the_fleet_in_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_fleets_are_one_list_with_the_fleet_in_each_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The worst comes first, whichever fleet it is in; in --json each alert has its fleet, and each fleet what is known of it."""
     status, out, _ = several(monkeypatch)
     head, *rows = out.splitlines()
@@ -290,7 +320,9 @@ def test_several_fleets_are_one_list_with_the_fleet_in_each_row(monkeypatch: pyt
     ]
 
 
-def test_of_several_fleets_what_is_unknown_is_named_with_its_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_several_fleets_what_is_unknown_is_named_with_its_fleet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A fleet without a watch, and one with a broker that is away, are never well; what both had is as last known."""
     assert several(monkeypatch, is_quiet=True)[:2] == (0, "0 firing in 2 fleets\n")
     status, out, told = several(monkeypatch, is_quiet=True, beta={"away": ("mqtt://b2:1883",)})

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BAD = FIXTURES / "bad"
-EXPECTED: dict[str, dict[str, str]] = tomllib.loads((BAD / "expected.toml").read_text(encoding="utf-8"))
+EXPECTED: dict[str, dict[str, str]] = tomllib.loads(
+    (BAD / "expected.toml").read_text(encoding="utf-8")
+)
 FILES = {f"{kind}/{name}": said for kind, lines in EXPECTED.items() for name, said in lines.items()}
 NO_SETTINGS_TO_A_COMMAND = {"neither-kind-of-file.toml", "no-settings-of-its-own.toml"}
 """A command that is given the first says what it is not, and no command reads the table in the second."""

@@ -66,7 +66,11 @@ def test_recordings(tmp_path: Path) -> None:
     writer.close()
     assert check(file) == (0, [f"{file}: valid (recording, 1,000 messages)"])
     sound = file.read_bytes()
-    for broken in (sound[: len(sound) // 2], sound[:3_000] + b"\x00\x01\x02" + sound[3_003:], b"\x00" * 100):
+    for broken in (
+        sound[: len(sound) // 2],
+        sound[:3_000] + b"\x00\x01\x02" + sound[3_003:],
+        b"\x00" * 100,
+    ):
         file.write_bytes(broken)
         status, lines = check(file)
         assert status == 2
@@ -80,7 +84,9 @@ def test_other_people_s_files(tmp_path: Path) -> None:
     torn.write_bytes(LINES.read_bytes())
     sound = tmp_path / "sound.json"
     sound.write_bytes(
-        b"".join(line for line in LINES.read_bytes().splitlines(keepends=True) if b"\xa3" not in line)
+        b"".join(
+            line for line in LINES.read_bytes().splitlines(keepends=True) if b"\xa3" not in line
+        )
     )
     status, lines = check(torn, sound, HOST)
     assert status == 2

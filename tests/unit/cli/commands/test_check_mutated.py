@@ -29,7 +29,9 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
     "scenario": {
         "title": "t",
         "fleet": "lab",
-        "faults": [{"fault": "runtime_crash", "target": "lab/standalone/trn2-0001/chip00", "at": "40s"}],
+        "faults": [
+            {"fault": "runtime_crash", "target": "lab/standalone/trn2-0001/chip00", "at": "40s"}
+        ],
     },
     "rules": {"rules": shipped("alerts", "hardware")["rules"][:4]},
     "tests": {
@@ -38,7 +40,9 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
             {
                 "name": "t",
                 "instances": [{"address": "uc1/us-0001/trn2u-0-0..trn2u-0-3"}],
-                "series": [{"figure": "power_w", "target": "uc1/us-0001", "values": "300x10 stale"}],
+                "series": [
+                    {"figure": "power_w", "target": "uc1/us-0001", "values": "300x10 stale"}
+                ],
                 "expect": [{"at": "10s", "rule": "ultraserver-silent"}],
             }
         ],
@@ -61,7 +65,9 @@ VALUES = st.one_of(
     st.sampled_from([dt.datetime(2026, 1, 1, tzinfo=dt.UTC), dt.time(1)]),
     st.recursive(
         st.just({}),
-        lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+        lambda inner: (
+            st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2)
+        ),
         max_leaves=3,
     ),
 )
@@ -70,7 +76,11 @@ VALUES = st.one_of(
 def toml(value: Any) -> str:
     """Return a value as TOML writes it in one line."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(key)} = {toml(each)}" for key, each in value.items()) + "}"
+        return (
+            "{"
+            + ", ".join(f"{json.dumps(key)} = {toml(each)}" for key, each in value.items())
+            + "}"
+        )
     if isinstance(value, list):
         return "[" + ", ".join(map(toml, value)) + "]"
     if isinstance(value, dt.date | dt.time):
@@ -116,7 +126,9 @@ def test_any_value_is_valid_or_named(kind: str, data: st.DataObject) -> None:
     changed = replaced(document, way, data.draw(VALUES))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "file.toml"
-        path.write_text("\n".join(f"{json.dumps(key)} = {toml(each)}" for key, each in changed.items()))
+        path.write_text(
+            "\n".join(f"{json.dumps(key)} = {toml(each)}" for key, each in changed.items())
+        )
         with contextlib.suppress(TrnfleetError):
             _check(path)
 

@@ -32,7 +32,16 @@ def test_the_simulator_gets_the_options_about_the_broker(
     token = tmp_path / "token"
     token.write_text("secret")
     token.chmod(0o600)
-    given = ["--broker", "mqtts://127.0.0.1:1", "--user", "ops", "--root", "site", "--token-file", str(token)]
+    given = [
+        "--broker",
+        "mqtts://127.0.0.1:1",
+        "--user",
+        "ops",
+        "--root",
+        "site",
+        "--token-file",
+        str(token),
+    ]
     given += ["--alpn", "mqtt", "--insecure"]
     log_file = ["--log-file", str(tmp_path / "app.log")]
     opened: list[logging.Handler] = []

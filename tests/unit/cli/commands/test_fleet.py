@@ -28,13 +28,17 @@ def test_claims_fit_the_terminal(monkeypatch: pytest.MonkeyPatch, columns: int) 
     whole, fitted = claims_on(monkeypatch, None), claims_on(monkeypatch, columns)
     assert max(map(len, whole)) > columns
     assert max(map(len, fitted)) <= columns
-    assert sum(line.count("2023-11") for line in fitted) == sum(line.count("2023-11") for line in whole)
+    assert sum(line.count("2023-11") for line in fitted) == sum(
+        line.count("2023-11") for line in whole
+    )
     assert {"agrees", "sooner", "weeks,", "assumed"} <= {
         word.strip("();,") if word != "weeks," else word for line in fitted for word in line.split()
     }
 
 
-def test_a_wide_terminal_and_a_file_have_the_source_in_a_column(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wide_terminal_and_a_file_have_the_source_in_a_column(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     whole = claims_on(monkeypatch, None)
     assert claims_on(monkeypatch, max(map(len, whole))) == whole
     assert whole[0].endswith("source")
@@ -48,7 +52,9 @@ def test_a_source_that_has_no_room_is_below_its_claim(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("does", ["describe", "compare"])
-def test_a_fleet_file_needs_no_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str) -> None:
+def test_a_fleet_file_needs_no_ending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str
+) -> None:
     """It is a file of the folder before it is a name."""
     (tmp_path / "own").write_text(
         'name = "one"\nclusters = [{ name = "uc1", ultraservers = [{ count = 1 }] }]\n'

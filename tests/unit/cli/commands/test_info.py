@@ -45,7 +45,9 @@ def write(
 ) -> None:
     """Record a fleet of an UltraServer, a tick a second; some ticks never come."""
     feed = Feed(ultraservers(1), json=json_)
-    writer = RecordingWriter(path, About(id="test", fleets=("demo",), note="a\x1b[31mnote"), **options)
+    writer = RecordingWriter(
+        path, About(id="test", fleets=("demo",), note="a\x1b[31mnote"), **options
+    )
     for envelope in feed.announcements():
         writer.write(START_NS, envelope)
     for tick in ticks:
@@ -124,7 +126,9 @@ def test_help_comes_without_what_reads_files(name: str) -> None:
         f"import sys\nfrom trnfleet.cli.main import run\nrun([{name!r}, '--help'])\n"
         "print('LOADED', *{'pydantic', 'numpy', 'mcap', 'cbor2'} & set(sys.modules))"
     )
-    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    output = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert output.stdout.splitlines()[-1] == "LOADED"
 
 

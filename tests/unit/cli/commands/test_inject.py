@@ -26,7 +26,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Replace the broker by one answer: what is in the list is what was asked, and the answers are put in front."""
     log: list[Any] = []
 
-    async def send(_session: Any, name: str | None, command: Command, *, timeout_s: float) -> list[Reply]:
+    async def send(
+        _session: Any, name: str | None, command: Command, *, timeout_s: float
+    ) -> list[Reply]:
         log.append((name, command, timeout_s))
         replies: list[Reply] = log[0]
         return replies
@@ -43,7 +45,17 @@ def call(*arguments: str) -> Result:
 def test_a_fault_is_asked_for(asked: list[Any]) -> None:
     """Fault, target and options become one request; the answer is one line with the simulator's name."""
     result = call(
-        "straggler", CHIP, "--for", "5m", "--magnitude", "30", *BROKER, "--timeout", "2s", "--name", "lab"
+        "straggler",
+        CHIP,
+        "--for",
+        "5m",
+        "--magnitude",
+        "30",
+        *BROKER,
+        "--timeout",
+        "2s",
+        "--name",
+        "lab",
     )
     assert (result.exit_code, result.stdout) == (0, "sim-1: done\n")
     args: dict[str, Any] = {"fault": "straggler", "for_s": 300.0, "magnitude": 30.0}
@@ -87,7 +99,12 @@ def test_json_tells_all(asked: list[Any]) -> None:
 def test_what_is_active(asked: list[Any]) -> None:
     """With --active the simulator is asked for its faults, and each has a line."""
     asked[0] = [
-        Reply("sim-1", True, "2 faults", {"active": [{"fault": "straggler", "target": CHIP, "left_s": 90.0}]})
+        Reply(
+            "sim-1",
+            True,
+            "2 faults",
+            {"active": [{"fault": "straggler", "target": CHIP, "left_s": 90.0}]},
+        )
     ]
     result = call("--active", *BROKER)
     assert asked[1][1] == Command("faults")
@@ -97,7 +114,9 @@ def test_what_is_active(asked: list[Any]) -> None:
 
 def test_active_faults_are_plain_text() -> None:
     """An answer that lists nonsense, too much, or what a terminal would act upon, is shown as far as it makes sense."""
-    assert active_lines({}) == active_lines({"active": 7}) == active_lines({"active": [1, None]}) == []
+    assert (
+        active_lines({}) == active_lines({"active": 7}) == active_lines({"active": [1, None]}) == []
+    )
     (line,) = active_lines({"active": [{"fault": "\x1b[2J", "target": ["\u202e"], "left_s": None}]})
     assert line.isprintable()
     assert line.isascii()

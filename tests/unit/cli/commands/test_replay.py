@@ -87,7 +87,10 @@ def test_the_app_has_the_history_of_the_recording_s_fleet(
     for options in (("--history", str(tmp_path)), ()):
         ended = CliRunner().invoke(cli, ["replay", FILE, *options, "--log-file", "unused"])
         assert ended.exit_code == 0, ended.output
-    assert [None if each is None else each.first_ns for each in reached] == [FIRST * 60 * NS_PER_S, None]
+    assert [None if each is None else each.first_ns for each in reached] == [
+        FIRST * 60 * NS_PER_S,
+        None,
+    ]
 
 
 @pytest.mark.parametrize("elsewhere", ["--stdout", "--broker=mqtt://127.0.0.1"])

@@ -90,7 +90,10 @@ def test_extending(asked: list[Command]) -> None:
     """An extension is looked for by block and days, and bought with --yes."""
     assert "would extend cb-1" in call("extend", "cb-1", "--days", "2").output
     assert call("extend", "cb-1", "--days", "2", "--yes").exit_code == 0
-    assert [request.action for request in asked][-2:] == ["reserve_extension_offerings", "reserve_extend"]
+    assert [request.action for request in asked][-2:] == [
+        "reserve_extension_offerings",
+        "reserve_extend",
+    ]
     assert asked[-2].args == {"block": "cb-1", "days": 2.0}
 
 
@@ -119,9 +122,13 @@ def test_times_and_zone_are_passed_on(asked: list[Command]) -> None:
         (None, ""),
     ],
 )
-def test_when_prices_change_is_said(monkeypatch: pytest.MonkeyPatch, until: object, said: str) -> None:
+def test_when_prices_change_is_said(
+    monkeypatch: pytest.MonkeyPatch, until: object, said: str
+) -> None:
     """Below the offerings stands when prices change, where a change is known; JSON is offerings alone."""
-    answer_with(monkeypatch, Reply("sim-1", True, "", {"offerings": [OFFERING], "prices_until": until}))
+    answer_with(
+        monkeypatch, Reply("sim-1", True, "", {"offerings": [OFFERING], "prices_until": until})
+    )
     wanted = ("offerings", "--ultraserver", "--days", "1")
     last = call(*wanted).output.splitlines(keepends=True)[-1]
     assert last.startswith(said) if said else "cbo-1" in last
@@ -138,9 +145,13 @@ def test_a_refusal_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("more", [(), ("--yes",)])
-def test_what_is_not_on_offer_is_no_success(monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]) -> None:
+def test_what_is_not_on_offer_is_no_success(
+    monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
+) -> None:
     """With and without --yes the simulator's reason is told, and the exit status is 1."""
-    answer_with(monkeypatch, Reply("sim-1", False, "'nope' is not on offer; did you mean 'cbo-1'?", {}))
+    answer_with(
+        monkeypatch, Reply("sim-1", False, "'nope' is not on offer; did you mean 'cbo-1'?", {})
+    )
     refused = call("buy", "nope", *more)
     assert (refused.exit_code, refused.output) == (
         1,
@@ -149,7 +160,9 @@ def test_what_is_not_on_offer_is_no_success(monkeypatch: pytest.MonkeyPatch, mor
 
 
 @pytest.mark.parametrize("result", [{}, {"offerings": []}, {"offerings": [{}]}, {"offerings": 3}])
-def test_an_answer_that_makes_no_sense(monkeypatch: pytest.MonkeyPatch, result: dict[str, Any]) -> None:
+def test_an_answer_that_makes_no_sense(
+    monkeypatch: pytest.MonkeyPatch, result: dict[str, Any]
+) -> None:
     """An answer without offerings, or with what is none, is told as such."""
     answer_with(monkeypatch, Reply("sim-1", True, "", result))
     failed = call("offerings", "--ultraserver", "--days", "1")

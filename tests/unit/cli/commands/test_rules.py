@@ -58,7 +58,9 @@ def test_a_test_that_succeeds(folder: Path) -> None:
 
 def test_a_test_that_fails(folder: Path) -> None:
     """Expected and got stand one below the other, with test, rule and instant; exit status 1."""
-    (folder / "bad.toml").write_text(TEST.replace("value = 93", "value = 94, members = 2"), encoding="utf-8")
+    (folder / "bad.toml").write_text(
+        TEST.replace("value = 93", "value = 94, members = 2"), encoding="utf-8"
+    )
 
     result = call("test", str(folder / "bad.toml"), str(folder / "good.toml"))
 
@@ -144,7 +146,10 @@ def test_a_file_that_is_valid(folder: Path) -> None:
     """How many rules, by severity."""
     result = call("check", str(folder / "hot.toml"))
 
-    assert (result.exit_code, result.output) == (0, f"valid    {folder / 'hot.toml'}: 1 rule (1 warning)\n")
+    assert (result.exit_code, result.output) == (
+        0,
+        f"valid    {folder / 'hot.toml'}: 1 rule (1 warning)\n",
+    )
 
 
 def test_files_that_are_not_valid(folder: Path) -> None:

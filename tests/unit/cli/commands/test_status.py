@@ -17,7 +17,12 @@ from trnfleet.cli.commands.status import (
     is_healthy,
     text,
 )
-from trnfleet.cli.report.reservations import facts_of, lines_of, reservation_facts, reservation_lines
+from trnfleet.cli.report.reservations import (
+    facts_of,
+    lines_of,
+    reservation_facts,
+    reservation_lines,
+)
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.metrics import JOB_FIGURES
 from trnfleet.domain.power import PUE
@@ -44,7 +49,9 @@ def fed() -> Feed:
 
 
 def said(feed: Feed | Top) -> str:
-    return text(feed.monitor.summary(), feed.monitor, published_problems(feed.monitor), healthy=False)
+    return text(
+        feed.monitor.summary(), feed.monitor, published_problems(feed.monitor), healthy=False
+    )
 
 
 def is_well(feed: Feed | Top) -> bool:
@@ -52,7 +59,9 @@ def is_well(feed: Feed | Top) -> bool:
 
 
 def asked(feed: Feed) -> dict[str, object]:
-    found = facts(feed.monitor, feed.monitor.summary(), published_problems(feed.monitor), healthy=False)
+    found = facts(
+        feed.monitor, feed.monitor.summary(), published_problems(feed.monitor), healthy=False
+    )
     again: dict[str, object] = json.loads(json.dumps(found, allow_nan=False))
     return again
 
@@ -63,7 +72,9 @@ def test_chips_that_are_not_described() -> None:
     feed.describe(list(feed.layout.instances[:4]))
     feed.tick()
     assert asked(feed)["undescribed_chips"] == 64
-    assert "not described   64 chips: they publish, and no descriptor of them has come; " in said(feed)
+    assert "not described   64 chips: they publish, and no descriptor of them has come; " in said(
+        feed
+    )
     assert not is_healthy(feed.monitor, feed.monitor.summary(), published_problems(feed.monitor))
     feed.describe()
     feed.tick()
@@ -76,8 +87,9 @@ def test_a_broker_that_withholds_is_named() -> None:
     feed = fed()
     assert "broker" not in said(feed)
     feed.monitor.link.retained_exactly = 3
-    assert "broker          the broker gives retained messages to no subscription with wildcards" in said(
-        feed
+    assert (
+        "broker          the broker gives retained messages to no subscription with wildcards"
+        in said(feed)
     )
     feed.monitor.link.retained = 1
     assert "broker" not in said(feed)
@@ -109,7 +121,11 @@ async def test_figures_are_means_and_say_over_what() -> None:
     mean = found["mean"]
     assert isinstance(mean, dict)
     # The first sample is that of `fed`; what came last has not stood for its second.
-    assert (found["power_w"], mean["power_w"], mean["seconds"]) == (80 * 300.0, 80 * (180.0 + 300.0) / 3, 3.0)
+    assert (found["power_w"], mean["power_w"], mean["seconds"]) == (
+        80 * 300.0,
+        80 * (180.0 + 300.0) / 3,
+        3.0,
+    )
     assert (found["temperature_c"], mean["temperature_max_c"]) == (75.0, 50.0)
     assert "figures         3 s mean" in said(feed)
     assert "power           12.8 kW, host power 5.00 kW" in said(feed)
@@ -134,7 +150,10 @@ def test_the_last_events() -> None:
     """The newest events that were heard, newest first, made plain for the terminal."""
     feed = fed()
     feed.monitor.apply(
-        [feed.event("uc1/us-0001", f"event {number}\x1b[2J", severity="warning") for number in range(9)]
+        [
+            feed.event("uc1/us-0001", f"event {number}\x1b[2J", severity="warning")
+            for number in range(9)
+        ]
     )
     events = asked(feed)["last_events"]
     assert isinstance(events, list)
@@ -175,14 +194,18 @@ def test_a_wrong_clock() -> None:
 
 def test_facts_for_scripts() -> None:
     """JSON has exact money as text, states as EC2 names them, and null for what is not known."""
-    facts = reservation_facts(made(used=None, idle_per_h=None, fee_per_h=Decimal("35.76")), NO_MEANS)
+    facts = reservation_facts(
+        made(used=None, idle_per_h=None, fee_per_h=Decimal("35.76")), NO_MEANS
+    )
     assert (facts["fee"], facts["fee_per_h"], facts["idle_per_h"]) == ("7200.00", "35.7600", None)
     assert (facts["state"], facts["used"], facts["can_extend"]) == ("active", None, True)
 
 
 def test_lines_for_people() -> None:
     """The table has a line a reservation with state, use, countdowns and money, and none without reservations."""
-    shown = reservation_lines([made(is_idle=True, idle_per_h=Decimal(100))], NO_MEANS, 86_400 * NS_PER_S)
+    shown = reservation_lines(
+        [made(is_idle=True, idle_per_h=Decimal(100))], NO_MEANS, 86_400 * NS_PER_S
+    )
     assert shown[0] == "reservations at 1970-01-02T00:00:00.000Z, util: now"
     assert "▲ idle" in shown[2]
     assert "100.00 USD" in shown[2]
@@ -235,7 +258,9 @@ def test_a_cell_without_a_watch_is_named_and_not_healthy() -> None:
     assert "alerts          cell cell-a: no watch publishes its alerts" in said(top)
     assert "144 of 144 chips live, 1 cell without a watch" in said(top)
     assert not is_well(top)
-    message = WatchMessage(client="w", state="online", boot="b", role="watch", leads=True, cell="cell-a")
+    message = WatchMessage(
+        client="w", state="online", boot="b", role="watch", leads=True, cell="cell-a"
+    )
     top.take(TopicClass.PUBLISHER, "cell-a/w", message)
     top.look()
     assert "alerts   " not in said(top)
@@ -248,7 +273,12 @@ def test_what_receivers_of_the_watch_do_not_take() -> None:
     feed = fed()
     assert "receivers" not in said(feed)
     assert (asked(feed)["receiver_error_count"], asked(feed)["receiver_errors"]) == (0, [])
-    error = {"receiver": "alertmanager", "kind": "silence", "id": "s-1", "reason": "HTTP 400 'no'\x1b[2J"}
+    error = {
+        "receiver": "alertmanager",
+        "kind": "silence",
+        "id": "s-1",
+        "reason": "HTTP 400 'no'\x1b[2J",
+    }
     for client, leads, count in (("a", False, 7), ("w", True, 2)):
         message = WatchMessage.model_validate(
             {
@@ -256,6 +286,10 @@ def test_what_receivers_of_the_watch_do_not_take() -> None:
                 "leads": leads, "errors": count, "receiver_errors": (error,),
             }
         )  # fmt: skip
-        feed.monitor.apply([Envelope(f"trnfleet/v1/demo/publisher/{client}", encode_message(message), 1)])
+        feed.monitor.apply(
+            [Envelope(f"trnfleet/v1/demo/publisher/{client}", encode_message(message), 1)]
+        )
     assert (asked(feed)["receiver_error_count"], asked(feed)["receiver_errors"]) == (2, [error])
-    assert "receivers       2 errors: alertmanager: silence s-1: HTTP 400 'no'\\u001b[2J" in said(feed)
+    assert "receivers       2 errors: alertmanager: silence s-1: HTTP 400 'no'\\u001b[2J" in said(
+        feed
+    )

@@ -28,7 +28,9 @@ def report_of(every_s: float, lasts_s: float = LONG_S, ids: Collection[str] = ()
     return UsageReport(every_s=every_s, lasts_s=lasts_s, ids=ids)
 
 
-def lines(report: UsageReport, at_s: float, *reservations: Any, speed: float = FAST) -> list[dict[str, Any]]:
+def lines(
+    report: UsageReport, at_s: float, *reservations: Any, speed: float = FAST
+) -> list[dict[str, Any]]:
     moment = Moment(BEGIN_NS + round(at_s * NS_PER_S), speed, is_wall=False)
     return [as_dict(row) for row in report.add(moment, list(reservations))]
 
@@ -45,11 +47,17 @@ def test_an_interval_adds_up() -> None:
     idle = made(used=0, util_pct=0.0, idle_per_h=Decimal(100))
     (line,) = lines(report, 3_600, idle)
     assert (line["from"], line["to"]) == ("1970-01-02T00:00:00.000Z", "1970-01-02T01:00:00.000Z")
-    assert (line["reservation"], line["state"], line["reserved"]) == ("cb-0123456789abcdef0", "active", 2)
+    assert (line["reservation"], line["state"], line["reserved"]) == (
+        "cb-0123456789abcdef0",
+        "active",
+        2,
+    )
     assert (line["watched_s"], line["used"], line["nc_util_pct"]) == ("3600", "1.000", "40.00")
     assert (line["reserved_instance_h"], line["used_instance_h"]) == ("2.0000", "1.0000")
     assert (line["fee"], line["idle_fee"], line["currency"]) == ("100.0000", "50.0000", "USD")
-    assert report.total() == ("2.00 instance-hours reserved, 1.00 used (50.0%); paid for idleness: 50.00 USD")
+    assert report.total() == (
+        "2.00 instance-hours reserved, 1.00 used (50.0%); paid for idleness: 50.00 USD"
+    )
 
 
 def test_a_look_over_several_intervals_is_cut() -> None:
@@ -67,7 +75,11 @@ def test_what_is_not_known_is_not_idle() -> None:
     lines(report, 0)
     (line,) = lines(report, 3_600, made(used=None, util_pct=None))
     assert (line["watched_s"], line["used"], line["nc_util_pct"]) == ("0", "", "")
-    assert (line["reserved_instance_h"], line["fee"], line["idle_fee"]) == ("2.0000", "100.0000", "0.0000")
+    assert (line["reserved_instance_h"], line["fee"], line["idle_fee"]) == (
+        "2.0000",
+        "100.0000",
+        "0.0000",
+    )
     assert report.total().startswith("2.00 instance-hours reserved, 0.00 used (n/a)")
 
 
@@ -151,7 +163,10 @@ def test_no_text_of_the_wire_acts_on_its_reader() -> None:
     """Neither a terminal's controls nor a spreadsheet's formulas get into a line."""
     report = report_of(60)
     lines(report, 0)
-    nasty = [made(message={"id": f"cb-{at}", "zone": zone}) for at, zone in enumerate(["=1+1", "us\x1b[2J"])]
+    nasty = [
+        made(message={"id": f"cb-{at}", "zone": zone})
+        for at, zone in enumerate(["=1+1", "us\x1b[2J"])
+    ]
     assert [line["zone"] for line in lines(report, 60, *nasty)] == ["'=1+1", "us\\u001b[2J"]
 
 

@@ -32,7 +32,9 @@ def report(name: str, servers: int, watts: float, *brokers: BrokerState) -> Repo
 
 def test_totals_are_sums_and_count_the_healthy() -> None:
     """Chips and watts add up; a fleet of which nothing is known adds none, and is not healthy."""
-    gone = Report.of(Observation("gone", (AWAY,), None, BrokerError("mqtt://b2:1883: connection refused")))
+    gone = Report.of(
+        Observation("gone", (AWAY,), None, BrokerError("mqtt://b2:1883: connection refused"))
+    )
     fleets: list[dict[str, Any]] = [
         each.facts() for each in (report("one", 1, 100.0, HERE), report("two", 2, 50.0, HERE), gone)
     ]
@@ -49,7 +51,9 @@ def test_totals_are_sums_and_count_the_healthy() -> None:
         "error": "mqtt://b2:1883: connection refused",
         "healthy": False,
         "broker": "mqtt://b2:1883",
-        "brokers": [{"broker": "mqtt://b2:1883", "connected": False, "error": "connection refused"}],
+        "brokers": [
+            {"broker": "mqtt://b2:1883", "connected": False, "error": "connection refused"}
+        ],
     }
 
 
@@ -61,4 +65,6 @@ def test_a_fleet_with_a_broker_that_is_away_is_not_healthy() -> None:
     assert not part.is_healthy
     lines = part.text().splitlines()
     assert lines[0] == "fleet           one (UNHEALTHY: 64 of 64 chips live)"
-    assert lines[1] == ("brokers         mqtt://b1:1883 connected, mqtt://b2:1883 AWAY: connection refused")
+    assert lines[1] == (
+        "brokers         mqtt://b1:1883 connected, mqtt://b2:1883 AWAY: connection refused"
+    )

@@ -5,7 +5,13 @@ import re
 import pytest
 from support.monitor.rules import alert_of, rule_of
 
-from trnfleet.domain.alerts.alert import address_of, common_place, fingerprint_of, is_below, labels_of
+from trnfleet.domain.alerts.alert import (
+    address_of,
+    common_place,
+    fingerprint_of,
+    is_below,
+    labels_of,
+)
 from trnfleet.domain.alerts.templates import fill, limit_text, summary, value_text
 from trnfleet.domain.quantities import DurationStyle
 
@@ -139,7 +145,9 @@ def test_a_value_is_told_with_its_unit(
         ({"scope": "pipeline", "figure": "lag_s"}, 6_840.0, "1h 54m"),
     ],
 )
-def test_a_value_has_short_durations(changed: dict[str, object], value: float, expected: str) -> None:
+def test_a_value_has_short_durations(
+    changed: dict[str, object], value: float, expected: str
+) -> None:
     """A narrow column has durations in letters, other values as ever."""
     assert value_text(rule_of(**changed), value, style=DurationStyle.SHORT) == expected
 
@@ -150,9 +158,15 @@ def test_a_value_has_short_durations(changed: dict[str, object], value: float, e
         ({}, "above 90 °C"),
         ({"figure": "throttle_pct", "share_of_median_of": "job", "above": 1.1}, "above 110 %"),
         ({"figure": None, "above": None, "absent": True}, "silent"),
-        ({"scope": "job", "figure": "state", "above": None, "equals": ["hung", "failed"]}, "hung or failed"),
+        (
+            {"scope": "job", "figure": "state", "above": None, "equals": ["hung", "failed"]},
+            "hung or failed",
+        ),
         ({"figure": "health", "above": None, "has": ["hbm", "sram"]}, "has hbm or sram"),
-        ({"scope": "reservation", "figure": "ends_in_s", "above": None, "below": 3600}, "below 1 h 00 min"),
+        (
+            {"scope": "reservation", "figure": "ends_in_s", "above": None, "below": 3600},
+            "below 1 h 00 min",
+        ),
     ],
 )
 def test_a_limit_is_written_with_its_unit(changed: dict[str, object], expected: str) -> None:

@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trnfleet.domain.alerts.matchers import LONGEST, MOST_MATCHERS, Matcher, all_match, parse_matchers
+from trnfleet.domain.alerts.matchers import (
+    LONGEST,
+    MOST_MATCHERS,
+    Matcher,
+    all_match,
+    parse_matchers,
+)
 from trnfleet.errors import ConfigError
 
 LABELS = {
@@ -91,7 +97,8 @@ def test_every_accepted_pattern_ends_soon(pattern: str, part: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern", ["[ab]*[ab]*[ab]*c", "a?" * 20 + "a" * 20 + "b", "(a|)" * 20 + "b", "(a|aa|)" * 12 + "b"]
+    "pattern",
+    ["[ab]*[ab]*[ab]*c", "a?" * 20 + "a" * 20 + "b", "(a|)" * 20 + "b", "(a|aa|)" * 12 + "b"],
 )
 def test_the_dearest_that_is_taken_ends_soon(pattern: str) -> None:
     """What is just allowed takes less than a second on the longest label."""

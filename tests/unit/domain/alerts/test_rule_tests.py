@@ -25,7 +25,10 @@ def series(figure: str, target: str, values: str, **more: Any) -> dict[str, Any]
     ("address", "expected"),
     [
         (HOST, [HOST]),
-        (f"{HOST}/chip08..chip11", [f"{HOST}/chip08", f"{HOST}/chip09", f"{HOST}/chip10", f"{HOST}/chip11"]),
+        (
+            f"{HOST}/chip08..chip11",
+            [f"{HOST}/chip08", f"{HOST}/chip09", f"{HOST}/chip10", f"{HOST}/chip11"],
+        ),
         (f"{HOST}/chip00..chip00:east", [f"{HOST}/chip00:east"]),
         ("uc1/us-1..us-2/a..a", None),
         ("uc1/us-1..us-2/a-1..a-2", [f"uc1/us-{one}/a-{two}" for one in (1, 2) for two in (1, 2)]),

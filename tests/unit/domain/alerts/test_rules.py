@@ -146,11 +146,15 @@ def test_links_and_cores_are_grouped_by_instance() -> None:
 def test_names_are_one_over_all_files() -> None:
     """Two rules with one name are refused with both files; so is what inhibits a rule that is not there."""
     one, two = (RuleFile(rules=rules_of(HOT)) for _ in range(2))
-    with pytest.raises(ConfigError, match=r"b\.toml: rules\.0\.name = 'hot' is there already, in a\.toml"):
+    with pytest.raises(
+        ConfigError, match=r"b\.toml: rules\.0\.name = 'hot' is there already, in a\.toml"
+    ):
         join_rules([("a.toml", one), ("b.toml", two)])
 
     wrong = RuleFile(rules=rules_of({**HOT, "inhibits": ["hott"]}))
-    with pytest.raises(ConfigError, match=r"a\.toml: rule hot inhibits 'hott': did you mean 'hot'\?"):
+    with pytest.raises(
+        ConfigError, match=r"a\.toml: rule hot inhibits 'hott': did you mean 'hot'\?"
+    ):
         join_rules([("a.toml", wrong)])
 
 
@@ -177,7 +181,9 @@ def test_a_star_inhibits_all_but_what_stands_before_it() -> None:
 )
 def test_rules_that_inhibit_each_other_are_refused(inhibits: dict[str, list[str]]) -> None:
     """Alerts that inhibit each other in a circle would never notify, so there are no such rules."""
-    rules = rules_of(*({**HOT, "name": name, "inhibits": names} for name, names in inhibits.items()))
+    rules = rules_of(
+        *({**HOT, "name": name, "inhibits": names} for name, names in inhibits.items())
+    )
 
     with pytest.raises(ConfigError, match=r" inhibits .*: when all of them fire, none notifies"):
         join_rules([("a.toml", RuleFile(rules=rules))])

@@ -86,7 +86,9 @@ def step(
 ) -> None:
     """Go on to an instant at which all targets are looked at."""
 
-    def look(rows: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.float64]]:
+    def look(
+        rows: NDArray[np.int64],
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.float64]]:
         chosen = [seen[row] for row in rows.tolist()]
         known = np.array([each.known for each in chosen], np.bool_)
         held = np.array([each.known and each.held for each in chosen], np.bool_)
@@ -118,7 +120,9 @@ def test_a_track_is_as_each_target_alone(
             before = target.state
             target.step(now, look, for_s, keep_s, holds_silent=holds_silent)
             assert (
-                target.state is before or target.state in NEXT_STATES[before] or before is AlertState.FIRING
+                target.state is before
+                or target.state in NEXT_STATES[before]
+                or before is AlertState.FIRING
             )
 
         active = [row for row, each in enumerate(plain) if each.state is not AlertState.INACTIVE]
@@ -200,7 +204,11 @@ def test_silence_holds_or_resolves() -> None:
         step(track, 0, UP, 0, 10, holds_silent=holds)
         step(track, 1, DOWN, 0, 10, holds_silent=holds)
         step(track, 20, GONE, 0, 10, holds_silent=holds)
-    assert (state(held), held.silent.tolist(), held.values.tolist()) == (AlertState.FIRING, [True], [1.0])
+    assert (state(held), held.silent.tolist(), held.values.tolist()) == (
+        AlertState.FIRING,
+        [True],
+        [1.0],
+    )
     assert state(ended) is AlertState.INACTIVE
 
     step(held, 30, DOWN, 0, 10)
@@ -256,7 +264,10 @@ def test_a_time_in_which_nobody_watched_is_left_out() -> None:
 def test_targets_move_with_a_new_layout() -> None:
     """Targets keep what is known of them under their new numbers, in order; what is gone is forgotten."""
     track = Track()
-    seen = [Look(raised, True, False, float(row)) for row, raised in enumerate([True, False, True, True])]
+    seen = [
+        Look(raised, True, False, float(row))
+        for row, raised in enumerate([True, False, True, True])
+    ]
     step(track, 7, seen, 0, 0)
 
     track.move(np.array([9, -1, 4]))

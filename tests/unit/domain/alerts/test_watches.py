@@ -15,7 +15,11 @@ def watch(
 
 def test_the_word_is_that_of_the_leader() -> None:
     """Of several watches it is the one that says so; of those that do not say, the one that began first."""
-    a, b, old = watch("a", 1, leads=False, firing=0), watch("b", 2, leads=True, firing=0), watch("old", 0)
+    a, b, old = (
+        watch("a", 1, leads=False, firing=0),
+        watch("b", 2, leads=True, firing=0),
+        watch("old", 0),
+    )
     assert word_of([a, b], 0) == Word(b)
     assert word_of([watch("z", 5), old], 0).leader == old
     assert word_of([a, b, old], 3) == Word(b)

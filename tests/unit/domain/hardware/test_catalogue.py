@@ -70,7 +70,12 @@ def test_unknown_type_names_the_nearest() -> None:
 @pytest.mark.parametrize("chip", CHIP_TYPES.values(), ids=CHIP_TYPES)
 def test_no_wattage_or_temperature_is_published(chip: catalogue.ChipType) -> None:
     """AWS publishes no wattage, and no Neuron interface has a temperature: all of them are assumed."""
-    figures = [chip.power_background_w, chip.power_max_w, chip.throttle_start_c, chip.throttle_limit_c]
+    figures = [
+        chip.power_background_w,
+        chip.power_max_w,
+        chip.throttle_start_c,
+        chip.throttle_limit_c,
+    ]
     for cooling in (chip.air, chip.liquid):
         figures += [cooling.thermal_resistance_c_per_w, cooling.thermal_time_constant_s]
     assert {figure.evidence for figure in figures} == {"assumed"}

@@ -103,7 +103,9 @@ def test_inferentia2_is_a_ring_or_a_line() -> None:
         5,
         ("prev", "next"),
     )
-    assert not any(INSTANCE_TYPES[name].has_efa for name in INSTANCE_TYPES if name.startswith("inf2"))
+    assert not any(
+        INSTANCE_TYPES[name].has_efa for name in INSTANCE_TYPES if name.startswith("inf2")
+    )
 
 
 def test_sources_that_differ_have_both_figures_with_their_source() -> None:
@@ -150,7 +152,9 @@ def fleet(**cluster: object) -> FleetFile:
 
 def test_lnc_of_a_fleet_file() -> None:
     """A run says how many physical cores make a logical one; other instances have their chip's own."""
-    file = fleet(ultraservers=[{"count": 1, "lnc": 1}], instances=[{"type": "trn2.48xlarge", "count": 2}])
+    file = fleet(
+        ultraservers=[{"count": 1, "lnc": 1}], instances=[{"type": "trn2.48xlarge", "count": 2}]
+    )
     assert lnc_by_instance(file) == {f"uc1/us-0001/trn2u-0001-{place}": 1 for place in range(4)}
     assert len(expand(file)) == 6
 
@@ -162,14 +166,23 @@ def test_lnc_of_a_fleet_file() -> None:
         ({"type": "trn2.48xlarge", "count": 1, "lnc": 4}, r"lnc = 4: a Trainium2 .*choose 1 or 2"),
         ({"type": "p5en.48xlarge", "count": 1}, r"for comparison only \(trnfleet fleet compare\)"),
         ({"type": "inf2.48xlrge", "count": 1}, r"did you mean 'inf2.48xlarge'\?"),
-        ({"type": "trn2.48xlarge", "count": 1, "lnc": "1"}, r"lnc = '1': a Trainium2 .*choose 1 or 2"),
+        (
+            {"type": "trn2.48xlarge", "count": 1, "lnc": "1"},
+            r"lnc = '1': a Trainium2 .*choose 1 or 2",
+        ),
         ({"type": "trn1.32xlarge", "count": 1, "lnc": "1"}, r"lnc = '1': a Trainium1 .*choose 1$"),
-        ({"type": "trn2.48xlarge", "count": 1, "lnc": True}, r"lnc = True: a Trainium2 .*choose 1 or 2"),
+        (
+            {"type": "trn2.48xlarge", "count": 1, "lnc": True},
+            r"lnc = True: a Trainium2 .*choose 1 or 2",
+        ),
         (
             {"type": "trn2.48xlrge", "count": 1, "lnc": 3},
             r"type = 'trn2.48xlrge'.*did you mean 'trn2.48xlarge'",
         ),
-        ({"type": "inf1.xlarge", "count": 1}, r"does not know inf1; it knows inf2, trn1, trn2, trn3$"),
+        (
+            {"type": "inf1.xlarge", "count": 1},
+            r"does not know inf1; it knows inf2, trn1, trn2, trn3$",
+        ),
         ({"type": "trn3.48xlarge", "count": 1}, r"did you mean 'trn3p.48xlarge'\?"),
     ],
 )
@@ -180,7 +193,9 @@ def test_wrong_hardware_is_refused_with_what_is_right(run: dict[str, object], sa
 
 def test_an_ultraserver_by_its_alias_is_refused_with_its_type() -> None:
     """What `trnfleet fleet compare` calls `trn3` is Gen2."""
-    with pytest.raises(ConfigError, match=r"unknown UltraServer type 'trn3': did you mean 'u-trn3x144'\?"):
+    with pytest.raises(
+        ConfigError, match=r"unknown UltraServer type 'trn3': did you mean 'u-trn3x144'\?"
+    ):
         fleet(ultraservers=[{"type": "trn3", "count": 1}])
 
 

@@ -22,7 +22,14 @@ def test_neighbours_are_those_of_neuron_ls(chip: int) -> None:
 
 @pytest.mark.parametrize(
     "network",
-    [TORUS_4X4, topology.torus(3, 3), topology.torus(2, 5), Z_RING_4, topology.ring(12), topology.line(6)],
+    [
+        TORUS_4X4,
+        topology.torus(3, 3),
+        topology.torus(2, 5),
+        Z_RING_4,
+        topology.ring(12),
+        topology.line(6),
+    ],
     ids=lambda network: f"{network.kind}-{network.members}",
 )
 def test_links_have_two_ends(network: Topology) -> None:

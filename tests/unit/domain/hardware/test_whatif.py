@@ -63,7 +63,9 @@ def test_a_training_that_is_none_is_refused(text: str) -> None:
 
 def test_what_is_assumed_is_marked_with_its_source() -> None:
     """Power is assumed for all of AWS's own chips; a price only where none is published."""
-    trn2, trn3, p5 = (hardware_called(name) for name in ("trn2.48xlarge", "u-trn3x64", "p5.48xlarge"))
+    trn2, trn3, p5 = (
+        hardware_called(name) for name in ("trn2.48xlarge", "u-trn3x64", "p5.48xlarge")
+    )
     assert trn2 is not None
     assert trn3 is not None
     assert p5 is not None
@@ -77,7 +79,9 @@ def test_claims_are_those_about_the_hardware_that_is_compared() -> None:
     assert trn1 is not None
     assert trn2 is not None
     assert not claims_about([trn1])
-    assert {claim.subject for claim in claims_about([trn1, trn2])} >= {"trn2.48xlarge over trn1.32xlarge"}
+    assert {claim.subject for claim in claims_about([trn1, trn2])} >= {
+        "trn2.48xlarge over trn1.32xlarge"
+    }
     assert not any("Trn3" in claim.subject for claim in claims_about([trn1, trn2]))
     assert len(disagreements([trn2, trn2])) == len(trn2.claims)
 
@@ -90,5 +94,7 @@ def test_a_fleet_that_is_one_ultraserver_has_its_published_totals() -> None:
     assert dict(part.published) == dict(ultraserver.published)
     assert of_fleet("one", "", {"trn2.48xlarge": 1}).published["fp8_dense_flops"] == 20.8e15
     assert not of_fleet("two", "", {"trn2.48xlarge": 2}).published
-    assert not of_fleet("more", "", {"trn2u.48xlarge": 4, "trn2.48xlarge": 1}, {"u-trn2x64": 1}).published
+    assert not of_fleet(
+        "more", "", {"trn2u.48xlarge": 4, "trn2.48xlarge": 1}, {"u-trn2x64": 1}
+    ).published
     assert not of_fleet("none", "", {"trn2u.48xlarge": 4}).published

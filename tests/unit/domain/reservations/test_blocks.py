@@ -57,7 +57,8 @@ def block_in(state: BlockState, *extensions: Extension, ultraserver: bool = True
 def after(block: Block, kind: ChangeKind, time_ns: int = START_NS, unavailable: int = 1) -> Block:
     extension = PENDING if kind is ChangeKind.EXTENSION_PURCHASED else None
     return apply(
-        {block.id: block}, Change(time_ns, kind, block.id, extension=extension, unavailable=unavailable)
+        {block.id: block},
+        Change(time_ns, kind, block.id, extension=extension, unavailable=unavailable),
     )
 
 
@@ -86,7 +87,11 @@ def test_a_block_is_made_once() -> None:
     made = Change(BOUGHT_NS, ChangeKind.PURCHASED, block.id, made=block)
     assert apply(blocks, made) is block
     assert blocks == {"cb-1": block}
-    for wrong in (made, Change(BOUGHT_NS, ChangeKind.PURCHASED, "cb-2"), replace(made, block_id="cb-2")):
+    for wrong in (
+        made,
+        Change(BOUGHT_NS, ChangeKind.PURCHASED, "cb-2"),
+        replace(made, block_id="cb-2"),
+    ):
         with pytest.raises(ValueError, match="cannot be made"):
             apply(blocks, wrong)
     assert blocks == {"cb-1": block}
@@ -130,15 +135,21 @@ def test_a_life() -> None:
 
 def test_a_block_without_an_ultraserver_has_no_interconnect() -> None:
     """Instances that stand alone have no links between them to fare well or badly."""
-    assert after(block_in(BlockState.SCHEDULED, ultraserver=False), ChangeKind.DELIVERED).interconnect is None
+    assert (
+        after(block_in(BlockState.SCHEDULED, ultraserver=False), ChangeKind.DELIVERED).interconnect
+        is None
+    )
 
 
 @pytest.mark.parametrize(
-    ("unavailable", "state"), [(1, BlockState.ACTIVE), (3, BlockState.ACTIVE), (4, BlockState.UNAVAILABLE)]
+    ("unavailable", "state"),
+    [(1, BlockState.ACTIVE), (3, BlockState.ACTIVE), (4, BlockState.UNAVAILABLE)],
 )
 def test_a_block_without_any_instance_is_unavailable(unavailable: int, state: BlockState) -> None:
     """Unavailable is a block of which all instances are; from there it comes back with the first of them."""
-    block = after(block_in(BlockState.ACTIVE), ChangeKind.INSTANCES_UNAVAILABLE, unavailable=unavailable)
+    block = after(
+        block_in(BlockState.ACTIVE), ChangeKind.INSTANCES_UNAVAILABLE, unavailable=unavailable
+    )
     assert (block.state, block.unavailable) == (state, unavailable)
     block = after(block, ChangeKind.INSTANCES_UNAVAILABLE, unavailable=2)
     assert (block.state, block.unavailable) == (BlockState.ACTIVE, 2)
@@ -150,13 +161,19 @@ def test_a_block_without_any_instance_is_unavailable(unavailable: int, state: Bl
 def test_no_more_instances_are_unavailable_than_there_are(unavailable: int) -> None:
     """That none, or more than all, become unavailable is an error."""
     with pytest.raises(ValueError, match=f"{unavailable} of its 4 instances"):
-        after(block_in(BlockState.ACTIVE), ChangeKind.INSTANCES_UNAVAILABLE, unavailable=unavailable)
+        after(
+            block_in(BlockState.ACTIVE), ChangeKind.INSTANCES_UNAVAILABLE, unavailable=unavailable
+        )
 
 
 def test_an_extension_counts_once_it_is_paid() -> None:
     """End and fee stay as they are while the payment is pending, but the instances are held until the later end."""
     block = after(block_in(BlockState.ACTIVE), ChangeKind.EXTENSION_PURCHASED)
-    assert (block.end_ns, block.held_until_ns, block.fee) == (END_NS, LONGER.end_ns, Money(Decimal(100)))
+    assert (block.end_ns, block.held_until_ns, block.fee) == (
+        END_NS,
+        LONGER.end_ns,
+        Money(Decimal(100)),
+    )
     assert block.pending == PENDING
     paid = after(block, ChangeKind.EXTENSION_PAID)
     assert (paid.end_ns, paid.held_until_ns, paid.fee, paid.pending) == (

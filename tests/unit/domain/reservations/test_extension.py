@@ -53,7 +53,11 @@ def test_an_extension_begins_at_the_end() -> None:
     """An extension lasts from the block's end on, whole days, for the same instances at the same price."""
     ledger, block = active()
     (offering,) = ledger.extension_offerings(block.id, 7)
-    assert (offering.block_id, offering.start_ns, offering.end_ns) == (block.id, END_NS, END_NS + 7 * DAY_NS)
+    assert (offering.block_id, offering.start_ns, offering.end_ns) == (
+        block.id,
+        END_NS,
+        END_NS + 7 * DAY_NS,
+    )
     assert offering.fee == block.fee
 
 
@@ -80,7 +84,10 @@ def test_until_an_hour_before_the_end(off_ns: int) -> None:
     if off_ns < 0:
         assert ledger.extend(offering.id).pending is not None
         return
-    for call in (lambda: ledger.extend(offering.id), lambda: ledger.extension_offerings(block.id, 1)):
+    for call in (
+        lambda: ledger.extend(offering.id),
+        lambda: ledger.extension_offerings(block.id, 1),
+    ):
         rule, text = refused(call)
         assert rule is Rule.EXTENSION_TOO_LATE
         assert text.endswith("until an hour before its end, which was 2026-01-20 10:30 UTC")
@@ -96,7 +103,10 @@ def test_in_which_states(state: BlockState) -> None:
         assert ledger.extension_offerings(block.id, 1)
         assert ledger.extend(offering.id).pending is not None
         return
-    for call in (lambda: ledger.extension_offerings(block.id, 1), lambda: ledger.extend(offering.id)):
+    for call in (
+        lambda: ledger.extension_offerings(block.id, 1),
+        lambda: ledger.extend(offering.id),
+    ):
         rule, text = refused(call)
         assert rule is Rule.EXTENSION_STATE
         assert f"{block.id} is {state.value}; active and scheduled blocks can be extended" in text
@@ -147,7 +157,9 @@ def test_the_payment_window(before_end_ns: int, window_ns: int) -> None:
     assert after.extensions[0].state is ExtensionState.PAYMENT_FAILED
 
 
-@pytest.mark.parametrize(("payment_s", "arrives"), [(1_500.0, True), (1_501.0, False), (1_502.0, False)])
+@pytest.mark.parametrize(
+    ("payment_s", "arrives"), [(1_500.0, True), (1_501.0, False), (1_502.0, False)]
+)
 def test_a_payment_35_minutes_before_the_end_is_too_late(payment_s: float, arrives: bool) -> None:
     """A payment that would arrive at 35 minutes before the end fails, and one a second before counts."""
     ledger, block = active(payment_s=payment_s)
@@ -307,7 +319,9 @@ def test_another_block_follows(gap: int, days: int, fits: int) -> None:
         return
     rule, text = refused(lambda: ledger.extension_offerings(block.id, days))
     assert rule is Rule.CAPACITY
-    near = f"{fits} more day{'s' * (fits > 1)} would fit" if fits else "it cannot be extended any more"
+    near = (
+        f"{fits} more day{'s' * (fits > 1)} would fit" if fits else "it cannot be extended any more"
+    )
     assert text.endswith(
         f"another block follows on instances of {block.id} within {days} days after its end; {near}"
     )
@@ -382,7 +396,11 @@ def test_a_later_look_sees_the_same_extension() -> None:
 
 
 def why(
-    before_end_ns: int, *, state: BlockState = BlockState.ACTIVE, days: int = 7, is_pending: bool = False
+    before_end_ns: int,
+    *,
+    state: BlockState = BlockState.ACTIVE,
+    days: int = 7,
+    is_pending: bool = False,
 ) -> str:
     return why_not_extendable(
         state, END_NS - days * DAY_NS, END_NS, END_NS - before_end_ns, is_pending=is_pending

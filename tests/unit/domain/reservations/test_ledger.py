@@ -37,7 +37,9 @@ def large() -> Ledger:
 def fill(ledger: Ledger, *counts: int, days: int = 1) -> list[Block]:
     """Buy blocks of these sizes that all start at the next end of a day."""
     first_ns = at("2026-01-05 11:30")
-    return [buy(ledger, SearchRequest(days, TRN2, count, starts_from_ns=first_ns)) for count in counts]
+    return [
+        buy(ledger, SearchRequest(days, TRN2, count, starts_from_ns=first_ns)) for count in counts
+    ]
 
 
 # 64 a block, 256 in all
@@ -104,14 +106,18 @@ def test_blocks_at_other_times_do_not_add_up() -> None:
     for start in ("2026-01-05 11:30", "2026-01-06 11:30"):
         buy(other, SearchRequest(1, TRN2, 60, starts_from_ns=at(start)))
     assert other.offerings(
-        SearchRequest(2, TRN2, 4, starts_from_ns=at("2026-01-05 11:30"), ends_by_ns=at("2026-01-07 11:30"))
+        SearchRequest(
+            2, TRN2, 4, starts_from_ns=at("2026-01-05 11:30"), ends_by_ns=at("2026-01-07 11:30")
+        )
     )
 
 
 def test_what_was_offered_is_held_against_256_when_it_is_bought() -> None:
     """An offering is refused when others were bought meanwhile, with the number that is still possible."""
     ledger = large()
-    offering = ledger.offerings(SearchRequest(1, TRN2, 64, starts_from_ns=at("2026-01-05 11:30")))[0]
+    offering = ledger.offerings(SearchRequest(1, TRN2, 64, starts_from_ns=at("2026-01-05 11:30")))[
+        0
+    ]
     fill(ledger, 64, 64, 64, 60)
     rule, text = refused(lambda: ledger.buy(offering.id))
     assert rule is Rule.ACCOUNT_SIZE
@@ -125,7 +131,9 @@ def test_what_was_offered_is_held_against_256_when_it_is_bought() -> None:
 def test_the_256th_instance_is_sold_and_the_257th_is_not(more: int, is_refused: bool) -> None:
     """Offerings are sold up to 256 instances in all, and not for one more."""
     ledger = large()
-    offering = ledger.offerings(SearchRequest(1, TRN2, 64, starts_from_ns=at("2026-01-05 11:30")))[0]
+    offering = ledger.offerings(SearchRequest(1, TRN2, 64, starts_from_ns=at("2026-01-05 11:30")))[
+        0
+    ]
     fill(ledger, 64, 64, 64, *[1] * more)
     if is_refused:
         assert refused(lambda: ledger.buy(offering.id))[0] is Rule.ACCOUNT_SIZE
@@ -161,7 +169,11 @@ def test_what_is_bought_awaits_its_payment() -> None:
     ledger = small()
     offering = ledger.offerings(SearchRequest(1, ultraservers=1))[0]
     block = ledger.buy(offering.id)
-    assert (block.state, block.fee, block.offering) == (BlockState.PAYMENT_PENDING, offering.fee, offering)
+    assert (block.state, block.fee, block.offering) == (
+        BlockState.PAYMENT_PENDING,
+        offering.fee,
+        offering,
+    )
     assert (block.created_ns, block.changed_ns, block.changes) == (NOW_NS, NOW_NS, 1)
     assert block.offering.ultraserver_type == "u-trn2x64"
     assert block.places == (0, 1, 2, 3)
@@ -181,7 +193,10 @@ def test_what_is_bought_starts_30_minutes_ahead(off_ns: int, is_refused: bool) -
     if is_refused:
         rule, text = refused(lambda: ledger.buy(offering.id))
         assert rule is Rule.STARTS_TOO_SOON
-        assert "starts at 2026-01-05 10:40 UTC, and the earliest start is 2026-01-05 10:41 UTC by now" in text
+        assert (
+            "starts at 2026-01-05 10:40 UTC, and the earliest start is 2026-01-05 10:41 UTC by now"
+            in text
+        )
     else:
         assert ledger.buy(offering.id).start_ns == NOW_NS + 40 * MINUTE_NS
 
@@ -190,7 +205,10 @@ def test_what_is_sold_meanwhile() -> None:
     """The same instances are not sold twice: the second purchase is refused, with the advice to search again."""
     ledger = small()
     search_request = SearchRequest(1, ultraservers=1)
-    ours, theirs = ledger.offerings(search_request)[0], ledger.offerings(search_request._replace(days=7))[0]
+    ours, theirs = (
+        ledger.offerings(search_request)[0],
+        ledger.offerings(search_request._replace(days=7))[0],
+    )
     ledger.buy(theirs.id)
     rule, text = refused(lambda: ledger.buy(ours.id))
     assert rule is Rule.CAPACITY
@@ -257,7 +275,8 @@ def test_health_is_a_change_when_it_differs() -> None:
 
     def report(unavailable: int, *, impaired: bool) -> list[str]:
         return [
-            change.kind.value for change, _ in ledger.report_health(block_id, unavailable, impaired=impaired)
+            change.kind.value
+            for change, _ in ledger.report_health(block_id, unavailable, impaired=impaired)
         ]
 
     assert report(0, impaired=False) == []

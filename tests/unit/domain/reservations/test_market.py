@@ -87,7 +87,9 @@ def test_an_answer_has_one_price(reserved: int) -> None:
         buy(ledger, SearchRequest(2, TRN2, reserved, starts_from_ns=NEXT_END_NS))
     found = ledger.offerings(SearchRequest(1, TRN2))
     hours = [Decimal(each.end_ns - each.start_ns) / HOUR_NS for each in found]
-    assert [each.fee.amount / hour for each, hour in zip(found, hours, strict=True)] == [Decimal("35.76")] * 6
+    assert [each.fee.amount / hour for each, hour in zip(found, hours, strict=True)] == [
+        Decimal("35.76")
+    ] * 6
 
 
 REVISED = (
@@ -149,8 +151,12 @@ def test_another_currency_needs_prices_in_it() -> None:
     ledger = ledger_of(pool, currency="EUR", prices={TRN2: "30", TRN1: "10"})
     assert fee(ledger, SearchRequest(1, TRN2, starts_from_ns=NEXT_END_NS)) == "720.00 EUR"
     # What is not sold needs no price.
-    ledger_of(pool_of((TRN2, "a", 1), ("trn1.2xlarge", "a", 1)), currency="EUR", prices={TRN2: "30"})
-    with pytest.raises(ConfigError, match=r"market\.prices: there is no price of trn1\.32xlarge in EUR"):
+    ledger_of(
+        pool_of((TRN2, "a", 1), ("trn1.2xlarge", "a", 1)), currency="EUR", prices={TRN2: "30"}
+    )
+    with pytest.raises(
+        ConfigError, match=r"market\.prices: there is no price of trn1\.32xlarge in EUR"
+    ):
         ledger_of(pool, currency="EUR", prices={TRN2: "30"})
     assert Market(currency="EUR", prices={TRN2: "30"}).price_per_h(TRN1) is None
 
@@ -213,7 +219,11 @@ def test_markets_that_cannot_be(market: dict[str, Any], says: str) -> None:
             "warning_before_end_s": 0.0,
             "termination_before_end_s": 0.0,
         },
-        {"payment_s": 86_400.0, "ultraserver_termination_before_end_s": 86_400.0, "failing_payments": 1.0},
+        {
+            "payment_s": 86_400.0,
+            "ultraserver_termination_before_end_s": 86_400.0,
+            "failing_payments": 1.0,
+        },
         {"interruption_before_termination_s": 0.0, "account": "000000000001", "sells": ()},
         {"revisions": REVISED},
         {"currency": "JPY", "prices": {TRN2U: "5000", TRN2: "999999.999999"}},

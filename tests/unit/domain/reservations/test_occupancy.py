@@ -69,12 +69,17 @@ def test_what_is_free_is_chosen() -> None:
     """Free instances are chosen, and none where too few are left."""
     ledger = ledger_of(pool_of((TRN2, "a", 2), ultraservers=["a"]))
     occupancy = Occupancy(ledger.pool, ledger.blocks)
-    one, two = OfferingKind(TRN2, 1, is_ultraserver=False), OfferingKind(TRN2, 2, is_ultraserver=False)
+    one, two = (
+        OfferingKind(TRN2, 1, is_ultraserver=False),
+        OfferingKind(TRN2, 2, is_ultraserver=False),
+    )
     assert occupancy.choose(two, "a", DAY, DAY + DAY_NS) == (4, 5)
     enter(ledger, TRN2, (4,), "2026-01-07 11:30", "2026-01-08 11:30")
     assert occupancy.choose(two, "a", DAY, DAY + DAY_NS) is None
     assert occupancy.choose(one, "a", DAY, DAY + DAY_NS) == (5,)
-    assert occupancy.choose(OfferingKind(TRN2U, 4, is_ultraserver=True), "a", DAY, DAY + DAY_NS) == (
+    assert occupancy.choose(
+        OfferingKind(TRN2U, 4, is_ultraserver=True), "a", DAY, DAY + DAY_NS
+    ) == (
         0,
         1,
         2,

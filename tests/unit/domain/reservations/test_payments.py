@@ -36,7 +36,9 @@ from trnfleet.domain.reservations.states import BlockState
         (0.0, "payment-failed", 0),
     ],
 )
-def test_a_payment_arrives_within_its_window_or_not_at_all(window_s: float, state: str, at_ns: int) -> None:
+def test_a_payment_arrives_within_its_window_or_not_at_all(
+    window_s: float, state: str, at_ns: int
+) -> None:
     """A payment that arrives before the window closes counts; one at its end, or after, has failed by then."""
     ledger = small(payment_window_s=window_s)
     block = buy(ledger, SearchRequest(1, TRN2))
@@ -45,7 +47,11 @@ def test_a_payment_arrives_within_its_window_or_not_at_all(window_s: float, stat
         assert ledger.advance(NOW_NS + at_ns - 1) == []
         assert ledger.blocks[block.id].state is BlockState.PAYMENT_PENDING
     ((change, after),) = ledger.advance(NOW_NS + at_ns)
-    assert (after.state, after.changed_ns, change.time_ns) == (state, NOW_NS + at_ns, NOW_NS + at_ns)
+    assert (after.state, after.changed_ns, change.time_ns) == (
+        state,
+        NOW_NS + at_ns,
+        NOW_NS + at_ns,
+    )
 
 
 @pytest.mark.parametrize(
@@ -67,7 +73,10 @@ def test_the_payment_window(from_ns: int, pay_by_ns: int) -> None:
     ((change, after),) = ledger.advance(block.pay_by_ns)
     assert (change.kind, after.state) == (ChangeKind.PAYMENT_FAILED, BlockState.PAYMENT_FAILED)
     assert ledger.next_change_ns() is None
-    assert ledger.offerings(SearchRequest(2, ultraservers=1))[0].start_ns == ledger.now_ns + 30 * MINUTE_NS
+    assert (
+        ledger.offerings(SearchRequest(2, ultraservers=1))[0].start_ns
+        == ledger.now_ns + 30 * MINUTE_NS
+    )
 
 
 def test_some_payments_fail_by_the_seed() -> None:
@@ -108,9 +117,19 @@ def test_some_payments_fail_by_the_seed() -> None:
         ),
         (SearchRequest(1, TRN2), {"termination_before_end_s": 0.0}, 40 * MINUTE_NS, 0),
         (SearchRequest(1, TRN2), {"warning_before_end_s": 1_800.0}, 30 * MINUTE_NS, 30 * MINUTE_NS),
-        (SearchRequest(1, TRN2), {"warning_before_end_s": 0.0, "termination_before_end_s": 0.0}, 0, 0),
+        (
+            SearchRequest(1, TRN2),
+            {"warning_before_end_s": 0.0, "termination_before_end_s": 0.0},
+            0,
+            0,
+        ),
         (SearchRequest(1, TRN2), {"warning_before_end_s": 0.5}, SECOND_NS // 2, 30 * MINUTE_NS),
-        (SearchRequest(1, TRN2), {"interruption_before_termination_s": 0.0}, 40 * MINUTE_NS, 30 * MINUTE_NS),
+        (
+            SearchRequest(1, TRN2),
+            {"interruption_before_termination_s": 0.0},
+            40 * MINUTE_NS,
+            30 * MINUTE_NS,
+        ),
         (
             SearchRequest(1, TRN2),
             {"interruption_before_termination_s": 900.0},
@@ -190,7 +209,9 @@ def test_one_block_ends_before_the_next_begins() -> None:
     follower = buy(ledger, SearchRequest(1, ultraservers=1, starts_from_ns=at("2026-01-07 11:30")))
     first = buy(
         ledger,
-        SearchRequest(2, ultraservers=1, ends_by_ns=follower.start_ns, starts_from_ns=at("2026-01-05 11:30")),
+        SearchRequest(
+            2, ultraservers=1, ends_by_ns=follower.start_ns, starts_from_ns=at("2026-01-05 11:30")
+        ),
     )
     got = [(change.block_id, change.kind.value) for change, _ in ledger.advance(follower.start_ns)]
     assert got[-2:] == [(first.id, "expired"), (follower.id, "delivered")]

@@ -64,13 +64,18 @@ def test_a_paid_block_is_as_it_would_have_become(
     """A block that is entered is in the state that its life has brought it to, with as many changes."""
     _, block = there(now_ns)
     assert (block.state, block.changes, block.changed_ns) == (state, changes, changed_ns)
-    assert (block.warned, block.interrupting, block.terminating) == (changes >= 4, changes >= 5, changes >= 6)
+    assert (block.warned, block.interrupting, block.terminating) == (
+        changes >= 4,
+        changes >= 5,
+        changes >= 6,
+    )
     assert block.interconnect is (InterconnectStatus.OK if state == "active" else None)
     assert (block.created_ns, block.start_ns, block.end_ns) == (BOUGHT_NS, START_NS, END_NS)
 
 
 @pytest.mark.parametrize(
-    "now_ns", [START_NS - 1, START_NS, END_NS - 40 * MINUTE_NS, END_NS - 30 * MINUTE_NS, END_NS - 1, END_NS]
+    "now_ns",
+    [START_NS - 1, START_NS, END_NS - 40 * MINUTE_NS, END_NS - 30 * MINUTE_NS, END_NS - 1, END_NS],
 )
 @pytest.mark.parametrize(
     "market",
@@ -83,7 +88,9 @@ def test_a_paid_block_is_as_it_would_have_become(
         {"interruption_before_termination_s": 86_400.0},
     ],
 )
-def test_a_block_entered_late_goes_on_as_one_entered_early(now_ns: int, market: dict[str, Any]) -> None:
+def test_a_block_entered_late_goes_on_as_one_entered_early(
+    now_ns: int, market: dict[str, Any]
+) -> None:
     """A block becomes the same whether it is entered early and time passes, or entered late."""
     early, block = there(BOUGHT_NS + HOUR_NS, **market)
     early.set_up([block])
@@ -111,7 +118,11 @@ def test_a_block_whose_payment_failed_failed_when_its_window_closed() -> None:
     """A failed payment has failed when its window closed, or now where that is yet to come."""
     assert there(START_NS, "failed")[1].changed_ns == BOUGHT_NS + 12 * HOUR_NS
     _, block = there(BOUGHT_NS + 1, "failed")
-    assert (block.state, block.changes, block.changed_ns) == (BlockState.PAYMENT_FAILED, 2, BOUGHT_NS + 1)
+    assert (block.state, block.changes, block.changed_ns) == (
+        BlockState.PAYMENT_FAILED,
+        2,
+        BOUGHT_NS + 1,
+    )
 
 
 def test_entered_blocks_are_changes_of_now() -> None:
@@ -147,7 +158,9 @@ def test_a_block_is_entered_once() -> None:
         (START_NS, END_NS, START_NS - 56 * DAY_NS - 1, Rule.STARTS_TOO_LATE),
     ],
 )
-def test_what_cannot_have_been_bought(start_ns: int, end_ns: int, bought_ns: int, rule: Rule | None) -> None:
+def test_what_cannot_have_been_bought(
+    start_ns: int, end_ns: int, bought_ns: int, rule: Rule | None
+) -> None:
     """A block that no rule would have let anybody buy is refused with the rule."""
     ledger = ledger_of(pool_of((TRN2, "b", 3)), START_NS + HOUR_NS)
     paid = ExtensionState.PAYMENT_SUCCEEDED
@@ -168,7 +181,10 @@ def test_nothing_was_bought_after_now() -> None:
 
 def test_a_pending_block_has_not_begun() -> None:
     """A payment is pending only before the start: half an hour, or more."""
-    assert there(START_NS - 30 * MINUTE_NS, "pending", START_NS - 30 * MINUTE_NS)[1].pay_by_ns == START_NS
+    assert (
+        there(START_NS - 30 * MINUTE_NS, "pending", START_NS - 30 * MINUTE_NS)[1].pay_by_ns
+        == START_NS
+    )
     rule, _ = refused(lambda: there(START_NS, "pending", START_NS))
     assert rule is Rule.STARTS_TOO_SOON
 
@@ -197,7 +213,9 @@ def test_entered_blocks_do_not_overlap(first: str, off_days: int, overlaps: bool
 
     def make(*places: int) -> Block:
         days = 7 if off_days == -7 else 3 if off_days < 0 else 1
-        return ledger.make(TRN2, places, later_ns, later_ns + days * DAY_NS, paid, start_ns - 40 * DAY_NS)
+        return ledger.make(
+            TRN2, places, later_ns, later_ns + days * DAY_NS, paid, start_ns - 40 * DAY_NS
+        )
 
     assert make(2).places == (2,)
     if overlaps:
@@ -239,7 +257,9 @@ def test_what_is_there_is_not_sold_and_can_be_extended() -> None:
     ledger = ledger_of(pool_of((TRN2, "b", 2)))
     block = enter(ledger, TRN2, (0,), "2026-01-04 11:30", "2026-01-11 11:30")
     assert buy(ledger, SearchRequest(7, TRN2, starts_from_ns=at("2026-01-05 11:30"))).places == (1,)
-    during = SearchRequest(1, TRN2, ends_by_ns=at("2026-01-11 11:30"), starts_from_ns=at("2026-01-05 11:30"))
+    during = SearchRequest(
+        1, TRN2, ends_by_ns=at("2026-01-11 11:30"), starts_from_ns=at("2026-01-05 11:30")
+    )
     assert refused(lambda: ledger.offerings(during))[0] is Rule.CAPACITY
     assert ledger.extend(ledger.extension_offerings(block.id, 1)[0].id).held_until_ns == at(
         "2026-01-12 11:30"

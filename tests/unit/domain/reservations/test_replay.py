@@ -70,12 +70,16 @@ STEPS = (
 
 def search_of(draw: Random) -> SearchRequest:
     days = draw.choice(DAYS)
-    starts = draw.choice([None, None, draw.randint(0, 72), NOW_NS + draw.randint(0, 24 * 60) * HOUR_NS])
+    starts = draw.choice(
+        [None, None, draw.randint(0, 72), NOW_NS + draw.randint(0, 24 * 60) * HOUR_NS]
+    )
     ends = draw.choice([None, None, NOW_NS + draw.randint(1, 40) * DAY_NS])
     if draw.random() < 0.5:
         return SearchRequest(days, ultraservers=1, starts_from_ns=starts, ends_by_ns=ends)
     zone = draw.choice([None, None, "a", "b"])
-    return SearchRequest(days, TRN2, draw.randint(1, 4), zone=zone, starts_from_ns=starts, ends_by_ns=ends)
+    return SearchRequest(
+        days, TRN2, draw.randint(1, 4), zone=zone, starts_from_ns=starts, ends_by_ns=ends
+    )
 
 
 def step_of(number: int) -> Step:
@@ -130,7 +134,8 @@ class Run:
             raise
         assert 1 <= len(found) <= rules.MOST_OFFERINGS
         prices = [
-            each.fee.amount * HOUR_NS / (each.end_ns - each.start_ns) / each.instances for each in found
+            each.fee.amount * HOUR_NS / (each.end_ns - each.start_ns) / each.instances
+            for each in found
         ]
         assert max(prices) - min(prices) < Decimal("0.01")
         assert [each.start_ns for each in found] == sorted(each.start_ns for each in found)
@@ -142,7 +147,10 @@ class Run:
             assert each.start_ns >= self.ledger.now_ns + 30 * MINUTE_NS
             assert each.start_ns <= self.ledger.now_ns + 56 * DAY_NS
             assert each.end_ns - each.start_ns >= HOUR_NS
-            assert search_request.starts_from_ns is None or each.start_ns >= search_request.starts_from_ns
+            assert (
+                search_request.starts_from_ns is None
+                or each.start_ns >= search_request.starts_from_ns
+            )
             assert search_request.ends_by_ns is None or each.end_ns <= search_request.ends_by_ns
             assert search_request.zone in {None, each.zone}
         self.offered = [each.id for each in found] + self.offered[:10]
@@ -243,7 +251,9 @@ def states(changes: list[Change]) -> Iterator[tuple[dict[str, Block], Block | No
 
 def check_blocks(ledger: Ledger) -> None:
     """Check the invariants of all blocks."""
-    kept = [block for block in ledger.blocks.values() if block.state in HOLDING | {BlockState.EXPIRED}]
+    kept = [
+        block for block in ledger.blocks.values() if block.state in HOLDING | {BlockState.EXPIRED}
+    ]
     for one, other in combinations(kept, 2):
         apart = one.held_until_ns <= other.start_ns or other.held_until_ns <= one.start_ns
         assert apart or not set(one.places) & set(other.places)
@@ -266,7 +276,9 @@ def check_blocks(ledger: Ledger) -> None:
             fee += extension.offering.fee
         assert block.fee == fee
         assert block.end_ns == (paid[-1].offering.end_ns if paid else block.offering.end_ns)
-        assert [each.state for each in block.extensions[:-1]].count(ExtensionState.PAYMENT_PENDING) == 0
+        assert [each.state for each in block.extensions[:-1]].count(
+            ExtensionState.PAYMENT_PENDING
+        ) == 0
         if block.state in HOLDING:
             assert ledger.now_ns < block.end_ns
             has_begun = block.state in {BlockState.ACTIVE, BlockState.UNAVAILABLE}
@@ -327,7 +339,9 @@ def check_pending(ledger: Ledger, search_request: SearchRequest) -> None:
 
 
 def searches(program: list[Step]) -> list[SearchRequest]:
-    return [argument for step in program for argument in step[1:] if isinstance(argument, SearchRequest)]
+    return [
+        argument for step in program for argument in step[1:] if isinstance(argument, SearchRequest)
+    ]
 
 
 def run_program(market: dict[str, Any], program: list[Step], pieces: int = 1) -> Run:

@@ -49,8 +49,14 @@ class Look(NamedTuple):
 
     def search_request(self) -> SearchRequest:
         start, end = (None if each is None else at(each) for each in (self.start, self.end))
-        kind = None if self.ultraservers is not None and self.instance_type == TRN2 else self.instance_type
-        return SearchRequest(self.days, kind, self.instances, self.ultraservers, self.zone, start, end)
+        kind = (
+            None
+            if self.ultraservers is not None and self.instance_type == TRN2
+            else self.instance_type
+        )
+        return SearchRequest(
+            self.days, kind, self.instances, self.ultraservers, self.zone, start, end
+        )
 
     def ask(self, account: Account) -> None:
         assert account.ledger.offerings(self.search_request())
@@ -64,7 +70,9 @@ class Buy(NamedTuple):
 
     def ask(self, account: Account) -> None:
         ledger = account.ledger
-        account.ledger.buy(account.ids.get("offering") or ledger.offerings(self.look.search_request())[0].id)
+        account.ledger.buy(
+            account.ids.get("offering") or ledger.offerings(self.look.search_request())[0].id
+        )
 
 
 class Named(NamedTuple):
@@ -240,7 +248,9 @@ ROWS = [
 
 
 def called(row: Row) -> str:
-    return f"{type(row.search_request).__name__.lower()}-{row.rule.value if row.rule else 'accepted'}"
+    return (
+        f"{type(row.search_request).__name__.lower()}-{row.rule.value if row.rule else 'accepted'}"
+    )
 
 
 def prepare(row: Row) -> Account:
@@ -323,7 +333,14 @@ def test_a_request(row: Row) -> None:
         search_request.ask(prepare(row._replace(now=now)))
 
 
-NAMING = ("would fit", "is the latest", "did you mean", "choose from", "look again", "which is 2026")
+NAMING = (
+    "would fit",
+    "is the latest",
+    "did you mean",
+    "choose from",
+    "look again",
+    "which is 2026",
+)
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.rule is not None], ids=called)
@@ -346,7 +363,8 @@ def test_a_pending_extension_in_the_table_s_account() -> None:
     Longer("active", 1).ask(opened)
     opened.ledger.advance(NOW_NS + 5 * MINUTE_NS - 1)
     with pytest.raises(
-        RuleViolation, match=r"^one-extension-payment-at-a-time: .* is pending until 2026-01-05 22:00 UTC"
+        RuleViolation,
+        match=r"^one-extension-payment-at-a-time: .* is pending until 2026-01-05 22:00 UTC",
     ):
         Longer("active", 1).ask(opened)
     opened.ledger.advance(NOW_NS + 5 * MINUTE_NS)

@@ -71,7 +71,8 @@ def test_a_first_day_may_be_partial(start: str, days: int, end: str, hours: floa
 
 
 @pytest.mark.parametrize(
-    ("off_ns", "expected"), [(-1, "2026-01-05 11:30"), (0, "2026-01-06 11:30"), (1, "2026-01-06 11:30")]
+    ("off_ns", "expected"),
+    [(-1, "2026-01-05 11:30"), (0, "2026-01-06 11:30"), (1, "2026-01-06 11:30")],
 )
 def test_the_next_end_is_after_an_instant(off_ns: int, expected: str) -> None:
     """The end of a day is not in the day that it ends: what begins at it ends a day later."""

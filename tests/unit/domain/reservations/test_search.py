@@ -22,12 +22,18 @@ from trnfleet.domain.reservations.search_request import SearchRequest
 
 def test_offerings_come_earliest_first_and_six_at_most() -> None:
     """Six offerings are returned where there are more: the soonest start, shorter and longer, then each end of a day, zone by zone."""
-    got = [(each.start_ns, each.end_ns, each.zone) for each in small().offerings(SearchRequest(1, TRN2))]
+    got = [
+        (each.start_ns, each.end_ns, each.zone)
+        for each in small().offerings(SearchRequest(1, TRN2))
+    ]
     soonest_ns, end_ns = at("2026-01-05 10:30"), at("2026-01-05 11:30")
     spans = [(soonest_ns, end_ns), (soonest_ns, end_ns + DAY_NS), (end_ns, end_ns + DAY_NS)]
     assert got == [(*span, zone) for span in spans for zone in "ab"]
     (_, *others) = ledger_of(pool_of((TRN2, "a", 1))).offerings(SearchRequest(1, TRN2))
-    assert [each.start_ns for each in others] == [soonest_ns, *(end_ns + day * DAY_NS for day in range(4))]
+    assert [each.start_ns for each in others] == [
+        soonest_ns,
+        *(end_ns + day * DAY_NS for day in range(4)),
+    ]
 
 
 def test_offerings_end_at_half_past_eleven() -> None:
@@ -45,7 +51,11 @@ def test_only_what_is_free_is_offered_longer() -> None:
     ledger = ledger_of(pool_of((TRN2, "a", 1)))
     buy(ledger, SearchRequest(7, TRN2, starts_from_ns=at("2026-01-06 11:30")))
     soonest = SearchRequest(1, TRN2, ends_by_ns=at("2026-01-07 11:30"))
-    assert [(each.end_ns - each.start_ns) // HOUR_NS for each in ledger.offerings(soonest)] == [1, 25, 24]
+    assert [(each.end_ns - each.start_ns) // HOUR_NS for each in ledger.offerings(soonest)] == [
+        1,
+        25,
+        24,
+    ]
     buy(ledger, SearchRequest(1, TRN2, starts_from_ns=at("2026-01-05 11:30")))
     assert [(each.end_ns - each.start_ns) // HOUR_NS for each in ledger.offerings(soonest)] == [1]
     late = ledger_of(pool_of((TRN2, "a", 1)), at("2026-01-05 10:15"))
@@ -99,14 +109,18 @@ def test_an_ultraserver_has_no_part() -> None:
     enter(ledger, TRN2U, (0, 1, 2, 3), "2026-01-01 11:30", "2026-02-26 11:30")
     buy(ledger, SearchRequest(1, ultraservers=1, starts_from_ns=at("2026-02-28 11:30")))
     rule, text = refused(
-        lambda: ledger.offerings(SearchRequest(7, ultraservers=1, ends_by_ns=at("2026-03-04 11:30")))
+        lambda: ledger.offerings(
+            SearchRequest(7, ultraservers=1, ends_by_ns=at("2026-03-04 11:30"))
+        )
     )
     assert rule is Rule.CAPACITY
     assert text.endswith(
         "an UltraServer is not free for 7 days; 3 days from 2026-03-01 11:30 UTC on would fit"
     )
     rule, text = refused(
-        lambda: ledger.offerings(SearchRequest(1, ultraservers=1, ends_by_ns=at("2026-02-26 11:30")))
+        lambda: ledger.offerings(
+            SearchRequest(1, ultraservers=1, ends_by_ns=at("2026-02-26 11:30"))
+        )
     )
     assert text.endswith("nor is less of it or a shorter time")
 
@@ -115,6 +129,10 @@ def test_no_partial_day_is_named_that_is_too_short() -> None:
     """45 minutes before the end of the day are not named as the rest of a day: they are not sold."""
     ledger = ledger_of(pool_of((TRN2, "a", 1)), at("2026-01-05 10:15"))
     buy(ledger, SearchRequest(7, TRN2, starts_from_ns=at("2026-01-05 11:30")))
-    rule, text = refused(lambda: ledger.offerings(SearchRequest(2, TRN2, ends_by_ns=at("2026-01-12 11:30"))))
+    rule, text = refused(
+        lambda: ledger.offerings(SearchRequest(2, TRN2, ends_by_ns=at("2026-01-12 11:30")))
+    )
     assert rule is Rule.CAPACITY
-    assert text.endswith("1 x trn2.48xlarge is not free for 2 days, nor is less of it or a shorter time")
+    assert text.endswith(
+        "1 x trn2.48xlarge is not free for 2 days, nor is less of it or a shorter time"
+    )

@@ -38,7 +38,9 @@ def test_a_block_has_up_to_64_instances(count: int) -> None:
     assert offering_kind_of(SearchRequest(1, TRN2, count), POOL) == OfferingKind(
         TRN2, count, is_ultraserver=False
     )
-    assert offering_kind_of(SearchRequest(1, TRN2), POOL) == OfferingKind(TRN2, 1, is_ultraserver=False)
+    assert offering_kind_of(SearchRequest(1, TRN2), POOL) == OfferingKind(
+        TRN2, 1, is_ultraserver=False
+    )
 
 
 @pytest.mark.parametrize(("count", "near"), [(-1, 1), (0, 1), (65, 64), (10**6, 64)])
@@ -67,9 +69,21 @@ def test_one_ultraserver_is_a_block(search_request: SearchRequest) -> None:
     [
         (SearchRequest(1, ultraservers=0), Rule.ONE_ULTRASERVER, "one UltraServer, not 0"),
         (SearchRequest(1, ultraservers=2), Rule.ONE_ULTRASERVER, "one UltraServer, not 2"),
-        (SearchRequest(1, instances=3, ultraservers=1), Rule.ULTRASERVER_ONLY, "has 4 instances, not 3"),
-        (SearchRequest(1, instances=5, ultraservers=1), Rule.ULTRASERVER_ONLY, "has 4 instances, not 5"),
-        (SearchRequest(1, TRN2, ultraservers=1), Rule.INSTANCE_TYPE, f"instances are {TRN2U}, not {TRN2}"),
+        (
+            SearchRequest(1, instances=3, ultraservers=1),
+            Rule.ULTRASERVER_ONLY,
+            "has 4 instances, not 3",
+        ),
+        (
+            SearchRequest(1, instances=5, ultraservers=1),
+            Rule.ULTRASERVER_ONLY,
+            "has 4 instances, not 5",
+        ),
+        (
+            SearchRequest(1, TRN2, ultraservers=1),
+            Rule.INSTANCE_TYPE,
+            f"instances are {TRN2U}, not {TRN2}",
+        ),
         (SearchRequest(1, TRN2U), Rule.ULTRASERVER_ONLY, "sold as an UltraServer only"),
         (SearchRequest(1), Rule.INSTANCE_TYPE, "choose from trn1.32xlarge, trn2.48xlarge"),
         (
@@ -89,7 +103,9 @@ def test_what_is_not_sold(search_request: SearchRequest, rule: Rule, says: str) 
 
 def test_no_ultraserver_where_there_is_none() -> None:
     """An UltraServer is not looked for in a fleet without one."""
-    rule, text = refused(lambda: offering_kind_of(SearchRequest(1, ultraservers=1), pool_of((TRN2, "a", 1))))
+    rule, text = refused(
+        lambda: offering_kind_of(SearchRequest(1, ultraservers=1), pool_of((TRN2, "a", 1)))
+    )
     assert rule is Rule.INSTANCE_TYPE
     assert f"there is no {TRN2U} here" in text
 
@@ -141,7 +157,10 @@ def test_the_soonest_start_is_a_whole_minute(now_off_ns: int, start: str) -> Non
 )
 def test_a_start_30_minutes_ahead(off_ns: int, first_ns: int) -> None:
     """From 30 minutes ahead on a start can be asked for; blocks then start at the next whole minute."""
-    assert starts_of(SearchRequest(1, starts_from_ns=SOONEST_NS + off_ns), NOW_NS) == (first_ns, LATEST_NS)
+    assert starts_of(SearchRequest(1, starts_from_ns=SOONEST_NS + off_ns), NOW_NS) == (
+        first_ns,
+        LATEST_NS,
+    )
 
 
 @pytest.mark.parametrize("off_ns", [-1, -DAY_NS])
@@ -197,7 +216,9 @@ def test_nothing_fits_before_its_start() -> None:
 def test_the_shortest_partial_day(minutes: int, expected: bool) -> None:
     """A partial day is sold alone from an hour on; with another day after it, however short it is."""
     start_ns = at("2026-01-06 11:30") - minutes * MINUTE_NS
-    assert ((start_ns, at("2026-01-06 11:30")) in spans_of(SearchRequest(1), start_ns, LATEST_NS)) is expected
+    assert (
+        (start_ns, at("2026-01-06 11:30")) in spans_of(SearchRequest(1), start_ns, LATEST_NS)
+    ) is expected
     assert (start_ns, at("2026-01-07 11:30")) in spans_of(SearchRequest(2), start_ns, LATEST_NS)
 
 
@@ -225,9 +246,15 @@ def test_spans_go_on_from_day_to_day() -> None:
         (at("2026-01-07 11:30"), at("2026-01-09 11:30")),
     ]
     assert spans_of(SearchRequest(2), SOONEST_NS, at("2026-01-07 11:30") - 1) == spans[:-1]
-    assert spans_of(SearchRequest(2, ends_by_ns=at("2026-01-08 11:30")), SOONEST_NS, LATEST_NS) == spans[:4]
+    assert (
+        spans_of(SearchRequest(2, ends_by_ns=at("2026-01-08 11:30")), SOONEST_NS, LATEST_NS)
+        == spans[:4]
+    )
     # What ends too late is left out alone.
-    assert spans_of(SearchRequest(2, ends_by_ns=at("2026-01-06 11:30")), SOONEST_NS, LATEST_NS) == spans[:1]
+    assert (
+        spans_of(SearchRequest(2, ends_by_ns=at("2026-01-06 11:30")), SOONEST_NS, LATEST_NS)
+        == spans[:1]
+    )
 
 
 def test_a_pool_knows_each_cluster_s_zone() -> None:
@@ -290,7 +317,9 @@ def test_hours_are_what_was_seen() -> None:
     assert [(end - start) // HOUR_NS for start, end in spans] == [8, 32, 24]
 
 
-@pytest.mark.parametrize(("days", "hours"), [(14, [13 * 24 + 8, 14 * 24 + 8]), (182, [181 * 24 + 8])])
+@pytest.mark.parametrize(
+    ("days", "hours"), [(14, [13 * 24 + 8, 14 * 24 + 8]), (182, [181 * 24 + 8])]
+)
 def test_what_is_longer_keeps_to_182_days(days: int, hours: list[int]) -> None:
     """A block is offered a part of a day longer than 14 days, and not than the 182 of the longest."""
     start_ns = at("2026-01-06 03:30")

@@ -66,7 +66,10 @@ def test_many_files_become_one_a_table_and_say_the_same(tmp_path: Path) -> None:
     assert done.bytes_after < done.bytes_before
     assert files(tmp_path) == ["chips", "fleets", "jobs", "ultraservers"]
     assert asked(tmp_path) == before
-    assert asked(tmp_path, "SELECT minutes, chips FROM fleets ORDER BY time") == [(10, CHIPS), (3, CHIPS)]
+    assert asked(tmp_path, "SELECT minutes, chips FROM fleets ORDER BY time") == [
+        (10, CHIPS),
+        (3, CHIPS),
+    ]
     again = compacted(tmp_path)
     assert (again.files_before, again.files_after, again.windows) == (4, 4, 0)
 
@@ -80,7 +83,9 @@ def test_rows_are_sorted_by_address_and_time(tmp_path: Path) -> None:
     assert rows == sorted(rows)
 
 
-def test_minutes_that_come_later_are_merged_and_their_ten_minutes_made_again(tmp_path: Path) -> None:
+def test_minutes_that_come_later_are_merged_and_their_ten_minutes_made_again(
+    tmp_path: Path,
+) -> None:
     """A window that has more minutes now has one row."""
     write_minutes(tmp_path, range(FIRST, FIRST + 4))
     compacted(tmp_path)

@@ -74,7 +74,9 @@ def test_duckdb_itself_refuses_what_reaches_out(folder: Path, sql: str) -> None:
         "",
     ],
 )
-def test_only_one_statement_that_reads_is_run(history: HistoryReader, folder: Path, sql: str) -> None:
+def test_only_one_statement_that_reads_is_run(
+    history: HistoryReader, folder: Path, sql: str
+) -> None:
     """Within the folder nothing is written, either."""
     before = sorted(folder.rglob("*"))
     with pytest.raises(ConfigError):
@@ -107,11 +109,18 @@ def test_the_parts_of_a_fleet_in_two_cells_all_count(tmp_path: Path) -> None:
     for cell, cluster in (("main", "uc1"), ("more", "uc2")):
         for writer in ("host-a", "host-b"):
             write_minutes(
-                tmp_path, range(FIRST, FIRST + 10), writer=writer, cell=cell, cluster=cluster, windows=[FIRST]
+                tmp_path,
+                range(FIRST, FIRST + 10),
+                writer=writer,
+                cell=cell,
+                cluster=cluster,
+                windows=[FIRST],
             )
     with open_history(tmp_path) as reader:
         found = {
-            table: reader.query(f"SELECT count(*), sum(chips), count(DISTINCT cell) FROM {table}").rows  # noqa: S608  names of tables
+            table: reader.query(
+                f"SELECT count(*), sum(chips), count(DISTINCT cell) FROM {table}"
+            ).rows  # noqa: S608  names of tables
             for table in ("fleets", "jobs", "ultraservers")
         }
     assert found == {
@@ -132,10 +141,17 @@ def test_a_figure_over_time_is_the_sum_of_what_adds_up(history: HistoryReader) -
     all_w = history.figure(Figure("power_w", every_s=60)).rows
     assert [row[1] for row in all_w] == [pytest.approx(CHIPS * 100 + sum(range(CHIPS)))] * 3
     second = history.figure(
-        Figure("power_w", "uc1/us-0002/trn2u-0002-3/chip15", from_us=(FIRST + 1) * 60_000_000, every_s=60)
+        Figure(
+            "power_w",
+            "uc1/us-0002/trn2u-0002-3/chip15",
+            from_us=(FIRST + 1) * 60_000_000,
+            every_s=60,
+        )
     ).rows
     assert [row[1] for row in second] == [pytest.approx(100 + CHIPS - 1)] * 2
-    assert history.figure(Figure("nc_util_pct", "uc1/us-0001", every_s=120)).rows[0][1] == pytest.approx(50)
+    assert history.figure(Figure("nc_util_pct", "uc1/us-0001", every_s=120)).rows[0][
+        1
+    ] == pytest.approx(50)
     assert history.figure(Figure("power_w_max", every_s=60)).rows[0][1] == CHIPS - 1 + 105
     assert history.figure(Figure("mem_ecc_corrected_increase", every_s=180)).rows[0][1] == 3 * CHIPS
     assert history.figure(Figure("power_w", fleet="other", every_s=60)).rows == []
@@ -166,7 +182,9 @@ def test_the_nodes_that_have_most_come_first(history: HistoryReader) -> None:
         (Figure("power_w", "uc1/us-0001/h/five"), "write it as chip05"),
     ],
 )
-def test_a_figure_that_there_is_not_is_refused(history: HistoryReader, figure: Figure, said: str) -> None:
+def test_a_figure_that_there_is_not_is_refused(
+    history: HistoryReader, figure: Figure, said: str
+) -> None:
     """With what there is."""
     with pytest.raises(ConfigError, match=said.replace("?", r"\?")):
         history.figure(figure)
@@ -176,7 +194,9 @@ def test_an_empty_folder_has_all_views_and_a_missing_one_is_an_error(tmp_path: P
     """A query of nothing gives nothing."""
     with open_history(tmp_path) as reader:
         assert (
-            reader.query("SELECT address, power_w FROM chips UNION ALL SELECT address, 1 FROM events").rows
+            reader.query(
+                "SELECT address, power_w FROM chips UNION ALL SELECT address, 1 FROM events"
+            ).rows
             == []
         )
     with pytest.raises(ConfigError, match="no such folder"):

@@ -60,7 +60,12 @@ def test_a_writer_that_starts_again_knows_what_is_written(tmp_path: Path) -> Non
     write_minutes(tmp_path, [FIRST, FIRST + 1])
     history = HistoryWriter(tmp_path, "demo", "main", "host-a")
     try:
-        assert [history.is_written(FIRST + each) for each in (0, 1, 2, 5_000)] == [True, True, False, False]
+        assert [history.is_written(FIRST + each) for each in (0, 1, 2, 5_000)] == [
+            True,
+            True,
+            False,
+            False,
+        ]
         history.write_chips([chip_minute(FIRST + 2)])
         assert history.is_written(FIRST + 2)
     finally:
@@ -74,7 +79,9 @@ def test_ten_minutes_are_totals_means_and_maxima_of_what_was_covered(tmp_path: P
         history.write_chips([chip_minute(FIRST, power_w=100.0)])
         history.write_chips([chip_minute(FIRST + 1, power_w=400.0, covered_s=30.0)])
         history.write_rows(
-            JOB_MINUTES, FIRST, [(FIRST * 60_000_000, "train", "training", "running", 60, *[0.5] * 12)]
+            JOB_MINUTES,
+            FIRST,
+            [(FIRST * 60_000_000, "train", "training", "running", 60, *[0.5] * 12)],
         )
         history.roll_up(FIRST)
     finally:
@@ -97,7 +104,8 @@ def test_events_of_one_minute_are_all_there_and_each_once(tmp_path: Path) -> Non
     """However often they are written, as from a recording that is read again."""
     history = HistoryWriter(tmp_path, "demo", "main", "host-a")
     rows: list[tuple[object, ...]] = [
-        (FIRST * 60_000_000, "critical", "kernel", "nrt", f"uc1/{each}", None, None, "text") for each in "ab"
+        (FIRST * 60_000_000, "critical", "kernel", "nrt", f"uc1/{each}", None, None, "text")
+        for each in "ab"
     ]
     try:
         for given in (rows[:1], rows[1:], rows):
@@ -145,21 +153,29 @@ def test_a_second_writer_of_a_cell_is_refused_with_the_name_of_the_first(tmp_pat
 @pytest.mark.parametrize("mark", Mark)
 def test_a_name_says_what_is_in_a_file(tmp_path: Path, mark: Mark) -> None:
     """And comes back from it."""
-    file = parse_file(tmp_path / file_name("job_minutes", FIRST, FIRST + 9, "host-a", mark), PARTITION)
+    file = parse_file(
+        tmp_path / file_name("job_minutes", FIRST, FIRST + 9, "host-a", mark), PARTITION
+    )
 
     assert file is not None
     assert file[1:] == (PARTITION, "job_minutes", FIRST, FIRST + 9, "host-a", mark is Mark.MERGED)
     assert parse_file(tmp_path / "chips-now-then-host.parquet", PARTITION) is None
-    assert parse_file(tmp_path / "cups-20260105T0000Z-20260105T0000Z-host-a.parquet", PARTITION) is None
-    assert parse_file(tmp_path / "chips-20261305T0000Z-20260105T0000Z-host-a.parquet", PARTITION) is None
+    assert (
+        parse_file(tmp_path / "cups-20260105T0000Z-20260105T0000Z-host-a.parquet", PARTITION)
+        is None
+    )
+    assert (
+        parse_file(tmp_path / "chips-20261305T0000Z-20260105T0000Z-host-a.parquet", PARTITION)
+        is None
+    )
 
 
 def test_what_a_killed_writer_left_is_no_file_of_history(tmp_path: Path) -> None:
     """A temporary name is not read."""
     write_minutes(tmp_path, [FIRST])
-    (PARTITION.below(tmp_path) / ".chips-20260105T0001Z-20260105T0001Z-host-a.parquet.tmp").write_bytes(
-        b"PAR1"
-    )
+    (
+        PARTITION.below(tmp_path) / ".chips-20260105T0001Z-20260105T0001Z-host-a.parquet.tmp"
+    ).write_bytes(b"PAR1")
     files, foreign = list_files(tmp_path, PARTITION)
 
     assert (len(files), foreign) == (1, [])
@@ -174,7 +190,9 @@ def test_a_writer_that_starts_deletes_nothing_of_a_cell_with_a_similar_name(tmp_
     assert not spill_folder(tmp_path, "prod", "eu-main").exists()
 
 
-def test_days_that_are_long_over_are_forgotten_and_read_from_their_files_again(tmp_path: Path) -> None:
+def test_days_that_are_long_over_are_forgotten_and_read_from_their_files_again(
+    tmp_path: Path,
+) -> None:
     """A writer that runs for months remembers a few days; also of a day that it has forgotten it knows every minute."""
     days = [FIRST + 1_440 * number for number in range(MOST_DAYS + 1)]
     write_minutes(tmp_path, [days[0], days[0] + 1])
@@ -183,7 +201,12 @@ def test_days_that_are_long_over_are_forgotten_and_read_from_their_files_again(t
         assert [history.is_written(minute) for minute in days] == [True, False, False, False]
         # The first day is forgotten by now: a late minute of it that is written must not be all that is known of it.
         history.write_chips([chip_minute(days[0] + 2)])
-        assert [history.is_written(days[0] + number) for number in range(4)] == [True, True, True, False]
+        assert [history.is_written(days[0] + number) for number in range(4)] == [
+            True,
+            True,
+            True,
+            False,
+        ]
         for file in PARTITION.below(tmp_path).iterdir():
             file.unlink()
         assert history.is_written(days[0])

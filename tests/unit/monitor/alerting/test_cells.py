@@ -44,9 +44,16 @@ POWER = (4_000.0, 20_000.0, 10_000.0)
 
 def firing(cell: str = "cell-a", target: str = PLACE, **change: Any) -> CellAlertMessage:
     """Return an alert of a cell about an UltraServer."""
-    labels = {"alertname": "held-back", "severity": "critical", "target": target, "scope": "ultraserver"}
+    labels = {
+        "alertname": "held-back",
+        "severity": "critical",
+        "target": target,
+        "scope": "ultraserver",
+    }
     fingerprint = fingerprint_of("demo", "held-back", target)
-    message = alert_message(target=target, fingerprint=fingerprint, labels=labels, chips=64, place=target)
+    message = alert_message(
+        target=target, fingerprint=fingerprint, labels=labels, chips=64, place=target
+    )
     return CellAlertMessage(**{**dict(message), "cell": cell, **change})
 
 
@@ -54,7 +61,9 @@ def take(top: Top, message: AlertMessage, path: str | None = None, *, clears: bo
     """Let a top's monitor take an alert of a cell."""
     path = path or (message.path if isinstance(message, CellAlertMessage) else message.fingerprint)
     payload = b"" if clears else encode_message(message)
-    top.monitor.apply([Envelope(build_topic("demo", TopicClass.ALERT, path), payload, 1, retain=True)])
+    top.monitor.apply(
+        [Envelope(build_topic("demo", TopicClass.ALERT, path), payload, 1, retain=True)]
+    )
 
 
 def watched(top: Top) -> None:
@@ -114,7 +123,13 @@ def test_a_relay_that_does_not_hear_its_cell_says_so_at_once() -> None:
     top.frame(POWER)
     take(top, firing())
     relay = WatchMessage(
-        client="relay-1", state="online", boot=BOOT, role="relay", leads=True, cell="cell-a", hears=False
+        client="relay-1",
+        state="online",
+        boot=BOOT,
+        role="relay",
+        leads=True,
+        cell="cell-a",
+        hears=False,
     )
     for hears in (True, False):
         top.take(TopicClass.PUBLISHER, "cell-a/relay-1", relay.model_copy(update={"hears": hears}))
@@ -128,11 +143,19 @@ async def test_without_its_relay_it_is_not_observed_and_not_resolved() -> None:
     top = Top()
     top.frame(POWER)
     take(top, firing())
-    top.take(TopicClass.PUBLISHER, "relay-1", PublisherMessage(client="relay-1", state="online", boot=BOOT))
+    top.take(
+        TopicClass.PUBLISHER,
+        "relay-1",
+        PublisherMessage(client="relay-1", state="online", boot=BOOT),
+    )
     top.look()
     before = top.monitor.alerts.cells.revision
     assert not top.monitor.alerts.active()[0].is_unobserved
-    top.take(TopicClass.PUBLISHER, "relay-1", PublisherMessage(client="relay-1", state="offline", boot=BOOT))
+    top.take(
+        TopicClass.PUBLISHER,
+        "relay-1",
+        PublisherMessage(client="relay-1", state="offline", boot=BOOT),
+    )
     top.look()
     (alert,) = top.monitor.alerts.active()
     assert (alert.is_unobserved, top.monitor.alerts.cells.revision > before) == (True, True)
@@ -141,7 +164,11 @@ async def test_without_its_relay_it_is_not_observed_and_not_resolved() -> None:
     assert status_text(snapshot.active[0], top.monitor.alerts, 0) == "cell-a not observed"
     assert texts.text_of(snapshot.problems.all[0]).endswith("[cell-a, not observed]")
     assert not published_problems(top.monitor).is_watched
-    top.take(TopicClass.PUBLISHER, "relay-1", PublisherMessage(client="relay-1", state="online", boot=BOOT))
+    top.take(
+        TopicClass.PUBLISHER,
+        "relay-1",
+        PublisherMessage(client="relay-1", state="online", boot=BOOT),
+    )
     top.frame(POWER)
     top.look()
     assert not top.monitor.alerts.active()[0].is_unobserved
@@ -202,7 +229,9 @@ def test_what_one_cell_sees_to_is_not_hidden_in_another(change: set[str]) -> Non
 def test_what_people_in_the_cell_do_counts_and_what_they_do_on_the_top_does_not() -> None:
     """An acknowledgement and a silence come with the alert; a silence of the top that matches it hides nothing."""
     top = Top()
-    handling = Handling(who="ana", why="on it", at="2026-01-05T00:00:00Z", until="2036-01-05T00:00:00Z")
+    handling = Handling(
+        who="ana", why="on it", at="2026-01-05T00:00:00Z", until="2036-01-05T00:00:00Z"
+    )
     now_ns = BEGIN_NS
     silences = top.monitor.alerts.silences
     changes: tuple[tuple[dict[str, Any], AlertStatus], ...] = (
@@ -219,7 +248,9 @@ def test_what_people_in_the_cell_do_counts_and_what_they_do_on_the_top_does_not(
         f'{{"id":"s","matchers":["severity=\\"critical\\""],"starts":"{format_rfc3339(now_ns - 1_000_000)}",'
         f'"until":"{until}","who":"bo"}}'
     )
-    top.monitor.apply([Envelope(build_topic("demo", TopicClass.SILENCE, "s"), payload.encode(), retain=True)])
+    top.monitor.apply(
+        [Envelope(build_topic("demo", TopicClass.SILENCE, "s"), payload.encode(), retain=True)]
+    )
     assert silences.status(alert, now_ns) is AlertStatus.FIRING
     (silence,) = silences.known
     assert preview(silence.matchers, [alert]).firing == 1
@@ -268,7 +299,9 @@ async def test_the_top_s_own_rules_do_not_fire_what_a_cell_publishes() -> None:
 
 async def test_what_is_pending_here_while_it_fires_in_a_cell_is_one_alert() -> None:
     """Of one fingerprint the lists show one, by which a cursor finds it again; the header counts no pending one beside it."""
-    rule = rule_of(name="held-back", scope="ultraserver", figure="power_w", above=15_000.0, **{"for": "1h"})
+    rule = rule_of(
+        name="held-back", scope="ultraserver", figure="power_w", above=15_000.0, **{"for": "1h"}
+    )
     top = Top((rule,))
     await top.clock.advance(1.0)
     top.frame(POWER)
@@ -285,11 +318,15 @@ async def test_a_relay_that_has_gone_is_no_publisher_any_more() -> None:
     """Once its successor has described its rows and cleared its presence: it is neither offline nor silent."""
     top = Top()
     top.frame(POWER)
-    relay = WatchMessage(client="relay-1", state="online", boot=BOOT, role="relay", leads=True, cell="cell-a")
+    relay = WatchMessage(
+        client="relay-1", state="online", boot=BOOT, role="relay", leads=True, cell="cell-a"
+    )
     top.take(TopicClass.PUBLISHER, "cell-a/relay-1", relay)
     top.take(TopicClass.PUBLISHER, "cell-a/relay-1", relay.model_copy(update={"state": "offline"}))
     top.look()
-    assert [each.name for each in top.monitor.pipeline(at_once=True).problems] == ["publisher-offline"]
+    assert [each.name for each in top.monitor.pipeline(at_once=True).problems] == [
+        "publisher-offline"
+    ]
     top.describe("b00t-2", "relay-2")
     top.frame(POWER)
     top.monitor.apply(
@@ -319,7 +356,9 @@ async def test_what_happens_to_them_is_in_the_history() -> None:
     happened = [(each.kind, each.alert.target) for each in top.monitor.alerts.history]
     assert happened == [("firing", "uc1/us-0002"), ("resolved", "uc1/us-0002")]
     begun, over = top.monitor.alerts.history
-    assert [top.monitor.alerts.status(each.alert) for each in (begun, over)] == [AlertStatus.RESOLVED] * 2
+    assert [top.monitor.alerts.status(each.alert) for each in (begun, over)] == [
+        AlertStatus.RESOLVED
+    ] * 2
     assert over.alert.resolved_ns == BEGIN_NS + 1_000_000_000
     assert [each.name for each in top.monitor.ingest.alert_events.newest_first()]
 
@@ -341,11 +380,15 @@ def test_what_a_cell_s_watch_does_not_see_is_not_left_to_it(scope: Scope) -> Non
     """Publishers and the pipeline are others here: an alert about them fires at once."""
     cells = CellAlerts()
     rule = unknown_rule("own", scope=scope)
-    alert = dataclasses.replace(alert_of(firing()), rule=rule, fingerprint="0" * 16, fired_ns=BEGIN_NS)
+    alert = dataclasses.replace(
+        alert_of(firing()), rule=rule, fingerprint="0" * 16, fired_ns=BEGIN_NS
+    )
     assert not cells.leaves_out(alert, BEGIN_NS)
     cells.observe({}, {"cell-a"})
     is_left = scope not in {Scope.PUBLISHER, Scope.PIPELINE}
-    assert [cells.leaves_out(alert, BEGIN_NS + passed_ns) for passed_ns in (0, LEFT_TO_CELLS_NS)] == [
+    assert [
+        cells.leaves_out(alert, BEGIN_NS + passed_ns) for passed_ns in (0, LEFT_TO_CELLS_NS)
+    ] == [
         is_left,
         False,
     ]
@@ -375,4 +418,6 @@ def test_every_text_of_an_unknown_rule_can_be_written(scope: str) -> None:
     alert = alert_of(message)
     assert summary(alert) == "{y}"
     assert alert.rule.description == "{{value}} of {{x}}"
-    assert unknown_rule("x", scope=scope).scope is (Scope(scope) if scope in set(Scope) else Scope.PUBLISHER)
+    assert unknown_rule("x", scope=scope).scope is (
+        Scope(scope) if scope in set(Scope) else Scope.PUBLISHER
+    )

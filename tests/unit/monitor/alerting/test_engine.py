@@ -26,8 +26,17 @@ def test_the_course_of_an_alert() -> None:
 
     assert kinds(bench.play(4)) == [(3.0, "firing", CHIP)]
     alert = bench.only()
-    assert (alert.since_ns, alert.fired_ns) == (bench.now_ns - 4 * NS_PER_S, bench.now_ns - 2 * NS_PER_S)
-    assert (alert.value, alert.members, alert.chips, alert.worst, alert.place) == (95.0, 1, 1, CHIP, CHIP)
+    assert (alert.since_ns, alert.fired_ns) == (
+        bench.now_ns - 4 * NS_PER_S,
+        bench.now_ns - 2 * NS_PER_S,
+    )
+    assert (alert.value, alert.members, alert.chips, alert.worst, alert.place) == (
+        95.0,
+        1,
+        1,
+        CHIP,
+        CHIP,
+    )
 
     hot(bench, value=81.0)
     assert bench.play(3) == []
@@ -190,7 +199,9 @@ def test_what_slows_a_job_down_is_not_the_cause_of_its_end() -> None:
 
 def test_a_cause_has_no_figure_of_another_moment() -> None:
     """The alert that is the cause goes on changing; its figure stands there alone, so that no two contradict each other."""
-    hot_rule = rule_of(name="hot", scope="chip", figure="temperature_c", above=90, summary="{worst} {value}")
+    hot_rule = rule_of(
+        name="hot", scope="chip", figure="temperature_c", above=90, summary="{worst} {value}"
+    )
     bench = AlertBench(ultraservers(2), (hot_rule, HUNG))
     bench.job("train", US)
     hot(bench, CHIP)
@@ -291,7 +302,10 @@ def test_a_leap_that_nobody_watched_is_no_time() -> None:
     assert bench.tick(3_600, flow=1) == []
     news = bench.play(8)
 
-    assert {(each.rule, each.at_s - 3_603) for each in news} == {("hot", 9.0 - 1), ("silent", 9.0 - 1)}
+    assert {(each.rule, each.at_s - 3_603) for each in news} == {
+        ("hot", 9.0 - 1),
+        ("silent", 9.0 - 1),
+    }
 
 
 def test_alerts_in_the_order_in_which_they_matter() -> None:
@@ -316,7 +330,12 @@ def test_alerts_in_the_order_in_which_they_matter() -> None:
 def test_events_are_counted_over_a_window() -> None:
     """A rule on events fires where they were told, for as long as its window, and holds through other events."""
     rule = rule_of(
-        name="retires", scope="instance", figure="events", named=["retirement"], above=0, increase_over="10s"
+        name="retires",
+        scope="instance",
+        figure="events",
+        named=["retirement"],
+        above=0,
+        increase_over="10s",
     )
     bench = AlertBench(ultraservers(1), (rule,))
     bench.tick()
@@ -344,7 +363,9 @@ def test_a_figure_that_nobody_can_say_holds_an_alert() -> None:
     """By default an alert of a target of which nothing is known goes on; with `resolve` it ends."""
     rules = (
         rule_of(name="slow", scope="job", figure="step_time_s", above=1.0),
-        rule_of(name="slow-known", scope="job", figure="step_time_s", above=1.0, when_silent="resolve"),
+        rule_of(
+            name="slow-known", scope="job", figure="step_time_s", above=1.0, when_silent="resolve"
+        ),
     )
     bench = AlertBench(ultraservers(1), rules)
     bench.job("train", US)

@@ -29,7 +29,12 @@ from trnfleet.monitor.alerting.grouping import (
 )
 
 LAYOUT = Layout.of(
-    [*ultraservers(2), *standalone(3), ("uc1/standalone/small-1", "trn2.3xlarge"), *ultraservers(1, "uc2")]
+    [
+        *ultraservers(2),
+        *standalone(3),
+        ("uc1/standalone/small-1", "trn2.3xlarge"),
+        *ultraservers(1, "uc2"),
+    ]
 )
 FIGURES = {
     Scope.CHIP: {"figure": "temperature_c"},
@@ -56,9 +61,19 @@ def plain_target(scope: Scope, kind: Group, name: str) -> str:
     if kind is Group.NONE:
         return name
     segments = name.partition(":")[0].split("/")
-    if kind is Group.ULTRASERVER and segments[1] == "standalone" and LEVEL_OF[scope] > Level.ULTRASERVER:
+    if (
+        kind is Group.ULTRASERVER
+        and segments[1] == "standalone"
+        and LEVEL_OF[scope] > Level.ULTRASERVER
+    ):
         return "/".join(segments[:3])
-    depth = {Group.CHIP: 4, Group.INSTANCE: 3, Group.ULTRASERVER: 2, Group.CLUSTER: 1, Group.FLEET: 0}[kind]
+    depth = {
+        Group.CHIP: 4,
+        Group.INSTANCE: 3,
+        Group.ULTRASERVER: 2,
+        Group.CLUSTER: 1,
+        Group.FLEET: 0,
+    }[kind]
     return "/".join(segments[:depth])
 
 
@@ -153,7 +168,9 @@ def test_groups_are_as_a_loop_makes_them(
         rows = [int(track.rows[place]) for place in counted]
         assert bool(made_groups.firing[spot]) == bool(firing)
         assert made_groups.members[spot] == len(counted)
-        assert made_groups.chips[spot] == len({chip for row in rows for chip in chips_of(scope, row)})
+        assert made_groups.chips[spot] == len(
+            {chip for row in rows for chip in chips_of(scope, row)}
+        )
         assert made_groups.since_ns[spot] == min(ordered[place][1] for place in counted)
         if firing:
             assert made_groups.fired_ns[spot] == min(ordered[place][1] + 5 for place in firing)
@@ -204,7 +221,9 @@ def test_groups_that_are_not_as_they_were() -> None:
     """All of them are where these were others; otherwise those with any other figure, where no value is like no value."""
     rows = np.array([3, 5, 9])
     track = Track()
-    track.step(0, rows, np.array([1.0, math.nan, 2.0]), lambda _: pytest.fail("nothing fires"), for_ns=9)
+    track.step(
+        0, rows, np.array([1.0, math.nan, 2.0]), lambda _: pytest.fail("nothing fires"), for_ns=9
+    )
     before = group(rule(Scope.CHIP, Group.NONE), track, LAYOUT)
 
     def but(**changes: Any) -> AlertGroups:

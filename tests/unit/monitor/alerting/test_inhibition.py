@@ -49,7 +49,9 @@ def test_messages_amid_an_evaluation_part_no_alert_from_its_inhibitor(for_s: int
         places += is_amid
         fired_s = []
         for second in range(for_s + 4):
-            by_name = {alert.name: alert for alert in bench.alerts.active() if alert.fired_ns is not None}
+            by_name = {
+                alert.name: alert for alert in bench.alerts.active() if alert.fired_ns is not None
+            }
             if "hot" in by_name:
                 assert by_name["hot"].inhibited_by == by_name["dead"].fingerprint
                 fired_s.append(second)
@@ -68,10 +70,23 @@ def test_messages_amid_an_evaluation_part_no_alert_from_its_inhibitor(for_s: int
 
 def test_an_inhibition_that_ends_amid_messages_ends_with_the_next_evaluation() -> None:
     """A steady flow of messages keeps neither the alert from firing nor its inhibition from ending."""
-    dead = {"scope": "chip", "severity": "critical", "figure": "power_w", "below": 10, "summary": "dead"}
-    warm = {"scope": "chip", "severity": "warning", "figure": "temperature_c", "above": 90, "summary": "hot"}
+    dead = {
+        "scope": "chip",
+        "severity": "critical",
+        "figure": "power_w",
+        "below": 10,
+        "summary": "dead",
+    }
+    warm = {
+        "scope": "chip",
+        "severity": "warning",
+        "figure": "temperature_c",
+        "above": 90,
+        "summary": "hot",
+    }
     bench = AlertBench(
-        ultraservers(1), rules_of({"name": "dead", **dead, "inhibits": ["hot"]}, {"name": "hot", **warm})
+        ultraservers(1),
+        rules_of({"name": "dead", **dead, "inhibits": ["hot"]}, {"name": "hot", **warm}),
     )
     bench.set("power_w", 400)
     seen = []
@@ -107,7 +122,9 @@ def test_a_host_whose_chips_come_back_one_after_the_other(*, comes_whole: bool) 
     seen = []
     for second in range(4):
         live = (
-            slice(chips.start, chips.stop) if comes_whole and second else slice(chips.start, chips.start + 8)
+            slice(chips.start, chips.stop)
+            if comes_whole and second
+            else slice(chips.start, chips.start + 8)
         )
         bench.silence(live, Freshness.LIVE)
         bench.tick()

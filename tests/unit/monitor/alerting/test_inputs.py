@@ -13,9 +13,15 @@ from trnfleet.monitor.alerting.named_targets import jobs_table
 def test_a_share_of_power_goes_by_the_nodes_own_chips() -> None:
     """Trainium1 beside Trainium2: half of each type's maximum is half, whatever the others have."""
     bench = AlertBench(
-        [("uc1/standalone/trn1-0001", "trn1.32xlarge"), ("uc1/standalone/trn2-0001", "trn2.48xlarge")], ()
+        [
+            ("uc1/standalone/trn1-0001", "trn1.32xlarge"),
+            ("uc1/standalone/trn2-0001", "trn2.48xlarge"),
+        ],
+        (),
     )
-    for place, kind in enumerate(bench.layout.types[index] for index in bench.layout.instance_type.tolist()):
+    for place, kind in enumerate(
+        bench.layout.types[index] for index in bench.layout.instance_type.tolist()
+    ):
         bench.set("power_w", kind.chip.power_max_w.value / 2, slice(16 * place, 16 * place + 16))
     shares = bench.readings().values(Scope.INSTANCE, "power_share_pct", np.arange(2))
     assert shares.tolist() == pytest.approx([50.0, 50.0], rel=0.02)
@@ -24,7 +30,9 @@ def test_a_share_of_power_goes_by_the_nodes_own_chips() -> None:
 def test_efa_is_no_figure_of_a_job_within_one_ultraserver() -> None:
     """It sends checkpoints alone: bursts and pauses say nothing of its network."""
     places = [
-        (f"uc1/us-000{us}/trn2u-000{us}-{place}", "trn2u.48xlarge") for us in (1, 2, 3) for place in range(4)
+        (f"uc1/us-000{us}/trn2u-000{us}-{place}", "trn2u.48xlarge")
+        for us in (1, 2, 3)
+        for place in range(4)
     ]
     bench = AlertBench(places, ())
     bench.set("efa_tx_bytes_per_s", 1e9)

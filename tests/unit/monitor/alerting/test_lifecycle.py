@@ -64,13 +64,20 @@ def test_a_copy_goes_on_on_its_own_with_what_is_active() -> None:
     assert twin.resolved[0] is over
     twin.record("resolved", mine, 2)
     assert (len(store.history), len(store.news), store.happened) == (2, 2, 2)
-    assert (twin.history.maxlen, twin.resolved.maxlen) == (store.history.maxlen, store.resolved.maxlen)
+    assert (twin.history.maxlen, twin.resolved.maxlen) == (
+        store.history.maxlen,
+        store.resolved.maxlen,
+    )
 
 
 def begin(*, detects_flapping: bool = True) -> tuple[AlertStore, PublishedAlerts, AlertLifecycle]:
     store = AlertStore("demo")
     published = PublishedAlerts(store)
-    return store, published, AlertLifecycle(store, published, Silences(), detects_flapping=detects_flapping)
+    return (
+        store,
+        published,
+        AlertLifecycle(store, published, Silences(), detects_flapping=detects_flapping),
+    )
 
 
 def at(now_ns: int) -> Instant:
@@ -158,7 +165,10 @@ def test_what_flaps_is_held_until_it_is_quiet() -> None:
     bench = AlertBench(ultraservers(1), (QUICK,))
     news = flap(bench, FLAPS_FROM + 3)
 
-    assert [each.kind for each in news] == ["firing", "resolved"] * (FLAPS_FROM - 1) + ["firing", "flapping"]
+    assert [each.kind for each in news] == ["firing", "resolved"] * (FLAPS_FROM - 1) + [
+        "firing",
+        "flapping",
+    ]
     alert = bench.only()
     assert (alert.is_flapping, alert.times, alert.state) == (True, FLAPS_FROM, AlertState.FIRING)
 

@@ -27,7 +27,13 @@ class Stepped:
         self._begun_s = self.feed.clock.monotonic_s()
         self.feed.describe()
         for name, ends_h in (("cb-far", 12.0), ("cb-near", 4.0)):
-            times = {"ts": -9.0, "created": -20.0, "start": -10.0, "terminates": ends_h, "end": ends_h + 0.5}
+            times = {
+                "ts": -9.0,
+                "created": -20.0,
+                "start": -10.0,
+                "terminates": ends_h,
+                "end": ends_h + 0.5,
+            }
             fields: dict[str, Any] = {key: self._time(hours) for key, hours in times.items()}
             monitor.apply([self.feed.reservation(name, "uc1/us-0001", **fields)])
 
@@ -40,12 +46,16 @@ class Stepped:
         for _ in range(seconds):
             await self.feed.clock.advance(1.0)
             passed_s = self.feed.clock.monotonic_s() - self._begun_s
-            self.feed.monitor.apply(self.feed.telemetry(ts_ns=START_NS + round(passed_s * NS_PER_S)))
+            self.feed.monitor.apply(
+                self.feed.telemetry(ts_ns=START_NS + round(passed_s * NS_PER_S))
+            )
             self.feed.monitor.compute()
 
     @property
     def happened(self) -> list[tuple[str, str]]:
-        return [(each.kind, f"{each.alert.name} {each.alert.target}") for each in self.alerts.history]
+        return [
+            (each.kind, f"{each.alert.name} {each.alert.target}") for each in self.alerts.history
+        ]
 
 
 @pytest.mark.parametrize("step_h", [-8.0, -1.0, 1.0, 8.0])

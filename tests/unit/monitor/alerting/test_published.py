@@ -65,7 +65,9 @@ def test_a_watch_that_starts_again_goes_on() -> None:
     hot(bench)
     news = bench.play(10)
 
-    assert [(each.kind, each.target) for each in news if each.target == other] == [("resolved", other)]
+    assert [(each.kind, each.target) for each in news if each.target == other] == [
+        ("resolved", other)
+    ]
     alert = bench.only()
     assert (alert.target, alert.is_silent) == (CHIP, False)
     assert alert.fired_ns == bench.now_ns - 10 * NS_PER_S - 98 * NS_PER_S

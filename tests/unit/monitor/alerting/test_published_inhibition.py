@@ -27,7 +27,9 @@ STRAGGLER = fingerprint_of("demo", "straggler", HOST)
 THROTTLED = fingerprint_of("demo", "throttled", CHIP)
 
 
-def said(bench: AlertBench, rule: str, target: str, inhibited_by: str | None = None) -> AlertMessage:
+def said(
+    bench: AlertBench, rule: str, target: str, inhibited_by: str | None = None
+) -> AlertMessage:
     """Return what the former watch said of an alert that fires."""
     return AlertMessage(
         fingerprint=fingerprint_of("demo", rule, target),
@@ -145,7 +147,9 @@ UNCORRECTABLE = fingerprint_of("demo", "uncorrectable", HOST)
         (1, f"{HOST}/chip01", AlertStatus.FIRING),
     ],
 )
-def test_what_is_taken_over_inhibits_what_is_new(chips: int, worst: str, status: AlertStatus) -> None:
+def test_what_is_taken_over_inhibits_what_is_new(
+    chips: int, worst: str, status: AlertStatus
+) -> None:
     """An alert that is held covers its only chip, or all of its target where it has several, until it is over."""
     bench = AlertBench(ultraservers(1), COUNTED, adopts=True)
     message = said(bench, "uncorrectable", HOST).model_copy(update={"chips": chips, "worst": worst})
@@ -177,7 +181,9 @@ def test_what_is_taken_over_about_a_job_inhibits_what_is_new() -> None:
 
     hung = fingerprint_of("demo", "hung", "llm-1")
     inhibited_by = {
-        alert.target: alert.inhibited_by for alert in bench.alerts.active() if alert.name == "running"
+        alert.target: alert.inhibited_by
+        for alert in bench.alerts.active()
+        if alert.name == "running"
     }
     assert inhibited_by == {"llm-1": hung, "llm-2": ""}
     bench.play(15)

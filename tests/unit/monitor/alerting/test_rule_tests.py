@@ -45,12 +45,17 @@ def series(figure: str, target: str, values: str, **more: Any) -> dict[str, Any]
 def test_a_sample_holds_until_it_is_too_old() -> None:
     """It holds through gaps up to and with the age that is given, beyond that the chip is silent; so after the end."""
     frames = frames_of(
-        rule_of(when_silent="resolve"), ABSENT, steps=10, series=[series("temperature_c", CHIP, "95 _x9")]
+        rule_of(when_silent="resolve"),
+        ABSENT,
+        steps=10,
+        series=[series("temperature_c", CHIP, "95 _x9")],
     )
 
     assert steps_of(frames, "hot") == [0, 1, 2, 3]
     assert steps_of(frames, "silent") == [4, 5, 6, 7, 8, 9]
-    ended = frames_of(rule_of(when_silent="resolve"), steps=10, series=[series("temperature_c", CHIP, "95")])
+    ended = frames_of(
+        rule_of(when_silent="resolve"), steps=10, series=[series("temperature_c", CHIP, "95")]
+    )
     assert steps_of(ended, "hot") == [0, 1, 2, 3]
 
 
@@ -113,7 +118,9 @@ def test_links_and_cores_have_their_lanes() -> None:
     """One link down is one lane's bit, the others are up; a core's series is one lane, a chip's all of them."""
     rules = (
         rule_of(name="down", scope="link", figure="link_up", above=None, equals=0.0, group="none"),
-        rule_of(name="idle", scope="core", figure="nc_util_pct", above=None, below=10, group="none"),
+        rule_of(
+            name="idle", scope="core", figure="nc_util_pct", above=None, below=10, group="none"
+        ),
     )
     frames = frames_of(
         *rules,
@@ -129,7 +136,11 @@ def test_links_and_cores_have_their_lanes() -> None:
     assert [[each.target for each in frame.get("down", ())] for frame in frames] == [
         [], [f"{CHIP}:east"], [f"{HOST}/chip05:z_next"],
     ]  # fmt: skip  # one line is the list
-    assert [[each.target for each in frame.get("idle", ())] for frame in frames] == [[], [], [f"{CHIP}/nc3"]]
+    assert [[each.target for each in frame.get("idle", ())] for frame in frames] == [
+        [],
+        [],
+        [f"{CHIP}/nc3"],
+    ]
 
 
 def test_jobs_have_states_and_the_figures_of_their_chips() -> None:
@@ -156,13 +167,21 @@ def test_jobs_have_states_and_the_figures_of_their_chips() -> None:
 def test_events_come_with_the_interval_in_which_they_fall() -> None:
     """An event between two evaluations is seen by the second one."""
     rule = rule_of(
-        name="told", scope="instance", figure="events", named=["fault"], above=0, increase_over="15s"
+        name="told",
+        scope="instance",
+        figure="events",
+        named=["fault"],
+        above=0,
+        increase_over="15s",
     )
     frames = frames_of(
         rule,
         steps=6,
         series=[series("power_w", HOST, "100x9")],
-        events=[{"at": "15s", "name": "fault", "path": CHIP}, {"at": "20s", "name": "other", "path": CHIP}],
+        events=[
+            {"at": "15s", "name": "fault", "path": CHIP},
+            {"at": "20s", "name": "other", "path": CHIP},
+        ],
     )
 
     assert steps_of(frames, "told", HOST) == [2, 3]
@@ -178,12 +197,15 @@ def test_the_evaluation_before_an_instant_counts() -> None:
 
     assert play(file.tests[0], (rule_of(),), file) == []
     wrong = file_of(
-        [{**each, "alerts": []} for each in expect], series=[series("temperature_c", CHIP, "20 95 20")]
+        [{**each, "alerts": []} for each in expect],
+        series=[series("temperature_c", CHIP, "20 95 20")],
     )
     assert [each.at_s for each in play(wrong.tests[0], (rule_of(),), wrong)] == [10.0, 19.999]
 
 
-@pytest.mark.parametrize(("flapping", "steps"), [(True, [1, 3, 5, *range(7, 14)]), (False, [1, 3, 5, 7, 9])])
+@pytest.mark.parametrize(
+    ("flapping", "steps"), [(True, [1, 3, 5, *range(7, 14)]), (False, [1, 3, 5, 7, 9])]
+)
 def test_flapping_can_be_left_out(flapping: bool, steps: list[int]) -> None:
     """As `watch` does it, what comes and goes is held; as Prometheus does it, it is not."""
     expect = [
@@ -212,9 +234,15 @@ def test_flapping_can_be_left_out(flapping: bool, steps: list[int]) -> None:
         ({"series": [series("power_w", f"{HOST}/chip77", "1")]}, "chip77' is not there"),
         ({"series": [series("nc_util_pct", f"{CHIP}/nc9", "1")]}, "is no core"),
         ({"series": [series("link_up", f"{CHIP}:east", "0.5")]}, "link_up 0.5 is neither 0 nor 1"),
-        ({"series": [series("power_w", CHIP, "70000")]}, "power_w 70000.0 is outside 0 to 6553.4 W"),
+        (
+            {"series": [series("power_w", CHIP, "70000")]},
+            "power_w 70000.0 is outside 0 to 6553.4 W",
+        ),
         ({"instances": [{"address": HOST, "type": "trn9.big"}]}, "trn9.big"),
-        ({"jobs": [{"name": "train", "on": ["uc9"]}]}, "job train runs on 'uc9', which is not there"),
+        (
+            {"jobs": [{"name": "train", "on": ["uc9"]}]},
+            "job train runs on 'uc9', which is not there",
+        ),
     ],
 )
 def test_what_is_not_there_is_said(keys: dict[str, Any], said: str) -> None:

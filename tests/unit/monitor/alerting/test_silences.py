@@ -30,7 +30,9 @@ def ack(begins: float = 0, ends: float = 100, *, owner: str = "ada") -> AckMessa
     )
 
 
-def silence(*matchers: str, begins: float = 0, ends: float = 100, key: str = "s-1") -> SilenceMessage:
+def silence(
+    *matchers: str, begins: float = 0, ends: float = 100, key: str = "s-1"
+) -> SilenceMessage:
     return SilenceMessage(
         id=key,
         matchers=matchers or ("alertname=hot",),
@@ -42,7 +44,13 @@ def silence(*matchers: str, begins: float = 0, ends: float = 100, key: str = "s-
 
 @pytest.mark.parametrize(
     ("second", "expected"),
-    [(9.999, "FIRING"), (10, "SILENCED"), (99.999, "SILENCED"), (100, "FIRING"), (100.001, "FIRING")],
+    [
+        (9.999, "FIRING"),
+        (10, "SILENCED"),
+        (99.999, "SILENCED"),
+        (100, "FIRING"),
+        (100.001, "FIRING"),
+    ],
 )
 def test_a_silence_is_for_its_time(second: float, expected: str) -> None:
     """`[starts, until)`: at its end an alert is told again."""
@@ -107,7 +115,9 @@ def test_what_matters_most_is_the_status() -> None:
 def test_several_silences_of_one_alert() -> None:
     """All that hide it are told; those of other alerts are not."""
     silences = Silences()
-    for number, matcher in enumerate(["alertname=hot", "cluster=uc1", "cluster=uc2", 'chip=~".*chip00"']):
+    for number, matcher in enumerate(
+        ["alertname=hot", "cluster=uc1", "cluster=uc2", 'chip=~".*chip00"']
+    ):
         silences.put_silence(silence(matcher, key=f"s-{number}"))
 
     hiding = silences.silences_of(alert_of("hot", CHIP), at(5))
@@ -164,7 +174,11 @@ def tombstone(message: Any, revision: int = 1) -> Any:
     begins = "at" if isinstance(message, AckMessage) else "starts"
     end_ns = parse_rfc3339(getattr(message, begins)) + 1_000_000
     return message.model_copy(
-        update={"revision": revision, "until": format_rfc3339(end_ns), "withdrawn_until": message.until}
+        update={
+            "revision": revision,
+            "until": format_rfc3339(end_ns),
+            "withdrawn_until": message.until,
+        }
     )
 
 

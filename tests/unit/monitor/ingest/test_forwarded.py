@@ -118,7 +118,9 @@ def test_leases_that_come_and_go_use_up_no_rebuilds_of_the_hosts_publisher() -> 
     top.frame(POWERS)
     hosts = leased(top)
     top.look()
-    top.monitor.apply([Envelope(each.topic, b"") for each in hosts.announcements() if NODE in each.topic])
+    top.monitor.apply(
+        [Envelope(each.topic, b"") for each in hosts.announcements() if NODE in each.topic]
+    )
     assert top.monitor.ingest.layout_changers == set(hosts.layout.instances)
 
 
@@ -133,7 +135,9 @@ async def test_a_publisher_whose_hosts_are_forwarded_no_more_is_not_silent() -> 
         top.frame(POWERS)
         top.look()
     assert "publisher-silent" in {each.name for each in top.monitor.pipeline(at_once=True).problems}
-    top.monitor.apply([Envelope(each.topic, b"") for each in hosts.announcements() if NODE in each.topic])
+    top.monitor.apply(
+        [Envelope(each.topic, b"") for each in hosts.announcements() if NODE in each.topic]
+    )
     top.look()
     assert top.monitor.pipeline(at_once=True).problems == ()
     assert top.monitor.pipeline(at_once=True).problems == ()
@@ -153,7 +157,9 @@ async def test_hosts_of_a_relay_that_is_gone_are_not_silent() -> None:
         top.monitor.apply(elsewhere.telemetry())
         top.look()
     silent = [
-        each.where for each in top.monitor.pipeline(at_once=True).problems if each.name == "publisher-silent"
+        each.where
+        for each in top.monitor.pipeline(at_once=True).problems
+        if each.name == "publisher-silent"
     ]
     assert silent == ["publisher relay-1"]
     assert top.look().unobserved_chips == 144

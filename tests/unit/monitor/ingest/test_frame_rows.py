@@ -40,7 +40,9 @@ def rolled_block(relay: str, ultraserver: str) -> Envelope:
         clock=ClockSpec(epoch="2026-01-05T00:00:00Z"),
         origin="neuron",
     )
-    return message_envelope(build_topic("demo", TopicClass.NODE, descriptor.path), descriptor, retain=True)
+    return message_envelope(
+        build_topic("demo", TopicClass.NODE, descriptor.path), descriptor, retain=True
+    )
 
 
 def entered(feed: Feed) -> int:
@@ -103,7 +105,9 @@ def jumped(message: Envelope, chance: random.Random) -> Envelope:
     return message._replace(payload=payload[:at] + number.to_bytes(8, "big") + payload[at + 8 :])
 
 
-def hostile(messages: list[Envelope], former: list[Envelope], chance: random.Random) -> list[Envelope]:
+def hostile(
+    messages: list[Envelope], former: list[Envelope], chance: random.Random
+) -> list[Envelope]:
     """Return the messages of a tick as they may come: some lost, twice, late, damaged, misplaced or retained."""
     came: list[Envelope] = []
     for place, message in enumerate(messages):
@@ -242,7 +246,9 @@ def test_a_topic_whose_first_frame_is_not_applied_is_as_it_was() -> None:
     feed.monitor.apply(feed.announcements())
     feed.monitor.compute()
     name, topic = next(
-        (name, each) for name, each in feed.monitor.ingest.topics.states.items() if each.tracker.last is None
+        (name, each)
+        for name, each in feed.monitor.ingest.topics.states.items()
+        if each.tracker.last is None
     )
     feed.telemetry()
     [frame] = [each for each in feed.telemetry() if each.topic == name]
@@ -378,7 +384,9 @@ def test_instances_that_come_to_lie_apart_leave() -> None:
     for seq in range(4):
         feed.scatter(seq)
         head = Head(feed.boot, seq, feed.clock.wall_ns())
-        feed.monitor.apply([feed._frame(name, rows, head) for name, rows in zip(names, blocks, strict=True)])
+        feed.monitor.apply(
+            [feed._frame(name, rows, head) for name, rows in zip(names, blocks, strict=True)]
+        )
         if seq == 2:
             assert entered(feed) == len(blocks)
             feed.monitor.apply(alone.announcements())

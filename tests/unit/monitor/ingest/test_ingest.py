@@ -68,7 +68,15 @@ def test_garbage_is_counted_and_nothing_stops() -> None:
     topic = good[0].topic
     bad = [
         Envelope(topic, payload)
-        for payload in (b"", b"\x00", b"{", b"[" * 60_000, b"\xff" * 50, b"\xa1" * 70_000, b"x" * 300_000)
+        for payload in (
+            b"",
+            b"\x00",
+            b"{",
+            b"[" * 60_000,
+            b"\xff" * 50,
+            b"\xa1" * 70_000,
+            b"x" * 300_000,
+        )
     ]
     bad += [
         Envelope(name, b"{}")
@@ -265,7 +273,9 @@ async def test_what_nothing_describes_is_noted_once_in_a_while_and_counted_each_
     assert asked == {1.0: 3, 6.0: 3, 16.0: 3}
     # One whose descriptor comes is no longer only counted.
     ingest.apply(
-        [*feed.announcements(list(feed.layout.instances[:1])), *feed.telemetry()], feed.clock.monotonic_s(), 0
+        [*feed.announcements(list(feed.layout.instances[:1])), *feed.telemetry()],
+        feed.clock.monotonic_s(),
+        0,
     )
     assert (ingest.counts.undescribed, ingest.pending) == (96 + 2, 1)
     feed.monitor.lay_out()

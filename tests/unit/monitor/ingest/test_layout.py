@@ -105,7 +105,9 @@ def test_a_column_that_is_gone_is_not_available() -> None:
     feed = ready(json=True)
     feed.tick()
     feed.revision = 1
-    feed.columns_described = tuple(column for column in STANDARD_COLUMNS if column.name != "power_w")
+    feed.columns_described = tuple(
+        column for column in STANDARD_COLUMNS if column.name != "power_w"
+    )
     feed.describe()
     assert np.isnan(feed.monitor.store.values(BY_NAME["power_w"], slice(None))).all()
     assert not np.isnan(feed.monitor.store.values(BY_NAME["tflops"], slice(None))).any()
@@ -116,12 +118,18 @@ def test_the_narrower_descriptor_knows_better() -> None:
     feed = ready()
     feed.tick()
     wide = feed.announcements(["uc1/us-0001/trn2u-0001-0"])[1]
-    payload = wide.payload.replace(b'"path":"uc1/us-0001/trn2u-0001-0"', b'"path":"uc1/block-0001"', 1)
+    payload = wide.payload.replace(
+        b'"path":"uc1/us-0001/trn2u-0001-0"', b'"path":"uc1/block-0001"', 1
+    )
     payload = payload.replace(b"trn2u.48xlarge", b"trn1.2xlarge").replace(
         b'"period_s":1.0', b'"period_s":86400.0'
     )
     feed.monitor.apply(
-        [Envelope(build_topic("demo", TopicClass.NODE, "uc1/block-0001"), payload, qos=1, retain=True)]
+        [
+            Envelope(
+                build_topic("demo", TopicClass.NODE, "uc1/block-0001"), payload, qos=1, retain=True
+            )
+        ]
     )
     feed.monitor.compute()
     feed.tick()
@@ -144,7 +152,9 @@ def test_of_several_publishers_the_last_that_is_there_has_an_instance() -> None:
             feed.publisher, feed.boot = f"p{number}", f"b{number}"
             _, descriptor = feed.announcements()
             block = f"{cluster}/block-{number}"
-            payload = descriptor.payload.replace(f'"path":"{path}"'.encode(), f'"path":"{block}"'.encode(), 1)
+            payload = descriptor.payload.replace(
+                f'"path":"{path}"'.encode(), f'"path":"{block}"'.encode(), 1
+            )
             feed.monitor.apply(
                 [
                     feed.publisher_envelope(state),

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope
 
 PATHS = [
-    path for cluster in ("a", "b") for path, _ in ultraservers(3, cluster) + standalone(3, cluster=cluster)
+    path
+    for cluster in ("a", "b")
+    for path, _ in ultraservers(3, cluster) + standalone(3, cluster=cluster)
 ]
 
 
@@ -67,7 +69,10 @@ class Fleet:
         """Return the messages with which a path is described."""
         self.present[path] = feed
         made = self._of(feed, path).announcements(None if feed.grouped else [path])
-        return [feed.publisher_envelope(state), *(each for each in made if each.topic.endswith(f"/{path}"))]
+        return [
+            feed.publisher_envelope(state),
+            *(each for each in made if each.topic.endswith(f"/{path}")),
+        ]
 
     def leave(self, path: str) -> list[Envelope]:
         """Return the messages with which a path goes."""
@@ -93,7 +98,9 @@ def known(ingest: Ingest) -> dict[str, Any]:
     clocks = {clock.row: key for key, clock in ingest.timebase._clocks.items()}
     boots = {-1: None} | {state.number: key for key, state in publishers._boots.items()}
     traffic, online = publishers.traffic, publishers.online()
-    assert sorted(boots)[1:] == sorted({*range(len(boots) - 1 + len(publishers._free))} - {*publishers._free})
+    assert sorted(boots)[1:] == sorted(
+        {*range(len(boots) - 1 + len(publishers._free))} - {*publishers._free}
+    )
     found: dict[str, Any] = {
         field.name: getattr(store.layout, field.name) for field in dataclasses.fields(Layout)
     }
@@ -111,13 +118,20 @@ def known(ingest: Ingest) -> dict[str, Any]:
     found["publisher_of"] = [boots[number] for number in store.publisher_of.tolist()]
     found["online"] = online[store.publisher_of]
     found["boots"] = {
-        key: (state.described, state.announced, state.online) for key, state in publishers._boots.items()
+        key: (state.described, state.announced, state.online)
+        for key, state in publishers._boots.items()
     }
-    found["rooms"] = publishers._room._by_owner, publishers._undescribed._by_owner, topics._room._by_owner
+    found["rooms"] = (
+        publishers._room._by_owner,
+        publishers._undescribed._by_owner,
+        topics._room._by_owner,
+    )
     found["nameless"] = set(publishers._nameless)
     found["clients"] = publishers._announced.keys(), publishers._online.keys()
     order = np.argsort(traffic.names)
-    found["traffic"] = {name: traffic.column(name)[..., order].tolist() for name in (*_COLUMNS, *_RINGS)}
+    found["traffic"] = {
+        name: traffic.column(name)[..., order].tolist() for name in (*_COLUMNS, *_RINGS)
+    }
     found["traffic"]["names"] = sorted(traffic.names)
     columns = ingest.timebase.columns
     found["clocks"] = {
@@ -126,10 +140,18 @@ def known(ingest: Ingest) -> dict[str, Any]:
     for topic, state in topics.states.items():
         entered: list[int] = []
         if state.frame_rows is not None:
-            rows = {name: int(column[state.number]) for name, column in state.frame_rows._columns.items()}
+            rows = {
+                name: int(column[state.number])
+                for name, column in state.frame_rows._columns.items()
+            }
             entered = [rows[name] for name in ("chip", "instance", "publisher", "clock", "row")]
         topics.catch_up(state, store.layout)
-        own = [boots[state.publisher], traffic.names[state.row], clocks[state.clock], state.descriptor]
+        own = [
+            boots[state.publisher],
+            traffic.names[state.row],
+            clocks[state.clock],
+            state.descriptor,
+        ]
         found[topic] = *own, state.chips, state.instances
         if entered:
             assert isinstance(state.chips, slice)
@@ -147,11 +169,15 @@ def assert_same(one: Ingest, other: Ingest) -> None:
         if isinstance(value, np.ndarray):
             np.testing.assert_array_equal(value, theirs[name], err_msg=name)
         else:
-            assert repr(value) == repr(theirs[name]) if "nan" in repr(value) else value == theirs[name], name
+            assert (
+                repr(value) == repr(theirs[name]) if "nan" in repr(value) else value == theirs[name]
+            ), name
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_a_layout_with_changes_is_the_one_from_nothing(seed: int, patches: list[bool]) -> None:
+async def test_a_layout_with_changes_is_the_one_from_nothing(
+    seed: int, patches: list[bool]
+) -> None:
     """Whatever joins, leaves, boots again or becomes another one, and wherever its name is, all is as if it was made from nothing."""
     random = np.random.default_rng(seed)
     fleet = Fleet()
@@ -189,11 +215,16 @@ async def test_a_layout_with_changes_is_the_one_from_nothing(seed: int, patches:
         for each in (ingest, twin):
             finish(each.rebuilding(now_s, wall_ns, at_once=True))
         messages = []
-        telemetry = fleet.telemetry([path for path in sorted(fleet.present) if random.random() < 0.85])
+        telemetry = fleet.telemetry(
+            [path for path in sorted(fleet.present) if random.random() < 0.85]
+        )
         # The copy has no tables, and gets the rows of topics one by one.
         for each in (ingest, twin):
             each.apply(telemetry, now_s, wall_ns)
-        assert (ingest.counts.lost, ingest.counts.undescribed) == (twin.counts.lost, twin.counts.undescribed)
+        assert (ingest.counts.lost, ingest.counts.undescribed) == (
+            twin.counts.lost,
+            twin.counts.undescribed,
+        )
         assert_same(ingest, twin)
     assert patches.count(True) >= 25
 
@@ -286,7 +317,9 @@ def test_rows_of_a_topic_may_be_parted(patches: list[bool]) -> None:
     assert all(patches)
 
 
-def test_an_instance_without_a_publisher_gets_its_own_with_the_next_layout(patches: list[bool]) -> None:
+def test_an_instance_without_a_publisher_gets_its_own_with_the_next_layout(
+    patches: list[bool],
+) -> None:
     """Its boot was forgotten, and is described still: the next layout is made from all descriptors, among which that is found."""
     fleet = Fleet()
     store = fleet.ingest.store

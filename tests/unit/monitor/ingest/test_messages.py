@@ -79,9 +79,14 @@ def test_publishers_beyond_the_limit_are_rejected_and_a_watch_is_none() -> None:
     handle = handler_of(ingest, TopicClass.PUBLISHER)
 
     def say(
-        client: str, state: Literal["online", "offline"], role: Literal["telemetry", "watch"] = "telemetry"
+        client: str,
+        state: Literal["online", "offline"],
+        role: Literal["telemetry", "watch"] = "telemetry",
     ) -> None:
-        handle(client, encode_message(PublisherMessage(client=client, state=state, boot="1", role=role)))
+        handle(
+            client,
+            encode_message(PublisherMessage(client=client, state=state, boot="1", role=role)),
+        )
 
     say("w", "online", "watch")
     assert ingest.publishers.clients() == {}
@@ -106,12 +111,17 @@ def test_a_retained_class_is_a_row_of_the_table(monkeypatch: pytest.MonkeyPatch)
     ingest = Ingest("demo")
 
     def note(name: str, payload: bytes) -> None:
-        ingest.apply([Envelope(build_topic("demo", TopicClass.COMMAND, name), payload, retain=True)], 0.0, 0)
+        ingest.apply(
+            [Envelope(build_topic("demo", TopicClass.COMMAND, name), payload, retain=True)], 0.0, 0
+        )
 
     for name, text in (("a", "one"), ("b", "two"), ("a", "three"), ("c", "four")):
         note(name, encode_message(NoteMessage(id=name, text=text)))
     kept = ingest.retained[NoteMessage]
-    assert {name: message.text for name, message in kept.by_key.items()} == {"a": "three", "b": "two"}
+    assert {name: message.text for name, message in kept.by_key.items()} == {
+        "a": "three",
+        "b": "two",
+    }
     assert (ingest.counts.rejected, kept.revision) == (1, 3)
     note("b", encode_message(NoteMessage(id="a", text="misplaced")))
     note("a", b"")

@@ -39,7 +39,12 @@ def test_it_is_asked_for_again_while_it_is_missing() -> None:
         missing.hear(NODE, "a")
         asked += [now_s - 100.0] * len(missing.due(now_s))
         now_s += 0.25
-    assert asked == [GRACE_S, GRACE_S + AGAIN_S[0], GRACE_S + 3 * AGAIN_S[0], GRACE_S + 7 * AGAIN_S[0]]
+    assert asked == [
+        GRACE_S,
+        GRACE_S + AGAIN_S[0],
+        GRACE_S + 3 * AGAIN_S[0],
+        GRACE_S + 7 * AGAIN_S[0],
+    ]
     while len(missing):
         assert missing.due(now_s) in ([], [(NODE, "a")])
         now_s += AGAIN_S[1]
@@ -75,7 +80,11 @@ def test_presences_are_asked_for_after_descriptors() -> None:
     asked: dict[str, float] = {}
     for tenths in range(200):
         missing.hear(NODE, "never")
-        asked |= {name: tenths / 10 for kind, name in missing.due(110.0 + tenths / 10) if kind is PUBLISHER}
+        asked |= {
+            name: tenths / 10
+            for kind, name in missing.due(110.0 + tenths / 10)
+            if kind is PUBLISHER
+        }
     assert asked == {"r": HELD_S}
 
 
@@ -146,7 +155,9 @@ async def test_a_monitor_fills_up_on_a_broker_that_withholds() -> None:
     )  # fmt: skip
     assert summary.publishers_online == 1
     nodes = [each for each in source.requested if "/node/" in each]
-    assert sorted(nodes) == sorted({each.topic for each in feed.announcements() if "/node/" in each.topic})
+    assert sorted(nodes) == sorted(
+        {each.topic for each in feed.announcements() if "/node/" in each.topic}
+    )
     assert source.status.withholds_retained
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):

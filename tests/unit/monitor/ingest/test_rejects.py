@@ -52,7 +52,9 @@ def test_each_kind_has_its_count(log: Log, error: WireError, kind: str) -> None:
     assert counts.refused == {"other": 1}
     counts.refused.clear()
     assert counts == PipelineCounts(**{kind: 1}, last_problem="a/topic: no")
-    assert log.lines == [{"reason": kind, "count": 1, "topic": "a/topic", "error": "no", "exc_info": None}]
+    assert log.lines == [
+        {"reason": kind, "count": 1, "topic": "a/topic", "error": "no", "exc_info": None}
+    ]
 
 
 def test_a_bug_is_named_by_its_type_and_logged_whole(log: Log) -> None:
@@ -78,7 +80,12 @@ def test_room_is_bounded_by_number_and_by_bytes() -> None:
     held = PendingTelemetry(most_messages=3, most_bytes=10)
     assert [held.hold(Envelope("t", b"x")) for _ in range(4)] == [True, True, True, False]
     held.take()
-    assert [held.hold(Envelope("t", b"x" * size)) for size in (6, 5, 4, 1)] == [True, False, True, False]
+    assert [held.hold(Envelope("t", b"x" * size)) for size in (6, 5, 4, 1)] == [
+        True,
+        False,
+        True,
+        False,
+    ]
     assert [len(each.payload) for each in held.take()] == [6, 4]
     assert held.hold(Envelope("t", b"x" * 10))
 
@@ -86,7 +93,11 @@ def test_room_is_bounded_by_number_and_by_bytes() -> None:
 def test_a_half_of_the_room_is_for_what_is_described() -> None:
     """Telemetry that nothing describes leaves room for what waits for its layout."""
     held = PendingTelemetry(most_messages=4, most_bytes=100)
-    assert [held.hold(Envelope("t", b"x"), is_described=False) for _ in range(3)] == [True, True, False]
+    assert [held.hold(Envelope("t", b"x"), is_described=False) for _ in range(3)] == [
+        True,
+        True,
+        False,
+    ]
     assert [held.hold(Envelope("t", b"x")) for _ in range(3)] == [True, True, False]
     held.take()
     assert not held.hold(Envelope("t", b"x" * 51), is_described=False)
@@ -96,6 +107,11 @@ def test_a_half_of_the_room_is_for_what_is_described() -> None:
 def test_refused_messages_are_counted_by_class() -> None:
     """Whatever is wrong with them, a descriptor is told from an alert; a topic of no class is another."""
     counts = PipelineCounts()
-    for topic in ("site/v1/demo/node/a/b/c", "site/v1/demo/alert/0", "site/v1/demo/alert/1", "lamp"):
+    for topic in (
+        "site/v1/demo/node/a/b/c",
+        "site/v1/demo/alert/0",
+        "site/v1/demo/alert/1",
+        "lamp",
+    ):
         reject(counts, Envelope(topic, b""), WireError("no"), root="site")
     assert counts.refused == {"node": 1, "alert": 2, "other": 1}

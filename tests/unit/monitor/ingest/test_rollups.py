@@ -23,7 +23,12 @@ def test_totals_of_every_level_come_from_roll_ups() -> None:
     top.frame((4_000.0, 20_000.0, 10_000.0), stale=14)
     seen = top.look()
     assert (seen.chips, seen.instances, seen.ultraservers) == (144, 9, 2)
-    assert (seen.live_chips, seen.stale_chips, seen.rolled_chips, seen.cells) == (130, 14, 144, ("cell-a",))
+    assert (seen.live_chips, seen.stale_chips, seen.rolled_chips, seen.cells) == (
+        130,
+        14,
+        144,
+        ("cell-a",),
+    )
     assert seen.power_w == 34_000.0
     rollups, layout = top.monitor.rollups, top.monitor.store.layout
     assert rollups.value("power_w", Level.ULTRASERVER).tolist() == [4_000.0, 20_000.0, 10_000.0]
@@ -41,7 +46,11 @@ def test_a_later_frame_replaces_states_coverage_and_alerts() -> None:
         seen = top.look()
         assert top.monitor.store.rolled.alerts.tolist() == [[0, 0, 0], [0, 0, 0], [stale, 0, 0]]
         assert (seen.live_chips, seen.stale_chips) == (144 - stale, stale)
-        assert top.monitor.rollups.covered("power_w", Level.INSTANCE).tolist() == [16, 64, 64 - stale]
+        assert top.monitor.rollups.covered("power_w", Level.INSTANCE).tolist() == [
+            16,
+            64,
+            64 - stale,
+        ]
 
 
 def test_rows_have_their_own_figures_whatever_block_they_are_in() -> None:
@@ -70,11 +79,23 @@ async def test_rows_without_a_relay_are_not_observed() -> None:
     await top.clock.advance(2.0)
     assert top.look().live_chips == 144
     await top.clock.advance(2.0)
-    assert (top.look().unobserved_chips, top.look().stale_chips, top.look().power_w) == (144, 0, 34_000.0)
+    assert (top.look().unobserved_chips, top.look().stale_chips, top.look().power_w) == (
+        144,
+        0,
+        34_000.0,
+    )
     top.frame((4_000.0, 20_000.0, 10_000.0))
     assert top.look().live_chips == 144
-    top.take(TopicClass.PUBLISHER, "relay-1", PublisherMessage(client="relay-1", state="online", boot=BOOT))
-    top.take(TopicClass.PUBLISHER, "relay-1", PublisherMessage(client="relay-1", state="offline", boot=BOOT))
+    top.take(
+        TopicClass.PUBLISHER,
+        "relay-1",
+        PublisherMessage(client="relay-1", state="online", boot=BOOT),
+    )
+    top.take(
+        TopicClass.PUBLISHER,
+        "relay-1",
+        PublisherMessage(client="relay-1", state="offline", boot=BOOT),
+    )
     assert (top.look().unobserved_chips, top.look().offline_chips) == (144, 0)
 
 
@@ -172,12 +193,16 @@ def test_a_frame_of_other_rows_is_never_taken_for_the_rows_of_before() -> None:
         top.look()
         top.change_rows(changed)
         rolled, index = top.monitor.store.rolled, top.monitor.store.layout.instance_index
-        power_w = dict(zip(rolled.numbers.tolist(), rolled.parts("power_w")[0].tolist(), strict=True))
+        power_w = dict(
+            zip(rolled.numbers.tolist(), rolled.parts("power_w")[0].tolist(), strict=True)
+        )
         assert power_w[index["uc1/us-0002"]] == 3_000.0
         assert power_w[index["uc1/us-0001"]] == changed.get("uc1/us-0001", 20_000.0)
         seen = top.look()
         assert (seen.undecodable, seen.live_chips) == (0, 64 * len(changed))
-        assert top.monitor.rollups.value("power_w", Level.ULTRASERVER).tolist() == list(changed.values())
+        assert top.monitor.rollups.value("power_w", Level.ULTRASERVER).tolist() == list(
+            changed.values()
+        )
 
 
 def test_other_metrics_of_the_same_rows_take_effect() -> None:
@@ -191,7 +216,9 @@ def test_other_metrics_of_the_same_rows_take_effect() -> None:
     assert top.monitor.rollups.covered("power_w", Level.INSTANCE).tolist() == [64]
 
 
-def block(path: str, relay: str, rows: dict[str, int], kind: str = "trn2u.48xlarge") -> RollupDescriptor:
+def block(
+    path: str, relay: str, rows: dict[str, int], kind: str = "trn2u.48xlarge"
+) -> RollupDescriptor:
     """Return the descriptor of a relay of another cell, with rows and the instances that each stands for."""
     return RollupDescriptor(
         path=path,

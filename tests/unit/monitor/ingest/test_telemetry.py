@@ -82,15 +82,20 @@ def test_a_frame_of_instances_that_do_not_follow_each_other() -> None:
         part.scatter(number + 1)
         descriptor = decode_message(part.announcements()[1].payload, Descriptor)
         specs = tuple(
-            descriptor.instances[0].model_copy(update={"path": each}) for each in part.layout.instances
+            descriptor.instances[0].model_copy(update={"path": each})
+            for each in part.layout.instances
         )
         payload = encode_message(descriptor.model_copy(update={"path": path, "instances": specs}))
-        feed.monitor.apply([Envelope(build_topic("demo", TopicClass.NODE, path), payload, 1, retain=True)])
+        feed.monitor.apply(
+            [Envelope(build_topic("demo", TopicClass.NODE, path), payload, 1, retain=True)]
+        )
     feed.monitor.compute()
     layout, columns = feed.monitor.store.layout, feed.monitor.store.columns
     for path, part in parts.items():
         count = len(part.layout.instances)
-        feed.monitor.apply([part._frame(path, slice(0, count), Head(part.boot, 0, feed.clock.wall_ns()))])
+        feed.monitor.apply(
+            [part._frame(path, slice(0, count), Head(part.boot, 0, feed.clock.wall_ns()))]
+        )
         rows = np.array([layout.instance_index[each] for each in part.layout.instances])
         chips = layout.chip_rows(rows)
         for metric in METRICS:
@@ -217,13 +222,19 @@ def test_huge_jumps_cost_nothing() -> None:
     assert feed.monitor.counts.messages == 36
 
 
-@pytest.mark.parametrize("stamp", ["9999-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "1969-12-31T23:59:59Z"])
+@pytest.mark.parametrize(
+    "stamp", ["9999-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "1969-12-31T23:59:59Z"]
+)
 def test_impossible_times(stamp: str) -> None:
     """A time that the store cannot hold is undecodable and stops nothing."""
     feed = ready(json=True)
     (message,) = [each for each in feed.telemetry() if each.topic.endswith("trn2u-0001-0/chip00")]
     feed.monitor.apply(
-        [message._replace(payload=message.payload.replace(b"2026-01-05T00:00:00.000Z", stamp.encode()))]
+        [
+            message._replace(
+                payload=message.payload.replace(b"2026-01-05T00:00:00.000Z", stamp.encode())
+            )
+        ]
     )
     assert feed.monitor.counts.undecodable == 1
     feed.tick()
@@ -272,7 +283,9 @@ async def test_an_instance_without_a_value_turns_stale(json: bool) -> None:
     assert np.array_equal(store.chip_seen_s[ROWS], seen_s)
     assert np.array_equal(store.chip_ts_ns[ROWS], ts_ns)
     assert not store.instance_fresh[2]
-    assert [(finding.path, finding.what) for finding in feed.monitor.findings.shown] == [(BOOTING, "stale")]
+    assert [(finding.path, finding.what) for finding in feed.monitor.findings.shown] == [
+        (BOOTING, "stale")
+    ]
     feed.scatter()
     feed.tick()
     assert store.count(Freshness.LIVE) == 128

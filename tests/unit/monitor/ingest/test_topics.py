@@ -69,7 +69,9 @@ def test_what_is_not_used_is_forgotten() -> None:
         feed.monitor.apply([feed.publisher_envelope("offline")])
         feed.describe()
         feed.tick()
-    gone = [Envelope(build_topic("demo", TopicClass.NODE, path), b"") for path in feed.layout.instances]
+    gone = [
+        Envelope(build_topic("demo", TopicClass.NODE, path), b"") for path in feed.layout.instances
+    ]
     feed.monitor.apply(gone)
     feed.monitor.compute()
     assert feed.monitor.store.layout.chips == 0
@@ -103,7 +105,13 @@ async def test_topics_of_hosts_follow_their_rows() -> None:
             assert twin.descriptor is not None
             assert isinstance(twin.instances, slice)
             assert isinstance(twin.chips, slice)
-            made[state.path] = [twin.instances.start, twin.chips.start, twin.publisher, twin.row, twin.clock]
+            made[state.path] = [
+                twin.instances.start,
+                twin.chips.start,
+                twin.publisher,
+                twin.row,
+                twin.clock,
+            ]
         return made
 
     async def check(number: int) -> None:
@@ -114,7 +122,9 @@ async def test_topics_of_hosts_follow_their_rows() -> None:
         there = monitor.store.layout
         assert len(there.instances) == len(topics.states) == number
         assert told() == found()
-        rows = [layout.chips_at(path).start + each for path in there.instances for each in range(16)]
+        rows = [
+            layout.chips_at(path).start + each for path in there.instances for each in range(16)
+        ]
         np.testing.assert_allclose(
             monitor.store.values(BY_NAME["power_w"], slice(None)), wanted[rows], atol=0.5
         )

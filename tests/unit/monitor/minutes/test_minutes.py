@@ -185,7 +185,11 @@ def test_chips_that_go_within_a_minute_are_in_it_and_those_that_stay_go_on() -> 
     feed.set("power_w", 200.0)
     watched.tick(0)
     kept = [path for path in feed.layout.instances if "us-0002" in path]
-    gone = [each._replace(payload=b"") for each in feed.announcements() if "/node/uc1/us-0001" in each.topic]
+    gone = [
+        each._replace(payload=b"")
+        for each in feed.announcements()
+        if "/node/uc1/us-0001" in each.topic
+    ]
     feed.monitor.apply(gone)
     feed.monitor.compute()
     feed.set("power_w", 400.0)
@@ -197,7 +201,11 @@ def test_chips_that_go_within_a_minute_are_in_it_and_those_that_stay_go_on() -> 
         (part.instances[number], chip): (power_w, covered_s)
         for part in parts
         for number, chip, power_w, covered_s in zip(
-            part.instance.tolist(), part.chip.tolist(), part.figures["power_w"], part.covered_s, strict=True
+            part.instance.tolist(),
+            part.chip.tolist(),
+            part.figures["power_w"],
+            part.covered_s,
+            strict=True,
         )
     }
     assert len(rows) == 128
@@ -219,7 +227,8 @@ def test_a_chip_has_the_job_that_runs_there() -> None:
 @given(
     st.lists(
         st.tuples(
-            st.integers(0, 9), st.lists(st.one_of(st.none(), st.integers(0, 5_000)), min_size=16, max_size=16)
+            st.integers(0, 9),
+            st.lists(st.one_of(st.none(), st.integers(0, 5_000)), min_size=16, max_size=16),
         ),
         min_size=1,
         max_size=8,
@@ -245,4 +254,8 @@ def test_means_are_those_of_the_messages_whatever_comes_when(
     assert made.keys() == expected.keys()
     for minute, chips in expected.items():
         for value, samples in zip(made[minute], chips, strict=True):
-            assert np.isnan(value) if not samples else value == pytest.approx(np.mean(samples), abs=0.0501)
+            assert (
+                np.isnan(value)
+                if not samples
+                else value == pytest.approx(np.mean(samples), abs=0.0501)
+            )

@@ -22,7 +22,12 @@ def test_figures_as_mosquitto_publishes_them() -> None:
     figures = BrokerFigures.of(MOSQUITTO)
     assert figures is not None
     assert (figures.version, figures.uptime_s) == ("mosquitto version 2.0.11", 7123.0)
-    assert (figures.clients, figures.dropped, figures.retained, figures.subscriptions) == (4, 812, 61, 12)
+    assert (figures.clients, figures.dropped, figures.retained, figures.subscriptions) == (
+        4,
+        812,
+        61,
+        12,
+    )
     assert figures.received_per_s == pytest.approx(20.175)
     assert figures.sent_per_s == pytest.approx(40.35)
 
@@ -37,7 +42,9 @@ def test_what_is_no_number_is_not_known(said: str) -> None:
 
 def test_a_broker_that_says_nothing_has_no_figures() -> None:
     """The connection's own counts are there all the same, and add up."""
-    link = LinkStatus("mqtts://b:8883", connected=True, changed_s=90.0, connects=3, received=100, waiting=5)
+    link = LinkStatus(
+        "mqtts://b:8883", connected=True, changed_s=90.0, connects=3, received=100, waiting=5
+    )
     link.shed, link.dropped, link.oversize = 7, 2, 1
     broker = BrokerHealth.of(link, 100.0)
     assert broker.figures is None

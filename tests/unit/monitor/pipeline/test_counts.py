@@ -69,7 +69,9 @@ class Mishaps:
             "torn": [each._replace(payload=each.payload[:-3]) for each in sent],
             "elsewhere": [each._replace(topic=f"{each.topic}x") for each in sent],
             "retained": [each._replace(retain=True) for each in sent],
-            "other fleet": [each._replace(topic=each.topic.replace("/demo/", "/prod/")) for each in sent],
+            "other fleet": [
+                each._replace(topic=each.topic.replace("/demo/", "/prod/")) for each in sent
+            ],
             "no topic": [each._replace(topic="elsewhere") for each in sent],
         }
         return ways.get(what, sent)

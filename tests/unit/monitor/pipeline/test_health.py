@@ -97,7 +97,9 @@ async def test_a_connection_that_only_reads_is_a_problem_of_its_own() -> None:
 def test_each_of_several_brokers_is_written_to_beside_it() -> None:
     """The connections that write to several brokers belong to those that read from them, in their order."""
     parts = LinkStatus("a"), LinkStatus("b")
-    LinkStatus(parts=parts).pair(LinkStatus(parts=(LinkStatus(connected=True), LinkStatus(last_error="x"))))
+    LinkStatus(parts=parts).pair(
+        LinkStatus(parts=(LinkStatus(connected=True), LinkStatus(last_error="x")))
+    )
     assert [each.cannot_write for each in parts] == ["", "x"]
     parts[0].pair(LinkStatus(last_error=STOPPED))
     assert parts[0].cannot_write == ""
@@ -123,7 +125,10 @@ async def test_our_own_clock_is_at_fault_where_all_others_agree() -> None:
     health = hosts.health()
     assert health.publishers.skew_to_median_s == pytest.approx([0] * 5, abs=0.01)
     assert health.publishers.own_skew_s == pytest.approx(-30.0, abs=0.01)
-    assert line_of(health, "clock-skew") == "this machine's clock is 30 s behind that of most publishers"
+    assert (
+        line_of(health, "clock-skew")
+        == "this machine's clock is 30 s behind that of most publishers"
+    )
 
 
 async def test_a_restart_is_counted_and_a_repeated_announcement_is_not() -> None:
@@ -146,7 +151,9 @@ async def test_what_is_forgotten_stays_in_the_sums() -> None:
     feed = hosts.feed
     feed.publisher = "host-2"
     offline, node = feed.publisher_envelope("offline"), feed.announcements(hosts.paths[1:2])
-    feed.monitor.apply([offline, *(each._replace(payload=b"") for each in node if "/node/" in each.topic)])
+    feed.monitor.apply(
+        [offline, *(each._replace(payload=b"") for each in node if "/node/" in each.topic)]
+    )
     await hosts.tick(without=("host-2",))
     health = hosts.health()
     assert health.publishers.names == ("host-1", "host-3")

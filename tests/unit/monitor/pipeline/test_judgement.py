@@ -34,7 +34,9 @@ def test_an_overload_is_one_problem() -> None:
     assert [each.name for each in warnings] == ["monitor-overloaded"]
     assert "30 messages left out here and 40 ticks lost within 1 min" in warnings[0].text
     after = {
-        each.name for each in judge(replace(busy, overloaded_s=0.0)) if each.severity is Severity.WARNING
+        each.name
+        for each in judge(replace(busy, overloaded_s=0.0))
+        if each.severity is Severity.WARNING
     }
     assert after == {"monitor-overloaded", "messages-lost", "lag"}
 

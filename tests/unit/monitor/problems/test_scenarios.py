@@ -52,7 +52,9 @@ async def test_a_hot_rack_is_one_problem_and_its_job_is_hurt() -> None:
     # Those in the rear of their trays; they slow the job, which keeps the others cooler.
     assert text.startswith("overheated: 16 chips, 8")
     assert impact.startswith("hits pretrain-70b step +")
-    (early_key, late_key) = ({each.key for each in at.all if each.place.address} for at in (early, late))
+    (early_key, late_key) = (
+        {each.key for each in at.all if each.place.address} for at in (early, late)
+    )
     assert early_key == late_key
     hot = next(each for each in late.all if each.place.address)
     names = {each.alert.name for each in hot.alerts}
@@ -71,7 +73,11 @@ async def test_each_link_is_one_problem_and_a_split_is_one() -> None:
         "trn2u-0001-2",
     ]
     # The ends of links at the silent instance cannot be heard; those at the others say it.
-    partitioned = ("us-0001", "33 Z links down: UltraServer partitioned", "hits pretrain-70b waiting")
+    partitioned = (
+        "us-0001",
+        "33 Z links down: UltraServer partitioned",
+        "hits pretrain-70b waiting",
+    )
     assert about_hardware(split) == [partitioned]
     # Without rules findings say the same.
     assert [place for place, _, _ in about_hardware(without[1])] == [
@@ -86,7 +92,9 @@ async def test_each_link_is_one_problem_and_a_split_is_one() -> None:
 
 
 async def test_game_day_has_one_problem_a_cause() -> None:
-    (straggler, two, silent, crash, ended), _ = await problems_at("game-day", 10.0, 60, 130, 260, 400, 570)
+    (straggler, two, silent, crash, ended), _ = await problems_at(
+        "game-day", 10.0, 60, 130, 260, 400, 570
+    )
     assert [place for place, _, _ in about_hardware(straggler)] == ["trn2u-0001-3/chip10"]
     assert {place for place, _, _ in about_hardware(two)} == {
         "trn2u-0001-0/chip02:east ↔ chip03:west",

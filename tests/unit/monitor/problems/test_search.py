@@ -25,7 +25,9 @@ NOW_NS = 1_767_600_000 * NS_PER_S
 RULES = {rule.name: rule for rule in load_rules()}
 
 
-def firing(name: str, target: str, place: str = "", *, ago_s: float = 60.0, **changed: Any) -> Alert:
+def firing(
+    name: str, target: str, place: str = "", *, ago_s: float = 60.0, **changed: Any
+) -> Alert:
     """Return an alert of a shipped rule."""
     rule = RULES[name]
     alert = Alert(
@@ -65,7 +67,9 @@ def found(feed: Feed, *alerts: Alert, rules: Any = None) -> Problems:
 def test_a_slow_job_is_at_its_cause() -> None:
     """The cause that its alert names is where the job's problem is, though nothing fires there."""
     chip = "uc1/standalone/trn2-0002/chip11"
-    slow = firing("job-slow", "finetune", "uc1/standalone/trn2-0001", cause=f"{chip} (throttled)", value=1.15)
+    slow = firing(
+        "job-slow", "finetune", "uc1/standalone/trn2-0001", cause=f"{chip} (throttled)", value=1.15
+    )
     problems = found(fleet(), slow)
     assert [each.place.address for each in problems.all] == [chip]
     assert texts.impact_text(problems.all[0]) == "hits finetune step +15 %"
@@ -85,7 +89,10 @@ def test_a_job_that_failed_is_not_the_fault_of_a_power_limit() -> None:
     feed = fleet()
     feed.states = {"pretrain": "failed"}
     feed.describe()
-    for alerts, place in (([errors], "trn2u-0001-1/chip08"), ([link], "trn2u-0001-1/chip08:z_next ↔")):
+    for alerts, place in (
+        ([errors], "trn2u-0001-1/chip08"),
+        ([link], "trn2u-0001-1/chip08:z_next ↔"),
+    ):
         first, other = found(feed, capped, failed, *alerts).all
         assert texts.place_text(first.place).startswith(place)
         assert [each.job for each in first.jobs] == ["pretrain"]
@@ -114,7 +121,10 @@ def test_a_job_that_starts_has_no_pace() -> None:
     """The figure of a job-slow alert that has not resolved is of steps before the failure."""
     slow = firing("job-slow", "pretrain", value=1.52)
     feed = fleet()
-    for state, impact in (("running", "hits pretrain step +52 %"), ("starting", "hits pretrain starting")):
+    for state, impact in (
+        ("running", "hits pretrain step +52 %"),
+        ("starting", "hits pretrain starting"),
+    ):
         feed.states = {"pretrain": state}
         feed.describe()
         assert [texts.impact_text(each) for each in found(feed, slow).all] == [impact]
@@ -135,7 +145,9 @@ def test_a_flapping_problem_says_that_it_comes_and_goes() -> None:
 def test_subsystems_at_one_place_are_problems_of_their_own() -> None:
     """A memory error in a hot rack is not hidden by the heat."""
     hot = firing("overheated", "uc1/us-0001", rack="rack-b", chips=32)
-    errors = firing("hbm-uncorrectable", "uc1/us-0001/trn2u-0001-2", "uc1/us-0001/trn2u-0001-2/chip03")
+    errors = firing(
+        "hbm-uncorrectable", "uc1/us-0001/trn2u-0001-2", "uc1/us-0001/trn2u-0001-2/chip03"
+    )
     cold_rack = firing("straggler", "uc1/us-0001/trn2u-0001-0", "uc1/us-0001/trn2u-0001-0/chip01")
     problems = found(fleet(), hot, errors, cold_rack)
     assert [(each.severity, texts.place_text(each.place)) for each in problems.all] == [
@@ -146,9 +158,15 @@ def test_subsystems_at_one_place_are_problems_of_their_own() -> None:
 
 
 def test_both_ends_of_a_link_are_one_place() -> None:
-    near = firing("link-down", "uc1/us-0001/trn2u-0001-0", worst="uc1/us-0001/trn2u-0001-0/chip12:z_next")
-    far = firing("link-down", "uc1/us-0001/trn2u-0001-1", worst="uc1/us-0001/trn2u-0001-1/chip12:z_prev")
-    other = firing("link-down", "uc1/us-0001/trn2u-0001-2", worst="uc1/us-0001/trn2u-0001-2/chip09:east")
+    near = firing(
+        "link-down", "uc1/us-0001/trn2u-0001-0", worst="uc1/us-0001/trn2u-0001-0/chip12:z_next"
+    )
+    far = firing(
+        "link-down", "uc1/us-0001/trn2u-0001-1", worst="uc1/us-0001/trn2u-0001-1/chip12:z_prev"
+    )
+    other = firing(
+        "link-down", "uc1/us-0001/trn2u-0001-2", worst="uc1/us-0001/trn2u-0001-2/chip09:east"
+    )
     problems = found(fleet(), near, far, other)
     first = problems.find(near.fingerprint)
     assert first is not None
@@ -165,13 +183,20 @@ def test_acknowledged_and_silenced_ones_have_an_owner() -> None:
     silences = feed.monitor.alerts.silences
     hot = firing("overheated", "uc1/us-0001")
     errors = firing("ecc-rate", "uc1/us-0002/trn2u-0002-1")
-    slow = firing("job-slow", "pretrain", cause="uc1/us-0001/trn2u-0001-0/chip00 (overheated)", value=1.21)
+    slow = firing(
+        "job-slow", "pretrain", cause="uc1/us-0001/trn2u-0001-0/chip00 (overheated)", value=1.21
+    )
     until = format_rfc3339(NOW_NS + 7_200 * NS_PER_S)
     at = format_rfc3339(NOW_NS - NS_PER_S)
     silences.put_ack(AckMessage(fingerprint=hot.fingerprint, owner="ana", at=at, until=until))
     silences.put_silence(
         SilenceMessage(
-            id="s1", matchers=('alertname="ecc-rate"',), starts=at, until=until, who="bo", why="known"
+            id="s1",
+            matchers=('alertname="ecc-rate"',),
+            starts=at,
+            until=until,
+            who="bo",
+            why="known",
         )
     )
     problems = found(feed, hot, errors)
@@ -201,7 +226,9 @@ def test_findings_fill_in_where_no_rule_looks() -> None:
     }
     # A rule about temperature decides; nothing fires about the error, so it stays.
     assert [each.text for each in found(feed).all] == ["1 uncorrected HBM errors"]
-    alert = firing("hbm-uncorrectable", "uc1/us-0001/trn2u-0001-2", "uc1/us-0001/trn2u-0001-2/chip06")
+    alert = firing(
+        "hbm-uncorrectable", "uc1/us-0001/trn2u-0001-2", "uc1/us-0001/trn2u-0001-2/chip06"
+    )
     (problem,) = found(feed, alert).all
     assert problem.alerts
 

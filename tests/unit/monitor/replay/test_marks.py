@@ -25,7 +25,9 @@ def make(every_s: float = 10.0, cost_s: float = 0.0) -> RecordingIndex:
     """Return a timeline whose recording began when monotonic time did, and whose every snapshot takes so long."""
     real_s = itertools.count()
     return RecordingIndex(
-        lambda at_s: BEGIN_NS + round(at_s * NS_PER_S), lambda: cost_s * next(real_s), every_s=every_s
+        lambda at_s: BEGIN_NS + round(at_s * NS_PER_S),
+        lambda: cost_s * next(real_s),
+        every_s=every_s,
     )
 
 
@@ -105,7 +107,9 @@ def test_snapshots_reach_their_number_and_stay_there(monkeypatch: pytest.MonkeyP
     assert set(numbers[30:]) == {8}
 
 
-def test_a_fleet_that_does_not_fit_into_memory_has_no_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fleet_that_does_not_fit_into_memory_has_no_snapshots(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(timeline_module, "SNAPSHOT_BYTES", 2_000)
     timeline = make()
     timeline.take(fed(), BEGIN_NS)
@@ -171,7 +175,12 @@ def test_snapshots_that_take_long_are_rare() -> None:
     for second in range(0, 200, 5):
         monitor.applied_s = float(second)
         timeline.take(monitor, BEGIN_NS + second * NS_PER_S)
-    assert [(time_ns - BEGIN_NS) // NS_PER_S for time_ns, _ in timeline.snapshots] == [0, 50, 100, 150]
+    assert [(time_ns - BEGIN_NS) // NS_PER_S for time_ns, _ in timeline.snapshots] == [
+        0,
+        50,
+        100,
+        150,
+    ]
 
 
 def test_one_snapshot_that_took_long_makes_the_next_one_late_and_no_other() -> None:
@@ -183,7 +192,14 @@ def test_one_snapshot_that_took_long_makes_the_next_one_late_and_no_other() -> N
     for second in range(0, 100, 5):
         monitor.applied_s = float(second)
         timeline.take(monitor, BEGIN_NS + second * NS_PER_S)
-    assert [(time_ns - BEGIN_NS) // NS_PER_S for time_ns, _ in timeline.snapshots] == [0, 50, 60, 70, 80, 90]
+    assert [(time_ns - BEGIN_NS) // NS_PER_S for time_ns, _ in timeline.snapshots] == [
+        0,
+        50,
+        60,
+        70,
+        80,
+        90,
+    ]
 
 
 def test_silence_makes_no_snapshots() -> None:
@@ -192,7 +208,9 @@ def test_silence_makes_no_snapshots() -> None:
     for second in range(1_000):
         monitor.applied_s = float(min(second, 95))
         timeline.take(monitor, BEGIN_NS + second * NS_PER_S)
-    assert [(time_ns - BEGIN_NS) // NS_PER_S for time_ns, _ in timeline.snapshots] == list(range(0, 100, 10))
+    assert [(time_ns - BEGIN_NS) // NS_PER_S for time_ns, _ in timeline.snapshots] == list(
+        range(0, 100, 10)
+    )
     monitor.applied_s = 1_001.0
     timeline.take(monitor, BEGIN_NS + 1_001 * NS_PER_S)
     assert timeline.snapshots[-1][0] == BEGIN_NS + 1_001 * NS_PER_S

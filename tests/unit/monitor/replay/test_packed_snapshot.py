@@ -76,7 +76,9 @@ def test_its_roll_ups_are_bytes_too() -> None:
     kept = PackedSnapshot(monitor.snapshot()).unpack().sampling.averages.rollups
     assert kept is not monitor.averages.rollups
     assert kept.layout is monitor.store.layout
-    assert kept.value("power_w", Level.FLEET) == monitor.averages.rollups.value("power_w", Level.FLEET)
+    assert kept.value("power_w", Level.FLEET) == monitor.averages.rollups.value(
+        "power_w", Level.FLEET
+    )
 
 
 def test_a_large_one_is_not_compressed() -> None:

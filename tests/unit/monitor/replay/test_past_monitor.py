@@ -14,7 +14,12 @@ from support.record.memory_recording import KeyframedRecording, MemoryRecording
 from trnfleet.clock import NS_PER_S, ManualClock
 from trnfleet.domain.layout import Layout, Node
 from trnfleet.monitor.monitor import Monitor
-from trnfleet.monitor.replay.past_monitor import PastHistory, PastMonitor, PastSource, RecordingClock
+from trnfleet.monitor.replay.past_monitor import (
+    PastHistory,
+    PastMonitor,
+    PastSource,
+    RecordingClock,
+)
 from trnfleet.monitor.store.store import STALE_AFTER_PERIODS, Freshness
 from trnfleet.wire.ports import Stored
 from trnfleet.wire.topics import DEFAULT_ROOT
@@ -43,7 +48,9 @@ def recorded(gap_s: int = 0) -> KeyframedRecording:
 def past_of(recording: RecordedMessages, root: str = DEFAULT_ROOT) -> PastMonitor:
     """Return a past that knows nothing yet."""
     clock = RecordingClock(ManualClock(), recording.start_ns, 0.0, recording.start_ns)
-    return PastMonitor(recording, Monitor(PastSource("a recording"), "demo", clock=clock, root=root), clock)
+    return PastMonitor(
+        recording, Monitor(PastSource("a recording"), "demo", clock=clock, root=root), clock
+    )
 
 
 def exhaust(work: Iterator[None]) -> int:
@@ -162,7 +169,9 @@ def test_of_telemetry_the_newest_alone_is_applied_whatever_its_root(
 ) -> None:
     messages = [
         stored._replace(
-            envelope=stored.envelope._replace(topic=root + stored.envelope.topic.removeprefix("trnfleet"))
+            envelope=stored.envelope._replace(
+                topic=root + stored.envelope.topic.removeprefix("trnfleet")
+            )
         )
         for stored in recorded().stored
     ]

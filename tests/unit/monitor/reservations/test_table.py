@@ -105,7 +105,9 @@ def test_a_block_with_a_silent_part_is_not_called_idle() -> None:
     assert found.idle_per_h == Decimal(50)
 
 
-@pytest.mark.parametrize(("left_s", "near"), [(NEAR_END_S, False), (NEAR_END_S - 1, True), (-60.0, True)])
+@pytest.mark.parametrize(
+    ("left_s", "near"), [(NEAR_END_S, False), (NEAR_END_S - 1, True), (-60.0, True)]
+)
 def test_a_near_end_is_told_by_the_first_termination(left_s: float, near: bool) -> None:
     """A block is near its end when less than six hours are left to its first termination."""
     feed = Feed(standalone(1))
@@ -202,7 +204,9 @@ def test_a_pass_that_messages_interrupt_ends_well(interrupted_at: int) -> None:
             steps += 1
             if steps == interrupted_at:
                 feed.describe()
-                monitor.apply([Envelope("trnfleet/v1/demo/reservation/cb-007", b"", 1, retain=True)])
+                monitor.apply(
+                    [Envelope("trnfleet/v1/demo/reservation/cb-007", b"", 1, retain=True)]
+                )
                 monitor.apply([feed.reservation("cb-new", ec2_ids=["i-4"])])
     assert steps >= interrupted_at
     # What was found for a former layout does not take the place of what is newer.
@@ -239,7 +243,9 @@ def test_ec2_ids_lead_to_instances() -> None:
     """A reservation that names EC2 ids instead of addresses holds the instances that have them, once they are known."""
     feed = Feed(standalone(3))
     feed.ec2_ids = {TWO: "i-two", "uc1/standalone/trn2-0003": "i-three"}
-    feed.monitor.apply([feed.reservation("cb-1", ec2_ids=["i-three", "i-two", "i-unknown"], instances=3)])
+    feed.monitor.apply(
+        [feed.reservation("cb-1", ec2_ids=["i-three", "i-two", "i-unknown"], instances=3)]
+    )
     feed.monitor.compute()
     assert only(feed).rows == ()
     feed.describe()
@@ -310,7 +316,9 @@ def test_what_makes_no_sense_is_counted(change: dict[str, Any], kind: str) -> No
 def test_their_number_is_limited() -> None:
     """Beyond the limit new reservations are rejected, known ones are still followed."""
     feed = Feed(standalone(1))
-    feed.monitor = Monitor(feed.monitor._source, "demo", clock=feed.clock, limits=Limits(reservations=2))
+    feed.monitor = Monitor(
+        feed.monitor._source, "demo", clock=feed.clock, limits=Limits(reservations=2)
+    )
     feed.monitor.apply([feed.reservation(f"cb-{number}") for number in range(3)])
     feed.monitor.apply([feed.reservation("cb-1", state="expired", change=1)])
     feed.monitor.compute()
@@ -324,7 +332,9 @@ def test_their_places_are_limited() -> None:
     feed = Feed(standalone(1))
     limits = Limits(reservation_places=5)
     feed.monitor = Monitor(feed.monitor._source, "demo", clock=feed.clock, limits=limits)
-    feed.monitor.apply([feed.reservation("cb-1", (ONE, TWO)), feed.reservation("cb-2", ec2_ids=["a", "b"])])
+    feed.monitor.apply(
+        [feed.reservation("cb-1", (ONE, TWO)), feed.reservation("cb-2", ec2_ids=["a", "b"])]
+    )
     feed.monitor.apply([feed.reservation("cb-1", (ONE, TWO, "uc1/x"), change=1)])
     assert feed.monitor.counts.rejected == 0
     feed.monitor.apply([feed.reservation("cb-3", ONE)])

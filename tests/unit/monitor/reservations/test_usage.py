@@ -12,7 +12,11 @@ def moment(hours: float, speed: float = 1.0) -> Moment:
 
 
 def look(
-    util_pct: float = 50.0, used_share: float = 1.0, *, starts_h: float = -9e3, ends_h: float | None = None
+    util_pct: float = 50.0,
+    used_share: float = 1.0,
+    *,
+    starts_h: float = -9e3,
+    ends_h: float | None = None,
 ) -> Look:
     ends_ns = None if ends_h is None else round(ends_h * HOUR_NS)
     return Look(util_pct, used_share, round(starts_h * HOUR_NS), ends_ns)

@@ -15,7 +15,9 @@ Role = Literal["relay", "watch"]
 
 
 def presence(cell: str, role: Role, state: Literal["online", "offline"] = "online") -> WatchMessage:
-    return WatchMessage(client=f"{role}-{cell}", state=state, boot="b", role=role, leads=True, cell=cell)
+    return WatchMessage(
+        client=f"{role}-{cell}", state=state, boot="b", role=role, leads=True, cell=cell
+    )
 
 
 def put(cells: Cells, cell: str, role: Role, now_s: float, *, is_retained: bool = False) -> bool:

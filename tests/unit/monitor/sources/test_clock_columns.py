@@ -40,14 +40,24 @@ def test_many_at_once_end_as_one_by_one(seed: int) -> None:
         now_s += chance.choice([0.0, 0.05, 1.0, WINDOW_S / 4, 3 * WINDOW_S])
         wall_ns = START_NS + round(now_s * NS_PER_S) + chance.choice([0, 0, 0, 20 * NS_PER_S])
         rows = np.array([chance.randrange(len(together)) for _ in range(chance.randrange(1, 40))])
-        times = [wall_ns, wall_ns, wall_ns - NS_PER_S, wall_ns - 90 * NS_PER_S, wall_ns + 7 * NS_PER_S]
+        times = [
+            wall_ns,
+            wall_ns,
+            wall_ns - NS_PER_S,
+            wall_ns - 90 * NS_PER_S,
+            wall_ns + 7 * NS_PER_S,
+        ]
         ts_ns = np.array([chance.choice(times[: chance.randrange(1, 6)]) for _ in rows])
 
         dated = together.take(rows, ts_ns, now_s, wall_ns)
-        single = [alone.take(rows[n : n + 1], ts_ns[n : n + 1], now_s, wall_ns) for n in range(len(rows))]
+        single = [
+            alone.take(rows[n : n + 1], ts_ns[n : n + 1], now_s, wall_ns) for n in range(len(rows))
+        ]
 
         for number, values in enumerate(dated):
-            assert np.array_equal(values, np.concatenate([each[number] for each in single]), equal_nan=True)
+            assert np.array_equal(
+                values, np.concatenate([each[number] for each in single]), equal_nan=True
+            )
         for name in _COLUMNS:
             assert np.array_equal(together[name], alone[name], equal_nan=True), name
 
@@ -75,7 +85,9 @@ def test_a_publisher_whose_time_jumps_again_and_again_has_no_more_rows_than_cloc
     timebase = Timebase()
     other = timebase.clock(ClockKey("q", START_NS, 1.0, is_simulated=False), 1.0)
     for number in range(100):
-        clock = timebase.clock(ClockKey("p", START_NS + number * NS_PER_S, 1.0, is_simulated=True), 1.0)
+        clock = timebase.clock(
+            ClockKey("p", START_NS + number * NS_PER_S, 1.0, is_simulated=True), 1.0
+        )
         clock.take(START_NS, float(number), START_NS)
     assert len(timebase.columns) == 1 + MOST_OF_ONE
     assert other.heard_s == -np.inf

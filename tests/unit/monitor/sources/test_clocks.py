@@ -14,7 +14,9 @@ DATE_NS = parse_rfc3339("2025-03-01T12:00:00Z")
 class Source:
     """A source whose clock is right, fast or dated, and whose messages take their time."""
 
-    def __init__(self, *, epoch_ns: int = START_NS, speed: float = 1.0, is_simulated: bool = True) -> None:
+    def __init__(
+        self, *, epoch_ns: int = START_NS, speed: float = 1.0, is_simulated: bool = True
+    ) -> None:
         self.timebase = Timebase()
         self.key = ClockKey("sim", epoch_ns, speed, is_simulated)
         self.clock: SourceClock = self.timebase.clock(self.key, 1.0)
@@ -142,7 +144,9 @@ def test_without_a_dated_source_it_is_the_wall_clocks_time() -> None:
 def test_of_two_dates_the_first_that_is_heard_stands() -> None:
     """Two dated sources do not make the time jump to and fro; when the first falls silent, the other has it."""
     source = Source(epoch_ns=DATE_NS, speed=60.0)
-    other = source.timebase.clock(ClockKey("other", DATE_NS + 7 * 86_400 * NS_PER_S, 2.0, True), 1.0)
+    other = source.timebase.clock(
+        ClockKey("other", DATE_NS + 7 * 86_400 * NS_PER_S, 2.0, True), 1.0
+    )
     source.hear(0)
     other.take(other.key.epoch_ns, source.began_s, START_NS)
     assert source.timebase.now(source.began_s + 1, START_NS).speed == 60.0
@@ -198,7 +202,10 @@ def test_an_epoch_must_be_an_instant() -> None:
     feed = Feed(ultraservers(1))
     good = [*feed.announcements(), *feed.telemetry()]
     feed.monitor.apply(
-        [each._replace(payload=each.payload.replace(b"2026-01-05T00:00:00Z", b"yesterday")) for each in good]
+        [
+            each._replace(payload=each.payload.replace(b"2026-01-05T00:00:00Z", b"yesterday"))
+            for each in good
+        ]
     )
     feed.monitor.compute()
     assert feed.monitor.counts.undecodable == 4
@@ -234,7 +241,9 @@ class Sources:
         self.timebase = Timebase()
         self.instances: dict[ClockKey, int] = {}
 
-    def add(self, name: str, instances: int, *, speed: float = 1.0, epoch_ns: int = START_NS) -> ClockKey:
+    def add(
+        self, name: str, instances: int, *, speed: float = 1.0, epoch_ns: int = START_NS
+    ) -> ClockKey:
         key = ClockKey(name, epoch_ns, speed, is_simulated=True)
         self.instances[key] = instances
         self.timebase.clock(key, 1.0)
@@ -309,7 +318,9 @@ def test_old_telemetry_is_late_and_nothing_else() -> None:
     near, ahead = Source(), Source()
     near.hear(0, ahead_s=-59.0)
     ahead.hear(0, ahead_s=3_000.0)
-    assert near.timebase.late_s(near.clock.heard_s) == ahead.timebase.late_s(ahead.clock.heard_s) == 0
+    assert (
+        near.timebase.late_s(near.clock.heard_s) == ahead.timebase.late_s(ahead.clock.heard_s) == 0
+    )
     assert ahead.skew_s == pytest.approx(3_000.0)
 
 
@@ -396,7 +407,9 @@ def test_most_instances_say_whose_clock_is_right(right: int, wrong: int, holds: 
         fleet.hear(each, 1.0)
 
     def off_s(at_s: float) -> float:
-        moment = fleet.timebase.now(at_s, START_NS + round((at_s + 3_600.0) * NS_PER_S), fleet.instances)
+        moment = fleet.timebase.now(
+            at_s, START_NS + round((at_s + 3_600.0) * NS_PER_S), fleet.instances
+        )
         return (moment.time_ns - START_NS) / NS_PER_S - at_s
 
     fleet.timebase.now(1.0, START_NS + NS_PER_S, fleet.instances)
@@ -420,7 +433,9 @@ def test_a_window_of_long_ago_says_nothing_of_the_present() -> None:
 def test_the_clock_that_was_heard_longest_ago_makes_room() -> None:
     """A publisher that goes back to an earlier epoch keeps that clock, although it was the first."""
     timebase = Timebase()
-    keys = [ClockKey("sim", DATE_NS + number * 86_400 * NS_PER_S, 60.0, True) for number in range(9)]
+    keys = [
+        ClockKey("sim", DATE_NS + number * 86_400 * NS_PER_S, 60.0, True) for number in range(9)
+    ]
     for number, key in enumerate(keys[:8]):
         timebase.clock(key, 1.0).take(key.epoch_ns, float(number), START_NS)
     timebase.clock(keys[0], 1.0).take(keys[0].epoch_ns, 9.0, START_NS)

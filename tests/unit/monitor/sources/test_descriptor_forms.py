@@ -12,7 +12,12 @@ from support.monitor.feed import with_columns
 
 from trnfleet.errors import WireError
 from trnfleet.monitor.sources import descriptors
-from trnfleet.monitor.sources.descriptor_forms import LEARN_EVERY, LONGEST_BYTES, MOST_FORMS, DescriptorForms
+from trnfleet.monitor.sources.descriptor_forms import (
+    LEARN_EVERY,
+    LONGEST_BYTES,
+    MOST_FORMS,
+    DescriptorForms,
+)
 from trnfleet.monitor.sources.descriptors import CompactDescriptor
 from trnfleet.wire.limits import Limits
 
@@ -81,7 +86,9 @@ WAYS = {
     "by name": message(),
     "one by one": with_columns(written(message())),
     "no EC2 id": message(
-        instances=[{"path": message()["path"], "type": "trn2.48xlarge"}], origin="simulated", revision=7
+        instances=[{"path": message()["path"], "type": "trn2.48xlarge"}],
+        origin="simulated",
+        revision=7,
     ),
     "under a lease": message(forwarded={"cell": "cell-a", "relay": "relay-1", "boot": "b00t"}),
 }
@@ -97,7 +104,12 @@ WAYS = {
     ec2_id=st.text("abc-019", max_size=256),
 )
 def test_a_form_reads_what_the_model_reads(
-    way: str, is_wide: bool, names: tuple[str, str, str, str, str], revision: int, epoch: str, ec2_id: str
+    way: str,
+    is_wide: bool,
+    names: tuple[str, str, str, str, str],
+    revision: int,
+    epoch: str,
+    ec2_id: str,
 ) -> None:
     """Whatever a host's names are, it is kept as the model has it, or refused as by the model."""
     descriptors._FORMS = DescriptorForms()
@@ -138,7 +150,9 @@ def test_a_damaged_descriptor_is_read_as_by_the_model(at: int, insert: bytes, cu
         ({"publisher": "a", "revision": 2**60}, "revision"),
     ],
 )
-def test_what_a_form_does_not_fit_is_refused_by_the_model(change: dict[str, Any], words: str) -> None:
+def test_what_a_form_does_not_fit_is_refused_by_the_model(
+    change: dict[str, Any], words: str
+) -> None:
     """A wrong value in an open place, and any in another, has the error that it has without forms."""
     learn(written(message()))
     payload = written(message(1) | change)
@@ -174,7 +188,9 @@ def test_forms_are_few_and_those_in_use_stay() -> None:
         CompactDescriptor.of(written(message(number)))
     assert forms.find(written(message(9))) is not None
     known = [
-        number for number in range(3 * MOST_FORMS) if forms.find(written(message(period_s=1.0 + number)))
+        number
+        for number in range(3 * MOST_FORMS)
+        if forms.find(written(message(period_s=1.0 + number)))
     ]
     assert len(known) <= MOST_FORMS
 

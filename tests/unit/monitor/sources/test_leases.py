@@ -105,12 +105,17 @@ def test_no_answer_is_said_and_a_late_one_counts() -> None:
     viewer = Viewer()
     asked = viewer.open()
     viewer.sent(ANSWER_S, looks_at=ROW)
-    assert viewer.state == (LeaseState.UNANSWERED, "no relay of cell cell-a has answered within 3 s")
+    assert viewer.state == (
+        LeaseState.UNANSWERED,
+        "no relay of cell cell-a has answered within 3 s",
+    )
     viewer.answer(asked)
     assert viewer.state == (LeaseState.GRANTED, "")
 
 
-@pytest.mark.parametrize("changed", [{"id": "other"}, {"topic": "trnfleet/v1/demo/reply/viewer/other"}])
+@pytest.mark.parametrize(
+    "changed", [{"id": "other"}, {"topic": "trnfleet/v1/demo/reply/viewer/other"}]
+)
 def test_a_reply_to_something_else_changes_nothing(changed: dict[str, str]) -> None:
     """Neither by its topic nor by its id, nor one that the broker has kept."""
     viewer = Viewer()
@@ -135,7 +140,10 @@ def test_chips_that_are_gone_are_asked_for_again_soon() -> None:
     (again,) = viewer.sent(looks_at=CHIP)
     assert again["args"]["lease_s"] == 60.0
     viewer.sent(ANSWER_S, looks_at=CHIP)
-    assert viewer.state == (LeaseState.UNANSWERED, "no relay of cell cell-a has answered within 3 s")
+    assert viewer.state == (
+        LeaseState.UNANSWERED,
+        "no relay of cell cell-a has answered within 3 s",
+    )
     viewer.answer(viewer.sent(SOON_S, looks_at=CHIP)[-1])
     assert viewer.state == (LeaseState.GRANTED, "")
 

@@ -125,7 +125,9 @@ async def test_a_new_layout_keeps_the_past_of_what_stays() -> None:
     first.monitor.compute()
     assert first.monitor.averages.layout is first.monitor.store.layout
     assert fleet(first, "power_w") == pytest.approx(32 * 100.0)
-    rows = BY_KEY["power_w"].values(first.monitor.store, first.monitor.averages, Level.INSTANCE, None)
+    rows = BY_KEY["power_w"].values(
+        first.monitor.store, first.monitor.averages, Level.INSTANCE, None
+    )
     assert rows[:2] == pytest.approx(1_600.0)
     assert np.isnan(rows[2])
 

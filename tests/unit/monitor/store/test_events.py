@@ -26,9 +26,13 @@ def test_events_come_from_their_topics() -> None:
     """An event is kept with everything that it says, its time in ns, and when it came."""
     feed = Feed(ultraservers(1))
     text = "nd5: uncorrectable HBM error"
-    feed.monitor.apply([feed.event(CHIP, text, severity="critical", job="llama", nrt=1201, name="hbm_ue")])
+    feed.monitor.apply(
+        [feed.event(CHIP, text, severity="critical", job="llama", nrt=1201, name="hbm_ue")]
+    )
     assert list(feed.monitor.events.newest_first()) == [
-        Event(1, 1_000.0, START_NS, Severity.CRITICAL, "kernel", "hbm_ue", CHIP, "llama", 1201, text)
+        Event(
+            1, 1_000.0, START_NS, Severity.CRITICAL, "kernel", "hbm_ue", CHIP, "llama", 1201, text
+        )
     ]
     feed.monitor.apply([feed.event("", "all of the fleet")])
     assert newest(feed.monitor.events) == ["all of the fleet", text]
@@ -76,7 +80,10 @@ def test_an_instance_that_reports_without_end_replaces_its_own() -> None:
     assert len(events) == 64
     paths = [event.path for event in events.newest_first()]
     assert (paths.count("uc1/us-0001/trn2u-0001-1"), paths.count("")) == (4, 3)
-    assert [event.number for event in events.newest_first()] == [*range(1_007, 950, -1), *range(7, 0, -1)]
+    assert [event.number for event in events.newest_first()] == [
+        *range(1_007, 950, -1),
+        *range(7, 0, -1),
+    ]
     assert [event.number for event in events.since(1_005)] == [1_006, 1_007]
     # Another one that does the same takes half of the first one's room, and none of the others'.
     report("uc1/us-0002/trn2u-0002-0", 500)

@@ -57,7 +57,10 @@ def test_each_kind_is_found_at_its_chip() -> None:
     feed.set("hbm_used_bytes", 95.9 * 2**30, 43)
     feed.set("link_tx_bytes_per_s", 10e9, (44, EAST))
     feed.tick()
-    found = {finding.path.split("/")[-1] + " " + finding.what: finding.severity for finding in shown(feed)}
+    found = {
+        finding.path.split("/")[-1] + " " + finding.what: finding.severity
+        for finding in shown(feed)
+    }
     layout = feed.layout
     assert len(found) == 7
     chips = {finding.path for finding in shown(feed)}
@@ -141,7 +144,17 @@ def test_jobs_that_make_no_progress() -> None:
     """A job that hangs, has failed or waits is critical, at its first place; starting or stalled it is none."""
     feed = Feed(ultraservers(2))
     feed.scatter()
-    states = ("hung", "failed", "waiting", "starting", "stalled", "running", "checkpointing", "idle", "odd")
+    states = (
+        "hung",
+        "failed",
+        "waiting",
+        "starting",
+        "stalled",
+        "running",
+        "checkpointing",
+        "idle",
+        "odd",
+    )
     feed.jobs = dict.fromkeys(states, ("uc1/us-0002/trn2u-0002-1..trn2u-0002-2",))
     feed.jobs["failed"] = ("uc9/us-0001",)
     feed.states = {state: state for state in states}

@@ -127,5 +127,7 @@ def test_samples_put_before_all_others_move_them() -> None:
     assert taken(glances, US, 303)[-4:] == pytest.approx([np.nan, 5, 5, 5], nan_ok=True)
     glances.push(layout, (), lambda _level, numbers: np.full(len(numbers), 6.0), 303)
     assert taken(glances, US, 304)[-4:] == [5, 5, 5, 6]
-    glances.push(layout, (Level.ULTRASERVER,), lambda _level, numbers: np.full(len(numbers), 7.0), 304)
+    glances.push(
+        layout, (Level.ULTRASERVER,), lambda _level, numbers: np.full(len(numbers), 7.0), 304
+    )
     assert np.isnan(taken(glances, US, 305)[-1]), "its level is kept as a whole"

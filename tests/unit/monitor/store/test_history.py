@@ -105,7 +105,9 @@ async def test_memory_comes_as_the_past_is_kept() -> None:
     assert taken == pytest.approx([1.48, 3.17, 10.72, 10.72, 12.80], abs=0.01)
 
 
-@pytest.mark.parametrize("kind", ["trn1.32xlarge", "trn2.48xlarge", "trn2u.48xlarge", "inf2.48xlarge"])
+@pytest.mark.parametrize(
+    "kind", ["trn1.32xlarge", "trn2.48xlarge", "trn2u.48xlarge", "inf2.48xlarge"]
+)
 async def test_chips_have_the_samples_that_came(kind: str) -> None:
     """What two bytes hold of wire codes is all of it, for each field that is kept."""
     feed = Feed(standalone(4, kind))
@@ -115,7 +117,9 @@ async def test_chips_have_the_samples_that_came(kind: str) -> None:
     await feed.advance(1)
     layout = feed.monitor.store.layout
     for field in KEPT:
-        wanted = field.values(feed.monitor.store, feed.monitor.rollups, Level.CHIP, None).astype(np.float32)
+        wanted = field.values(feed.monitor.store, feed.monitor.rollups, Level.CHIP, None).astype(
+            np.float32
+        )
         found = [
             float(feed.monitor.history.series(layout, Node(Level.CHIP, number), field.key)[-1])
             for number in range(layout.count(Level.CHIP))
@@ -184,7 +188,9 @@ async def test_the_samples_of_another_history_go_before_the_own_ones() -> None:
     later.monitor.history.backfill(earlier.monitor.history)
     history = later.monitor.history
     assert history.samples == history.end == 80
-    assert series(later, "uc1/us-0001/trn2u-0001-0/chip03")[:70] == pytest.approx(np.arange(100.0, 170.0))
+    assert series(later, "uc1/us-0001/trn2u-0001-0/chip03")[:70] == pytest.approx(
+        np.arange(100.0, 170.0)
+    )
     assert series(later, "uc1/us-0001")[70:] == pytest.approx(own, nan_ok=True)
     assert np.isnan(series(later, "uc1/us-0002")[:70]).all()
     assert series(later, "uc1/us-0002")[70:] == pytest.approx(own, nan_ok=True)

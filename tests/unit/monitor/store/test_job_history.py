@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from trnfleet.monitor.store.history import History
 
 
-def running(feed: Feed, name: str, on: tuple[str, ...], step_s: float, state: str = "running") -> None:
+def running(
+    feed: Feed, name: str, on: tuple[str, ...], step_s: float, state: str = "running"
+) -> None:
     """Have a job published with a step time."""
     job = JobMessage(
         job=name, kind="training", state=state, ts="2026-01-05T00:00:00Z", on=on, step_time_s=step_s
@@ -33,7 +35,9 @@ async def seconds(feed: Feed, count: int) -> None:
 
 
 def past(feed: Feed, job: str, key: str, span_s: int = 60) -> list[float]:
-    return [round(each, 3) for each in feed.monitor.history.job_track(job, key, span_s).mean.tolist()]
+    return [
+        round(each, 3) for each in feed.monitor.history.job_track(job, key, span_s).mean.tolist()
+    ]
 
 
 def attend(feed: Feed, history: History, *, is_cut_off: bool = False) -> None:
@@ -115,7 +119,10 @@ async def test_a_cut_link_and_a_pause_are_named_gaps() -> None:
     attend(feed, feed.monitor.history, is_cut_off=True)
     feed.monitor.history.push(feed.monitor.store, feed.monitor.rollups)
     feed.monitor.history.skip(4)
-    assert feed.monitor.history.gaps_since(0) == [Gap(3, 4, Reason.LINK_DOWN), Gap(4, 8, Reason.NOT_OBSERVED)]
+    assert feed.monitor.history.gaps_since(0) == [
+        Gap(3, 4, Reason.LINK_DOWN),
+        Gap(4, 8, Reason.NOT_OBSERVED),
+    ]
 
 
 @pytest.mark.parametrize("ago", [0, 2])

@@ -14,7 +14,11 @@ from trnfleet.wire.messages import JobMessage
 def test_jobs_are_placed() -> None:
     """A job's places become rows, whether the job or the hardware is known first."""
     feed = Feed(DEMO)
-    feed.jobs = {"pre": ("uc1/us-0001..us-0002",), "tune": ("uc1/standalone/trn2-0003",), "lost": ("uc9",)}
+    feed.jobs = {
+        "pre": ("uc1/us-0001..us-0002",),
+        "tune": ("uc1/standalone/trn2-0003",),
+        "lost": ("uc9",),
+    }
     feed.monitor.apply(list(reversed(feed.announcements())))
     feed.monitor.compute()
     names = list(feed.monitor.ingest.jobs)
@@ -107,7 +111,9 @@ def test_a_job_spans_domains_where_its_instances_are_of_several() -> None:
     feed = ready()
     store = feed.monitor.store
     paths = store.layout.instances
-    first, second = (next(n for n, p in enumerate(paths) if us in p) for us in ("us-0001", "us-0002"))
+    first, second = (
+        next(n for n, p in enumerate(paths) if us in p) for us in ("us-0001", "us-0002")
+    )
     alone = [number for number, path in enumerate(paths) if "standalone" in path]
     store.job_of[:] = -1
     store.job_of[[first, first + 1]] = 0

@@ -13,7 +13,9 @@ from trnfleet.monitor.store.layout_changes import changed, moves, numbers_in, sa
 
 
 @given(
-    before=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 3), st.integers(0, 5)), unique=True),
+    before=st.lists(
+        st.tuples(st.integers(0, 1), st.integers(0, 3), st.integers(0, 5)), unique=True
+    ),
     after=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 3), st.integers(0, 5)), unique=True),
     larger=st.sets(st.integers(0, 5)),
 )
@@ -23,11 +25,14 @@ def test_nodes_are_found_in_another_layout(
     """At every level a node has the number of the same address, and an instance counts as the same with its type alone."""
     old = Layout.of((f"uc{c}/us-{u}/i-{i}", "trn2.48xlarge") for c, u, i in before)
     new = Layout.of(
-        (f"uc{c}/us-{u}/i-{i}", "trn2.3xlarge" if i in larger else "trn2.48xlarge") for c, u, i in after
+        (f"uc{c}/us-{u}/i-{i}", "trn2.3xlarge" if i in larger else "trn2.48xlarge")
+        for c, u, i in after
     )
     for level in (Level.FLEET, Level.CLUSTER, Level.ULTRASERVER, Level.INSTANCE, Level.CHIP):
         numbers = {old.path(Node(level, number)): number for number in range(old.count(level))}
-        wanted = [numbers.get(new.path(Node(level, number)), -1) for number in range(new.count(level))]
+        wanted = [
+            numbers.get(new.path(Node(level, number)), -1) for number in range(new.count(level))
+        ]
         assert numbers_in(new, old, level).tolist() == wanted
     same = same_instances(new, old).tolist()
     assert same == [
@@ -55,7 +60,16 @@ def test_moves_are_ranges_or_rows(stride: int) -> None:
 def test_a_changed_layout_is_that_of_its_instances() -> None:
     """Instances that come and go anywhere, with UltraServers, clusters and types, make the layout that all of them make from nothing."""
     random = np.random.default_rng(7)
-    places = ("a/standalone", "a/us-1", "a/us-10", "a/us-1-0", "b/us-1", "b-0/us-1", "c/standalone", "d/us-9")
+    places = (
+        "a/standalone",
+        "a/us-1",
+        "a/us-10",
+        "a/us-1-0",
+        "b/us-1",
+        "b-0/us-1",
+        "c/standalone",
+        "d/us-9",
+    )
     every = [f"{place}/{name}" for place in places for name in ("a", "a-0", "a0", "m", "z")]
     types = ("trn1.32xlarge", "trn2.48xlarge", "trn2u.48xlarge", "trn1.2xlarge")
     lanes = {"trn2.48xlarge": ("p", "q", "r", "s")}

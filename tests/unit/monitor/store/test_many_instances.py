@@ -23,7 +23,11 @@ if TYPE_CHECKING:
     from trnfleet.domain.metrics import Metric
 
 ALIKE = ultraservers(129)
-MIXED = [*ultraservers(127), *standalone(4, "trn1.32xlarge"), ("uc2/standalone/small-1", "trn2.3xlarge")]
+MIXED = [
+    *ultraservers(127),
+    *standalone(4, "trn1.32xlarge"),
+    ("uc2/standalone/small-1", "trn2.3xlarge"),
+]
 COMPARED = (
     "link_tx_bytes_per_s", "power_util_pct", "temperature_c", "links_up", "health", "mem_ecc_corrected", "host_power_w",
     "vcpu_util_pct", "exec_latency_p99_s",
@@ -49,8 +53,14 @@ def scatter(bench: AlertBench, seed: int, missing: float = 0.0) -> None:
 def nodes(bench: AlertBench, level: Level, scope: Scope) -> list[np.ndarray]:
     """Return the chips, or instances, of each node of a level."""
     layout = bench.layout
-    chips = [np.array(layout.chip_range(Node(level, number))) for number in range(layout.count(level))]
-    return chips if scope is Scope.CHIP else [np.unique(layout.instance_of_chip[rows]) for rows in chips]
+    chips = [
+        np.array(layout.chip_range(Node(level, number))) for number in range(layout.count(level))
+    ]
+    return (
+        chips
+        if scope is Scope.CHIP
+        else [np.unique(layout.instance_of_chip[rows]) for rows in chips]
+    )
 
 
 def check(bench: AlertBench) -> None:
@@ -90,7 +100,9 @@ def check(bench: AlertBench) -> None:
 
 
 @pytest.mark.parametrize("instances", [ALIKE, MIXED], ids=["alike", "mixed"])
-def test_what_is_kept_while_all_chips_live_is_that_of_every_pass(instances: list[tuple[str, str]]) -> None:
+def test_what_is_kept_while_all_chips_live_is_that_of_every_pass(
+    instances: list[tuple[str, str]],
+) -> None:
     """States and coverage are of the chips as they are: all live, one or an instance silent, live again, and in another layout."""
     bench = AlertBench(instances, ())
     scatter(bench, 1)
@@ -134,8 +146,13 @@ def plain_findings(bench: AlertBench) -> set[tuple[str, str]]:
     def values(name: str) -> np.ndarray:
         return store.values(BY_NAME[name], slice(None))
 
-    sizes = np.array([layout.type_of(number).chip.hbm_bytes.value for number in range(len(layout.instances))])
-    up, wanted = np.nan_to_num(values("links_up"), nan=255).astype(int), layout.chip_links_mask.astype(int)
+    sizes = np.array(
+        [layout.type_of(number).chip.hbm_bytes.value for number in range(len(layout.instances))]
+    )
+    up, wanted = (
+        np.nan_to_num(values("links_up"), nan=255).astype(int),
+        layout.chip_links_mask.astype(int),
+    )
     kinds = {
         "unhealthy": values("health") > 0,
         "uncorrected": (values("mem_ecc_uncorrected") > 0) | (values("sram_ecc_uncorrected") > 0),
@@ -152,7 +169,9 @@ def plain_findings(bench: AlertBench) -> set[tuple[str, str]]:
 
 @pytest.mark.parametrize("instances", [ALIKE, MIXED], ids=["alike", "mixed"])
 @pytest.mark.parametrize("is_missing", [False, True])
-def test_one_unusual_chip_of_many_is_found(instances: list[tuple[str, str]], is_missing: bool) -> None:
+def test_one_unusual_chip_of_many_is_found(
+    instances: list[tuple[str, str]], is_missing: bool
+) -> None:
     """Findings end at the fleet's figures only where no live chip reaches a limit: not at it, beside missing codes or silent chips."""
     bench = AlertBench(instances, ())
     chips, store = bench.layout.chips, bench.store

@@ -32,12 +32,16 @@ def codes(dtype: str, *shape: int) -> np.ndarray[tuple[int, ...], np.dtype[np.un
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("chips", [1, 2, 3, 6, 12, 16])
 @pytest.mark.parametrize("width", [0, 1, 4, 6])
-def test_every_instance_has_what_its_own_chips_make(operation: np.ufunc, chips: int, width: int) -> None:
+def test_every_instance_has_what_its_own_chips_make(
+    operation: np.ufunc, chips: int, width: int
+) -> None:
     """Codes of instances of one size are put together as chip after chip would be, lane by lane."""
     given = codes("u2", 5 * chips, width) if width else codes("u2", 5 * chips)
     # A slice of instances begins anywhere in the fleet.
     starts = np.arange(6) * chips + 48
-    expected = [operation.reduce(given[chips * each : chips * (each + 1)], axis=0) for each in range(5)]
+    expected = [
+        operation.reduce(given[chips * each : chips * (each + 1)], axis=0) for each in range(5)
+    ]
     assert np.array_equal(combine(operation, given, starts, chips), np.array(expected))
 
 
@@ -103,12 +107,19 @@ def test_spreads_are_the_ends_of_each_lane(chips: int, width: int, instances: in
 
 def plain_alikeness(chips: np.ndarray[tuple[int, ...], np.dtype[np.uint16]], top: int) -> float:
     """Return how alike the lanes of one instance's chips are, by a loop over pairs of lanes."""
-    used = [lane for lane in range(chips.shape[1]) if chips[:, lane].any() and (chips[:, lane] != top).any()]
+    used = [
+        lane
+        for lane in range(chips.shape[1])
+        if chips[:, lane].any() and (chips[:, lane] != top).any()
+    ]
     if (chips[:, used] == top).any():
         return 0.0
     shares = chips[:, used] / chips[:, used].max(axis=0, initial=1)
     pairs = [
-        (chip[one], chip[other]) for chip in shares for one in range(len(used)) for other in range(len(used))
+        (chip[one], chip[other])
+        for chip in shares
+        for one in range(len(used))
+        for other in range(len(used))
     ]
     return min((one / other if other else 0.0 for one, other in pairs), default=np.inf)
 
@@ -116,7 +127,9 @@ def plain_alikeness(chips: np.ndarray[tuple[int, ...], np.dtype[np.uint16]], top
 def test_alikeness_is_the_least_share_of_two_lanes_of_a_chip() -> None:
     """Lanes that carry nothing, or are missing everywhere, do not count; a code that is missing makes its instance unlike."""
     random, top = np.random.default_rng(3), 65_535
-    table = (random.uniform(0.2, 1, (400, 16, 1)) * random.uniform(500, 9_000, (400, 1, 6))).astype(np.uint16)
+    table = (random.uniform(0.2, 1, (400, 16, 1)) * random.uniform(500, 9_000, (400, 1, 6))).astype(
+        np.uint16
+    )
     table[random.random(table.shape) < 0.001] //= 3
     table[random.random(table.shape) < 0.001] = 0
     table[random.random(table.shape) < 0.001] = top
@@ -145,7 +158,9 @@ def test_alikeness_is_the_least_share_of_two_lanes_of_a_chip() -> None:
 @pytest.mark.parametrize("chips", [2, 4, 6, 16])
 @pytest.mark.parametrize("instances", [1, 3, 249, 250, 2_501, 5_000])
 @pytest.mark.parametrize("shift", [0, 4])
-def test_lanes_that_are_read_once_have_the_same_ends_and_sums(chips: int, instances: int, shift: int) -> None:
+def test_lanes_that_are_read_once_have_the_same_ends_and_sums(
+    chips: int, instances: int, shift: int
+) -> None:
     """Whole blocks of instances and a rest, even ones and others, of codes whose sums fit into 16 bits or not, with missing ones or without."""
     given = codes("u2", instances * chips, 6) >> np.uint16(shift)
     given.reshape(-1, 6)[:: 7 * chips, 3] = 65_535 if not shift else 0
@@ -158,7 +173,10 @@ def test_lanes_that_are_read_once_have_the_same_ends_and_sums(chips: int, instan
         assert found.total.tolist() == given.reshape(instances, -1).sum(axis=1).tolist()
     assert (found.total is not None) == (int(given.max()) * chips // 2 < 2**16)
     some = np.arange(instances)[::-2]
-    for mine, theirs in ((found.spread.of(slice(None)), ends), (found.spread.of(some), ends.of(some))):
+    for mine, theirs in (
+        (found.spread.of(slice(None)), ends),
+        (found.spread.of(some), ends.of(some)),
+    ):
         assert np.array_equal(mine.lowest, theirs.lowest)
         assert np.array_equal(mine.highest, theirs.highest)
     uneven = found.spread.uneven(65_535)
@@ -222,7 +240,9 @@ def test_sums_of_many_instances_are_exact_where_words_begin_to_run_over(
 ) -> None:
     """16-bit codes are added up four at a time: also at the largest code whose sums fit into 16 bits, and one above it."""
     highest = min(65_535, 65_535 * 4 * parts // lanes + beyond)
-    given = np.random.default_rng(lanes).integers(0, highest, (600, lanes), np.uint16, endpoint=True)
+    given = np.random.default_rng(lanes).integers(
+        0, highest, (600, lanes), np.uint16, endpoint=True
+    )
     given[0], given[1], given[-1] = highest, 0, highest
     for lane in range(4):
         # All that is in a sum is in one of the four.

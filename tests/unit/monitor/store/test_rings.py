@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trnfleet.monitor.store.gaps import MOST_GAPS, Gap, Gaps, Reason
-from trnfleet.monitor.store.rings.record import CODED_NODES, Record, Tier, TierSpec, Track, trailing_mean
+from trnfleet.monitor.store.rings.record import (
+    CODED_NODES,
+    Record,
+    Tier,
+    TierSpec,
+    Track,
+    trailing_mean,
+)
 from trnfleet.monitor.store.rings.ring import CodedRing, Growth, Ring, SteppedRing
 
 if TYPE_CHECKING:
@@ -42,7 +49,9 @@ def expected(values: list[float], step: int) -> list[tuple[float, float, float]]
     found = []
     for first in range(0, len(values), step):
         known = [each for each in values[first : first + step] if not np.isnan(each)]
-        found.append((min(known), sum(known) / len(known), max(known)) if known else (NAN, NAN, NAN))
+        found.append(
+            (min(known), sum(known) / len(known), max(known)) if known else (NAN, NAN, NAN)
+        )
     return found
 
 
@@ -77,7 +86,9 @@ def test_roll_ups_are_of_their_own_node_and_field() -> None:
     st.lists(st.one_of(st.just(NAN), st.floats(-9, 9, width=32)), max_size=90),
     st.integers(1, 200),
 )
-def test_gaps_that_are_skipped_are_as_if_they_had_been_sampled(values: list[float], span: int) -> None:
+def test_gaps_that_are_skipped_are_as_if_they_had_been_sampled(
+    values: list[float], span: int
+) -> None:
     """Whatever is left out, wherever it begins and ends, rolls up as samples that are not available."""
     one, other = record_of(values), record_of(values, skips=True)
     for mine, theirs in zip(one.track(1, 1, span)[:3], other.track(1, 1, span)[:3], strict=True):
@@ -196,7 +207,9 @@ def test_roll_ups_of_many_nodes_are_as_good_as_their_samples(nodes: int) -> None
         wave = [NAN if second in missing else base + second % 7 for second in range(70)]
         track = record.track(0, node, 900)
         assert track.step_s == 20
-        assert as_rows(track) == [pytest.approx(each, abs=most, nan_ok=True) for each in expected(wave, 20)]
+        assert as_rows(track) == [
+            pytest.approx(each, abs=most, nan_ok=True) for each in expected(wave, 20)
+        ]
 
 
 def test_roll_ups_are_carried_over_between_few_and_many_nodes() -> None:
@@ -210,7 +223,9 @@ def test_roll_ups_are_carried_over_between_few_and_many_nodes() -> None:
         for to, source, span in ((2, 7, 900), (5, 1, 900), (2, 7, 30), (3, None, 900)):
             rows = as_rows(moved.track(0, to, span))
             wanted = (
-                as_rows(record.track(0, source, span)) if source is not None else [(NAN,) * 3] * len(rows)
+                as_rows(record.track(0, source, span))
+                if source is not None
+                else [(NAN,) * 3] * len(rows)
             )
             assert len(rows) == len(wanted)
             assert rows == [pytest.approx(each, abs=0.008, nan_ok=True) for each in wanted]
@@ -339,4 +354,12 @@ def test_a_ring_of_a_day_takes_its_memory_four_hours_at_a_time(nodes: int) -> No
         if not rooms or rooms[-1][1] != len(values):
             rooms.append((number + 1, len(values)))
             assert number < 15 or pages_with_memory(values) >= values.nbytes // mmap.PAGESIZE - 1
-    assert rooms == [(1, 15), (16, 240), (241, 480), (481, 720), (721, 960), (961, 1_200), (1_201, 1_440)]
+    assert rooms == [
+        (1, 15),
+        (16, 240),
+        (241, 480),
+        (481, 720),
+        (721, 960),
+        (961, 1_200),
+        (1_201, 1_440),
+    ]

@@ -51,7 +51,9 @@ def expected_of(feed: Feed, name: str, rows: np.ndarray) -> float:
         return float(values.max())
     bits = values.astype(int)
     return float(
-        np.bitwise_or.reduce(bits) if metric.aggregate is Aggregate.OR else np.bitwise_and.reduce(bits)
+        np.bitwise_or.reduce(bits)
+        if metric.aggregate is Aggregate.OR
+        else np.bitwise_and.reduce(bits)
     )
 
 
@@ -145,7 +147,9 @@ def test_roll_ups_are_those_of_a_plain_loop(
     finish(feed.monitor.rollups.passes(store))
     rollups, layout = feed.monitor.rollups, store.layout
     chosen = {
-        level: [np.array(counting(feed, Node(level, number))) for number in range(layout.count(level))]
+        level: [
+            np.array(counting(feed, Node(level, number))) for number in range(layout.count(level))
+        ]
         for level in LEVELS
     }
     for metric in CHIP_METRICS:
@@ -155,7 +159,10 @@ def test_roll_ups_are_those_of_a_plain_loop(
             only = chosen[level]
             want = [expected_of(feed, metric.name, rows) for rows in only]
             assert got == pytest.approx(want, nan_ok=True), (metric.name, level)
-            assert covered.tolist() == [int(known[rows].sum()) for rows in only], (metric.name, level)
+            assert covered.tolist() == [int(known[rows].sum()) for rows in only], (
+                metric.name,
+                level,
+            )
     for level in LEVELS:
         for number in range(layout.count(level)):
             rows = np.array(layout.chip_range(Node(level, number)))
@@ -189,7 +196,12 @@ def test_what_all_chips_have_alike_is_rolled_up_as_anything_else(
     feed.tick()
     store, rollups = feed.monitor.store, feed.monitor.rollups
     halves = np.arange(store.layout.chips) < store.layout.chips // 2
-    for links, errors in ((63, 0), (31, 0), (np.where(halves, 63, 31), 0), (63, np.where(halves, 0, 3))):
+    for links, errors in (
+        (63, 0),
+        (31, 0),
+        (np.where(halves, 63, 31), 0),
+        (63, np.where(halves, 0, 3)),
+    ):
         store.columns["links_up"][:] = links
         for name in ("exec_errors", "mem_ecc_corrected", "throttle_pct", "health"):
             store.columns[name][:] = errors
@@ -306,7 +318,9 @@ def test_fields_agree_between_levels(field: fields.Field) -> None:
     chip = int(store.layout.chip_start[small])
     for values in (field.values, field.per_chip):
         one = values(store, rollups, Level.INSTANCE, np.array([small]))
-        assert one == pytest.approx(values(store, rollups, Level.CHIP, np.array([chip])), nan_ok=True)
+        assert one == pytest.approx(
+            values(store, rollups, Level.CHIP, np.array([chip])), nan_ok=True
+        )
         for level in LEVELS:
             assert len(values(store, rollups, level, None)) == store.layout.count(level)
     if not field.is_ratio:
@@ -347,7 +361,11 @@ async def test_an_instances_own_values_must_be_fresh() -> None:
     for _ in range(5):
         await feed.clock.advance(1)
         feed.monitor.apply(
-            [each for each in feed.telemetry() if "trn2u-0001-0" not in each.topic or "chip" in each.topic]
+            [
+                each
+                for each in feed.telemetry()
+                if "trn2u-0001-0" not in each.topic or "chip" in each.topic
+            ]
         )
         feed.monitor.compute()
     assert feed.monitor.store.count(Freshness.LIVE) == 64
@@ -372,4 +390,6 @@ def test_large_counters_do_not_wrap() -> None:
     feed.describe()
     feed.columns["exec_completed"][:] = 2**63
     feed.tick()
-    assert feed.monitor.rollups.value("exec_completed", Level.FLEET)[0] == pytest.approx(64 * 2.0**63)
+    assert feed.monitor.rollups.value("exec_completed", Level.FLEET)[0] == pytest.approx(
+        64 * 2.0**63
+    )

@@ -69,7 +69,9 @@ def plain(feed: Feed) -> set[str]:
 
 @pytest.mark.parametrize("slow", [0.02, 0.002])
 @pytest.mark.parametrize("instances", [MIXED, ultraservers(6)], ids=["mixed", "alike"])
-def test_slow_links_are_those_of_a_plain_loop(instances: list[tuple[str, str]], slow: float) -> None:
+def test_slow_links_are_those_of_a_plain_loop(
+    instances: list[tuple[str, str]], slow: float
+) -> None:
     """Whatever chooses the instances to look at leaves out none with a link that is slow."""
     for seed in range(3):
         feed = serving(seed, instances, slow)

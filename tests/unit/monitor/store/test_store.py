@@ -46,7 +46,9 @@ def plain_state(store: Store, chip: int, now_s: float, online: np.ndarray) -> Fr
 def test_freshness_is_that_of_a_loop_over_chips(periods: tuple[float, ...]) -> None:
     """All in time, some late, at the last moment, never heard, of a publisher that left, and back; the revision tells of changes."""
     store, random, now_s = Store(), np.random.default_rng(5), 1_000.0
-    layout = Layout.of([*ultraservers(128), *standalone(1), ("uc1/standalone/small-1", "trn2.3xlarge")])
+    layout = Layout.of(
+        [*ultraservers(128), *standalone(1), ("uc1/standalone/small-1", "trn2.3xlarge")]
+    )
     store.replace_layout(layout)
     chips, instances = layout.chips, len(layout.instances)
     store.period_s[:] = random.choice(periods, instances)
@@ -69,7 +71,9 @@ def test_freshness_is_that_of_a_loop_over_chips(periods: tuple[float, ...]) -> N
         store.instance_seen_s[random.random(instances) < 0.999] = now_s
         before, revision = (store.chip_state.copy(), store.instance_fresh.copy()), store.revision
         store.refresh_states(now_s, online)
-        assert store.chip_state.tolist() == [plain_state(store, chip, now_s, online) for chip in range(chips)]
+        assert store.chip_state.tolist() == [
+            plain_state(store, chip, now_s, online) for chip in range(chips)
+        ]
         has_changed = [
             not np.array_equal(old, new)
             for old, new in zip(before, (store.chip_state, store.instance_fresh), strict=True)

@@ -61,7 +61,9 @@ def test_a_repeat_survives_with_its_time(envelope: Envelope, time_ns: int) -> No
 def test_an_envelope_is_packed_as_any_encoder_does(size: int, content_type: str | None) -> None:
     """A message's data are the bytes that a CBOR encoder makes of the map, whatever the length of its parts."""
     for topic in ("t", "é" * 11 + "tt", "t" * min(size + 1, 65_535)):
-        envelope = Envelope(topic, b"p" * size, size % 3, retain=bool(size % 2), content_type=content_type)
+        envelope = Envelope(
+            topic, b"p" * size, size % 3, retain=bool(size % 2), content_type=content_type
+        )
         fields = {"topic": topic, "qos": envelope.qos, "retain": envelope.retain}
         named = {} if content_type is None else {"content_type": content_type}
         assert pack(envelope) == cbor2.dumps({**fields, **named, "payload": envelope.payload})
@@ -132,7 +134,9 @@ def test_a_message_with_something_behind_it_is_refused(behind: bytes) -> None:
 
 def test_a_key_that_is_there_twice_is_refused() -> None:
     """Nobody knows which of the two was meant."""
-    data = cbor2.dumps({"topic": "t", "payload": b"", "topic2": "u"}).replace(b"\x66topic2", b"\x65topic")
+    data = cbor2.dumps({"topic": "t", "payload": b"", "topic2": "u"}).replace(
+        b"\x66topic2", b"\x65topic"
+    )
     with pytest.raises(WireError, match="message is not CBOR"):
         unpack(data)
 

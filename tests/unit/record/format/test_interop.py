@@ -39,14 +39,21 @@ def test_the_mcap_packages_reader_reads_ours(tmp_path: Path) -> None:
         found = [(channel.topic, message) for _, channel, message in reader.iter_messages()]
         metadata = list(reader.iter_metadata())
         late = list(reader.iter_messages(topics=["telemetry"], starting_at=at(40)))
-    streamed = [m for _, _, m in NonSeekingReader(io.BytesIO(path.read_bytes()), True).iter_messages()]
+    streamed = [
+        m for _, _, m in NonSeekingReader(io.BytesIO(path.read_bytes()), True).iter_messages()
+    ]
     records = list(StreamReader(io.BytesIO(path.read_bytes()), validate_crcs=True).records)
 
     assert (header.profile, header.library) == ("trnfleet", "trnfleet")
     played = [Stored(m.log_time, unpack(m.data)) for topic, m in found if topic != "keyframe"]
     assert played == MESSAGES
     assert len(streamed) == len(found)
-    assert {type(record).__name__ for record in records} >= {"Message", "ChunkIndex", "Statistics", "Footer"}
+    assert {type(record).__name__ for record in records} >= {
+        "Message",
+        "ChunkIndex",
+        "Statistics",
+        "Footer",
+    }
     assert [(each.name, each.metadata) for each in metadata] == [("trnfleet", ABOUT.to_metadata())]
     assert [message.log_time for _, _, message in late] == [
         s.time_ns for s in MESSAGES if s.time_ns >= at(40)
@@ -58,14 +65,17 @@ def test_the_mcap_packages_reader_reads_ours(tmp_path: Path) -> None:
     assert [m.sequence for topic, m in found if topic == "telemetry"] == list(range(900))
 
 
-def foreign(path: Path, messages: Sequence[Stored], *, keyframe: bool = False, **options: Any) -> None:
+def foreign(
+    path: Path, messages: Sequence[Stored], *, keyframe: bool = False, **options: Any
+) -> None:
     """Write a file by the mcap package's writer, with our channels."""
     with path.open("wb") as stream:
         writer = Writer(stream, **options)
         writer.start(PROFILE, "another program")
         writer.add_metadata(PROFILE, ABOUT.to_metadata())
         channels = {
-            name: writer.register_channel(name, "cbor", 0) for name in ("keyframe", "job", "telemetry")
+            name: writer.register_channel(name, "cbor", 0)
+            for name in ("keyframe", "job", "telemetry")
         }
         for number, (time_ns, envelope) in enumerate(messages):
             if keyframe and number == len(messages) // 2:
@@ -98,7 +108,9 @@ def foreign(path: Path, messages: Sequence[Stored], *, keyframe: bool = False, *
         {"enable_data_crcs": True},
     ],
 )
-def test_files_of_the_mcap_packages_writer_are_read(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_files_of_the_mcap_packages_writer_are_read(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
     """However they are chunked, compressed and indexed: all messages, counts and keyframes."""
     path = tmp_path / "a.mcap"
     foreign(path, MESSAGES, keyframe=True, **options)
@@ -113,7 +125,9 @@ def test_files_of_the_mcap_packages_writer_are_read(tmp_path: Path, options: dic
     assert keyframe.time_ns == MESSAGES[len(MESSAGES) // 2 - 1].time_ns
     assert keyframe.state == [MESSAGES[0]]
     assert recording.keyframe(at(1)) is None
-    assert list(recording.read(at(20), at(21))) == [s for s in MESSAGES if at(20) < s.time_ns <= at(21)]
+    assert list(recording.read(at(20), at(21))) == [
+        s for s in MESSAGES if at(20) < s.time_ns <= at(21)
+    ]
     recording.close()
 
 
@@ -146,11 +160,15 @@ def test_messages_out_of_order_are_put_in_order(tmp_path: Path, options: dict[st
 def test_more_overlap_than_is_read_at_once_keeps_times_from_falling(tmp_path: Path) -> None:
     """Every message comes, at a time that is not before the last."""
     path = tmp_path / "a.mcap"
-    foreign(path, [each for start in range(40) for each in ticks(4_000)[start::40]], chunk_size=2_000)
+    foreign(
+        path, [each for start in range(40) for each in ticks(4_000)[start::40]], chunk_size=2_000
+    )
 
     found = read(path)
 
-    assert sorted(each.envelope.payload for each in found) == [each.envelope.payload for each in ticks(4_000)]
+    assert sorted(each.envelope.payload for each in found) == [
+        each.envelope.payload for each in ticks(4_000)
+    ]
     times = [each.time_ns for each in found]
     assert times == sorted(times)
 
@@ -161,7 +179,9 @@ def test_a_keyframe_that_lacks_a_message_is_not_used(tmp_path: Path) -> None:
     with path.open("wb") as stream:
         writer = Writer(stream)
         writer.start(PROFILE, "x")
-        repeats, values = (writer.register_channel(name, "cbor", 0) for name in ("keyframe", "telemetry"))
+        repeats, values = (
+            writer.register_channel(name, "cbor", 0) for name in ("keyframe", "telemetry")
+        )
         for end in (False, True):
             writer.add_message(repeats, at(0), pack_bound(KeyframeBound(1, True, end=end)), at(0))
         writer.add_message(values, at(1), pack(value(1, 1).envelope), at(1))

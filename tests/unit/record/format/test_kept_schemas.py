@@ -50,7 +50,9 @@ def test_the_recording_of_schema_1_1_says_what_it_said() -> None:
     ]
     keyframe = recording.keyframe(recording.end_ns)
     assert keyframe is not None
-    assert keyframe.state[0].envelope.properties == MessageProperties((("site", "fra"), ("site", "muc")))
+    assert keyframe.state[0].envelope.properties == MessageProperties(
+        (("site", "fra"), ("site", "muc"))
+    )
     recording.close()
 
 

@@ -21,7 +21,9 @@ from trnfleet.wire.ports import Envelope, Stored
 LINES = FIXTURES / "mosquitto"
 NOON_NS = parse_rfc3339("2026-01-05T12:00:00Z")
 
-topics = st.text(st.characters(exclude_characters="+#\0", exclude_categories=["Cs"]), min_size=1, max_size=40)
+topics = st.text(
+    st.characters(exclude_characters="+#\0", exclude_categories=["Cs"]), min_size=1, max_size=40
+)
 envelopes = st.builds(
     Envelope,
     topic=topics,
@@ -40,7 +42,9 @@ def line(**changed: Any) -> bytes:
     fields = {
         "tst": "2026-01-05T12:00:00.000000Z+0000", "topic": "t", "qos": 0, "retain": 0, "payloadlen": 2, "payload": "{}",
     }  # fmt: skip  # as mosquitto_sub writes it
-    return json.dumps({key: value for key, value in (fields | changed).items() if value != "absent"}).encode()
+    return json.dumps(
+        {key: value for key, value in (fields | changed).items() if value != "absent"}
+    ).encode()
 
 
 def read(text: bytes, **limits: int) -> tuple[list[Stored], LeftOut]:
@@ -143,7 +147,9 @@ def test_values_as_json_give_the_same_messages() -> None:
         ),
     ],
 )
-def test_text_and_value_are_told_apart_by_their_length(fields: dict[str, Any], payload: bytes) -> None:
+def test_text_and_value_are_told_apart_by_their_length(
+    fields: dict[str, Any], payload: bytes
+) -> None:
     """A string or null may be the payload's bytes (%j) or the JSON value that it was (%J)."""
     assert decode_line(line(**fields)).envelope.payload == payload
 
@@ -251,7 +257,9 @@ def test_damaged_files_raise_nothing(noise: bytes, cut: int) -> None:
     whole = (LINES / "payload-text.ndjson").read_bytes()
     counts = LeftOut()
 
-    taken = list(decode_lines(io.BytesIO(whole[:cut] + noise + whole[cut : cut + 2_000]), counts=counts))
+    taken = list(
+        decode_lines(io.BytesIO(whole[:cut] + noise + whole[cut : cut + 2_000]), counts=counts)
+    )
 
     assert counts.taken == len(taken)
     for stored in taken:

@@ -32,7 +32,11 @@ MUTATIONS = 2_000
 
 def chunk(compression: bytes, data: bytes, size: int, *, crc: int = 0) -> bytes:
     """Return a chunk's record."""
-    head = CHUNK_HEAD.pack(at(0), at(1), size, crc, len(compression)) + compression + U64.pack(len(data))
+    head = (
+        CHUNK_HEAD.pack(at(0), at(1), size, crc, len(compression))
+        + compression
+        + U64.pack(len(data))
+    )
     return HEAD.pack(Opcode.CHUNK, len(head) + len(data)) + head + data
 
 
@@ -125,7 +129,9 @@ def test_a_large_keyframe_is_whole_or_not_used(tmp_path: Path) -> None:
     write(path, [*jobs, *(value(number, 4 + number) for number in range(100))])
     part = PartReader(path)
     repeats = next(number for number, name in part.channels.items() if name == "keyframe")
-    chunks = [entry for entry in part.entries if entry.channels == (repeats,) and entry.start_ns > at(10)]
+    chunks = [
+        entry for entry in part.entries if entry.channels == (repeats,) and entry.start_ns > at(10)
+    ]
     part.close()
     assert len(chunks) >= 3
     assert len({entry.start_ns for entry in chunks}) == 1
@@ -207,7 +213,9 @@ def test_an_index_that_does_not_hold_is_dropped(tmp_path: Path, place: str) -> N
         (b"brotli", b"x" * 50, 50),
     ],
 )
-def test_a_bomb_is_not_decompressed(tmp_path: Path, compression: bytes, data: bytes, size: int) -> None:
+def test_a_bomb_is_not_decompressed(
+    tmp_path: Path, compression: bytes, data: bytes, size: int
+) -> None:
     """What says or does more than the limits counts as damaged, quickly; sound messages beside it are read."""
     whole = tmp_path / "whole.mcap"
     write(whole, ticks(5))
@@ -229,7 +237,9 @@ def test_a_bomb_is_not_decompressed(tmp_path: Path, compression: bytes, data: by
 def test_a_frame_that_says_no_size_is_decompressed_up_to_the_limit(tmp_path: Path) -> None:
     """A stream that goes on beyond what the chunk says is given up there."""
     compressor = zstandard.ZstdCompressor(write_content_size=False)
-    path = unfinished(tmp_path / "a.mcap", chunk(b"zstd", compressor.compress(bytes(100 * 2**20)), 2**20))
+    path = unfinished(
+        tmp_path / "a.mcap", chunk(b"zstd", compressor.compress(bytes(100 * 2**20)), 2**20)
+    )
     began = time.process_time()
 
     recording = Recording.open([path])
@@ -249,7 +259,9 @@ def test_mutated_files_raise_nothing_unexpected(tmp_path: Path) -> None:
         foreign.start(PROFILE, "x")
         channel = foreign.register_channel("telemetry", "cbor", 0)
         for number in range(20):
-            foreign.add_message(channel, at(number), b"\xa2\x65topic\x61t\x67payload\x41x" * 3, at(number))
+            foreign.add_message(
+                channel, at(number), b"\xa2\x65topic\x61t\x67payload\x41x" * 3, at(number)
+            )
         foreign.finish()  # type: ignore[no-untyped-call]  # mcap leaves it without types
     originals = [(tmp_path / name).read_bytes() for name in ("a.mcap", "foreign.mcap")]
     originals.append(originals[0][: len(originals[0]) * 2 // 3])
@@ -265,7 +277,9 @@ def test_mutated_files_raise_nothing_unexpected(tmp_path: Path) -> None:
             if kind == 0:
                 data[where] = chance.randrange(256)
             elif kind == 1:
-                data[where : where + 8] = struct.pack("<Q", chance.choice((0, 2**63, 2**64 - 1, 2**31)))
+                data[where : where + 8] = struct.pack(
+                    "<Q", chance.choice((0, 2**63, 2**64 - 1, 2**31))
+                )
             elif kind == 2:
                 del data[where : where + chance.randrange(1, 200)]
             else:
@@ -359,6 +373,7 @@ def test_the_index_may_not_lie_about_counts(tmp_path: Path) -> None:
     recording.parts[0]._known_counts = {2: 63}
 
     assert any(
-        "the index counts 63 messages of telemetry, there are 64" in each for each in recording.verify()
+        "the index counts 63 messages of telemetry, there are 64" in each
+        for each in recording.verify()
     )
     recording.close()

@@ -151,7 +151,9 @@ def test_a_chunk_beyond_the_end_of_time_is_no_chunk(tmp_path: Path) -> None:
 def test_the_walk_tells_each_chunk_its_channels(tmp_path: Path) -> None:
     """Chunks of many channels are walked as quickly as others, and know them all."""
     many = [(START_NS, channel, b"") for channel in range(1, 20_000)]
-    path = unfinished(tmp_path / "a.mcap", (START_NS, many), (START_NS + 1, [(START_NS + 1, 7, b"")]))
+    path = unfinished(
+        tmp_path / "a.mcap", (START_NS, many), (START_NS + 1, [(START_NS + 1, 7, b"")])
+    )
 
     entries = PartReader(path).entries
 

@@ -18,7 +18,10 @@ START_NS = 1_767_600_000_000_000_000
 
 
 def told(
-    messages: list[tuple[float, Envelope]], *kinds: str, from_s: float = 0.0, keyframe: Keyframe | None = None
+    messages: list[tuple[float, Envelope]],
+    *kinds: str,
+    from_s: float = 0.0,
+    keyframe: Keyframe | None = None,
 ) -> tuple[list[dict[str, object]], NdjsonLines]:
     stored = [Stored(START_NS + round(at_s * NS_PER_S), envelope) for at_s, envelope in messages]
     recording = MemoryRecording(stored, [keyframe] if keyframe else [])
@@ -44,7 +47,9 @@ def test_frames_and_json_give_the_same_lines(grouped: bool) -> None:
     json_lines, frame_lines = results
     jobs = [line.pop("job") for line in frame_lines]
     assert jobs == ["train"] * 34 + [None] * 34
-    assert [{key: value for key, value in line.items() if key != "job"} for line in json_lines] == frame_lines
+    assert [
+        {key: value for key, value in line.items() if key != "job"} for line in json_lines
+    ] == frame_lines
 
 
 def test_a_part_knows_what_came_before_it() -> None:
@@ -53,7 +58,9 @@ def test_a_part_knows_what_came_before_it() -> None:
     state = [Stored(START_NS, each) for each in feed.announcements()]
     messages = [(0.0, stored.envelope) for stored in state]
     for second in range(4):
-        messages += [(float(second), each) for each in feed.telemetry(ts_ns=START_NS + second * NS_PER_S)]
+        messages += [
+            (float(second), each) for each in feed.telemetry(ts_ns=START_NS + second * NS_PER_S)
+        ]
     keyframe = Keyframe(START_NS + 2 * NS_PER_S, state, has_values=False)
     lines, _ = told(messages, from_s=3.0, keyframe=keyframe)
     assert {line["seq"] for line in lines} == {3}
@@ -81,7 +88,9 @@ def test_lines_are_plain_text() -> None:
     """Control characters and line ends within a message do not reach the output as they are."""
     event = Envelope("trnfleet/v1/demo/event/fleet", '{"text":\n"\u009b31m\u202e\x7f"}'.encode())
     stored = Stored(START_NS, event)
-    [line] = NdjsonLines("trnfleet", "demo", ("events",)).lines(MemoryRecording([stored]), START_NS, START_NS)
+    [line] = NdjsonLines("trnfleet", "demo", ("events",)).lines(
+        MemoryRecording([stored]), START_NS, START_NS
+    )
     assert line == b'{"text":"\\u009b31m\\u202e\\u007f"}\n'
 
 
@@ -129,7 +138,10 @@ def test_a_job_that_tells_of_itself_again_has_the_chips_again() -> None:
     messages = [(0.0, each) for each in feed.announcements()]
     for second, name in enumerate(("a", "b", "a")):
         [frame] = feed.telemetry(ts_ns=START_NS + second * NS_PER_S)
-        messages += [(float(second), frame), (float(second), job(name, f"2026-01-05T00:00:0{second}Z", path))]
+        messages += [
+            (float(second), frame),
+            (float(second), job(name, f"2026-01-05T00:00:0{second}Z", path)),
+        ]
     lines, _ = told(messages)
     assert [line["job"] for line in lines[::17]] == ["a", "b", "a"]
 
@@ -142,10 +154,16 @@ def test_a_descriptor_that_makes_no_sense_leaves_the_one_before() -> None:
     elsewhere = node._replace(payload=node.payload.replace(b'"path":"', b'"path":"x', 1))
     torn = node._replace(payload=node.payload[:-1])
     for damaged in (torn, unknown, elsewhere):
-        lines, count = told([(0.0, node), (0.0, damaged), *((0.0, each) for each in feed.telemetry())])
+        lines, count = told(
+            [(0.0, node), (0.0, damaged), *((0.0, each) for each in feed.telemetry())]
+        )
         assert (len(lines), count.left_out) == (17, 1)
     _, count = told(
-        [(0.0, node), (0.0, node._replace(payload=b"")), *((0.0, each) for each in feed.telemetry())]
+        [
+            (0.0, node),
+            (0.0, node._replace(payload=b"")),
+            *((0.0, each) for each in feed.telemetry()),
+        ]
     )
     assert count.problem.endswith("a frame without its descriptor")
 

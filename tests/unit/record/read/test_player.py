@@ -30,16 +30,23 @@ def state(kind: str, path: str, fleet: str = "demo", **fields: Any) -> Envelope:
 
 def telemetry(seq: int, fleet: str = "demo", path: str = "uc1/us-0001/a") -> Envelope:
     payload = json.dumps({"v": 1, "boot": BOOT, "seq": seq}).encode()
-    return Envelope(f"trnfleet/v1/{fleet}/telemetry/{path}", payload, content_type=CONTENT_TYPE_JSON)
+    return Envelope(
+        f"trnfleet/v1/{fleet}/telemetry/{path}", payload, content_type=CONTENT_TYPE_JSON
+    )
 
 
 ONLINE = state("publisher", "sim-1", v=1, client="sim-1", state="online", boot=BOOT)
-NODE = state("node", "uc1", v=1, boot=BOOT, period_s=2.0, clock={"epoch": "e", "speed": 3.0}, replay=False)
+NODE = state(
+    "node", "uc1", v=1, boot=BOOT, period_s=2.0, clock={"epoch": "e", "speed": 3.0}, replay=False
+)
 
 
-def recording_of(*messages: tuple[float, Envelope], keyframes: tuple[Keyframe, ...] = ()) -> MemoryRecording:
+def recording_of(
+    *messages: tuple[float, Envelope], keyframes: tuple[Keyframe, ...] = ()
+) -> MemoryRecording:
     return MemoryRecording(
-        [Stored(START_NS + round(at_s * NS_PER_S), envelope) for at_s, envelope in messages], keyframes
+        [Stored(START_NS + round(at_s * NS_PER_S), envelope) for at_s, envelope in messages],
+        keyframes,
     )
 
 
@@ -50,7 +57,11 @@ class Scene:
         self.clock = ManualClock(5_000, 100.0)
         self.publisher = Recorder(self.clock)
         nonces = itertools.count()
-        given: dict[str, Any] = {"root": "trnfleet", "nonce": lambda: f"run-{next(nonces)}", **options}
+        given: dict[str, Any] = {
+            "root": "trnfleet",
+            "nonce": lambda: f"run-{next(nonces)}",
+            **options,
+        }
         self.player = Player(recording, self.clock, **given)
         self.player.attach(self.publisher)
 
@@ -64,7 +75,9 @@ class Scene:
         return [at_s - 100.0 for at_s, each in self.publisher.sent if f"/{kind}/" in each.topic]
 
     def payloads(self, kind: str) -> list[dict[str, Any]]:
-        sent = [each for _, each in self.publisher.sent if f"/{kind}/" in each.topic and each.payload]
+        sent = [
+            each for _, each in self.publisher.sent if f"/{kind}/" in each.topic and each.payload
+        ]
         return [json.loads(each.payload) for each in sent]
 
 
@@ -90,15 +103,23 @@ async def test_a_replay_is_marked_as_one() -> None:
     scene = Scene(recording_of((0.0, NODE), (1.0, telemetry(0))), speed=4.0)
     await scene.play(5.0)
     [node] = scene.payloads("node")
-    assert (node["replay"], node["period_s"], node["clock"]) == (True, 0.5, {"epoch": "e", "speed": 12.0})
-    assert all(each.retain and each.qos == 1 for _, each in scene.publisher.sent if "/node/" in each.topic)
+    assert (node["replay"], node["period_s"], node["clock"]) == (
+        True,
+        0.5,
+        {"epoch": "e", "speed": 12.0},
+    )
+    assert all(
+        each.retain and each.qos == 1 for _, each in scene.publisher.sent if "/node/" in each.topic
+    )
     assert not any(each.retain for _, each in scene.publisher.sent if "/telemetry/" in each.topic)
 
 
 async def test_boot_ids_are_new_in_every_loop_and_agree() -> None:
     """Descriptor, publisher, telemetry and event carry the same other boot id, as long as it was; each loop has another."""
     event = state("event", "uc1", v=1, id=f"{BOOT}-7", text="boot")
-    scene = Scene(recording_of((0.0, NODE), (0.0, ONLINE), (1.0, telemetry(0)), (2.0, event)), loops=True)
+    scene = Scene(
+        recording_of((0.0, NODE), (0.0, ONLINE), (1.0, telemetry(0)), (2.0, event)), loops=True
+    )
     await scene.play(3.5)
     boots = [each["boot"] for kind in ("node", "telemetry") for each in scene.payloads(kind)]
     events = [each["id"] for each in scene.payloads("event")]
@@ -118,7 +139,9 @@ async def test_frames_carry_the_new_boot_and_are_otherwise_the_same() -> None:
     await scene.play(1.0)
     [sent] = [each for _, each in scene.publisher.sent if "/telemetry/" in each.topic]
     changed = [
-        place for place, pair in enumerate(zip(frame.payload, sent.payload, strict=True)) if len({*pair}) > 1
+        place
+        for place, pair in enumerate(zip(frame.payload, sent.payload, strict=True))
+        if len({*pair}) > 1
     ]
     at = frame.payload.index(feed.boot.encode())
     assert changed
@@ -149,7 +172,11 @@ async def test_it_reads_on_from_the_keyframe() -> None:
     job = state("job", "a", v=1, job="a", state="running")
     keyframe = Keyframe(START_NS + 2 * NS_PER_S, [Stored(START_NS, job)], has_values=False)
     recording = recording_of(
-        (0.0, job), (1.0, telemetry(0)), (3.0, telemetry(1)), (4.0, telemetry(2)), keyframes=(keyframe,)
+        (0.0, job),
+        (1.0, telemetry(0)),
+        (3.0, telemetry(1)),
+        (4.0, telemetry(2)),
+        keyframes=(keyframe,),
     )
     scene = Scene(recording, from_ns=START_NS + 3 * NS_PER_S)
     await scene.play(5.0)
@@ -167,7 +194,8 @@ async def test_a_reconnect_repeats_the_state_of_now() -> None:
     task = asyncio.create_task(scene.player.run())
     await scene.clock.advance(3.0)
     announced = {
-        each.topic.rsplit("/", 2)[1]: json.loads(each.payload) for each in scene.publisher.announce()
+        each.topic.rsplit("/", 2)[1]: json.loads(each.payload)
+        for each in scene.publisher.announce()
     }
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -183,7 +211,10 @@ async def test_publishers_are_gone_at_the_end() -> None:
     assert will is not None
     await scene.play(2.0)
     last = {each["client"]: each for each in scene.payloads("publisher")}
-    assert {name: each["state"] for name, each in last.items()} == {"sim-1": "offline", "sim-2": "offline"}
+    assert {name: each["state"] for name, each in last.items()} == {
+        "sim-1": "offline",
+        "sim-2": "offline",
+    }
     assert json.loads(will.payload) == last["sim-1"]
     assert will.retain
 
@@ -228,24 +259,35 @@ async def test_what_is_like_ours_elsewhere_is_never_replayed() -> None:
     """A request under another root, or with an odd path, is one all the same; telemetry there could not be marked."""
     roots = ("elsewhere", "a/b", "trnfleet/v1/x")
     likes = [
-        f"{root}/v1/prod/{kind}/x" for root in roots for kind in ("command", "reply", "node", "telemetry")
+        f"{root}/v1/prod/{kind}/x"
+        for root in roots
+        for kind in ("command", "reply", "node", "telemetry")
     ]
-    odd = ["v1/prod/command/x", "trnfleet/v1/prod/command/uc1/*", "trnfleet/v1/demo/command/a/b/c/d/e/f/g/h"]
+    odd = [
+        "v1/prod/command/x",
+        "trnfleet/v1/prod/command/uc1/*",
+        "trnfleet/v1/demo/command/a/b/c/d/e/f/g/h",
+    ]
     unspeakable = ["$SYS/x", "a/+/b", "a/#", "a\0b", "t" * 65_536]
     others = ["home/lamp", "v1/command", "trnfleet/v2/demo/command/x"]
     scene = Scene(
         recording_of(
-            *[(0.1, Envelope(topic, b"1")) for topic in (*likes, *odd, *unspeakable, *others)], (1.0, ONLINE)
+            *[(0.1, Envelope(topic, b"1")) for topic in (*likes, *odd, *unspeakable, *others)],
+            (1.0, ONLINE),
         )
     )
 
     await scene.play(2.0)
 
-    assert [each.topic for _, each in scene.publisher.sent if "publisher" not in each.topic] == others
+    assert [
+        each.topic for _, each in scene.publisher.sent if "publisher" not in each.topic
+    ] == others
 
 
 @pytest.mark.parametrize(("wanted", "count"), [(lambda topic: topic.endswith("b"), 1), (None, 2)])
-async def test_a_filter_goes_by_recorded_topics(wanted: Callable[[str], bool] | None, count: int) -> None:
+async def test_a_filter_goes_by_recorded_topics(
+    wanted: Callable[[str], bool] | None, count: int
+) -> None:
     """What is not wanted is passed over."""
     recording = recording_of((0.0, telemetry(0)), (1.0, telemetry(0, path="uc1/us-0001/b")))
     scene = Scene(recording, wanted=wanted, name="again")
@@ -277,7 +319,13 @@ async def test_a_monitor_takes_two_loops_for_two_starts() -> None:
         monitor.compute()
     counts = monitor.counts
     assert (counts.messages, counts.chips) == (5, 5 * 16)
-    assert (counts.duplicates, counts.late, counts.lost, counts.undescribed, counts.undecodable) == (
+    assert (
+        counts.duplicates,
+        counts.late,
+        counts.lost,
+        counts.undescribed,
+        counts.undecodable,
+    ) == (
         0,
         0,
         0,

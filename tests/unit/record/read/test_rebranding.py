@@ -62,7 +62,12 @@ def test_a_descriptor_under_a_lease_gets_the_boot_of_its_relay() -> None:
 
 def test_a_frame_of_another_encoder_gets_its_boot() -> None:
     """Wherever in the map it stands."""
-    frame = {"chip": {"x": cbor2.CBORTag(64, b"\x64boot\x61x")}, "seq": 5, "path": "uc1/a/b", "boot": BOOT}
+    frame = {
+        "chip": {"x": cbor2.CBORTag(64, b"\x64boot\x61x")},
+        "seq": 5,
+        "path": "uc1/a/b",
+        "boot": BOOT,
+    }
     other = marked("telemetry", "uc1/a/b", cbor2.dumps(frame))
     assert cbor2.loads(other) == frame | {"boot": online()}
     assert frame_head(other) == (online(), 5)

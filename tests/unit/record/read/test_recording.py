@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
     from trnfleet.wire.ports import Stored
 
-MESSAGES = [state(TopicClass.JOB, "j1", "{}", 0), *(value(n, 0.05 + n * 0.05) for n in range(1_200))]
+MESSAGES = [
+    state(TopicClass.JOB, "j1", "{}", 0),
+    *(value(n, 0.05 + n * 0.05) for n in range(1_200)),
+]
 
 
 @pytest.fixture(scope="module", params=[None, 7 * NS_PER_S])
@@ -30,7 +33,9 @@ def recording(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Recording]:
     """One minute in one file, or in parts."""
-    writer = write(tmp_path_factory.mktemp("recording") / "a.mcap", MESSAGES, split_ns=request.param)
+    writer = write(
+        tmp_path_factory.mktemp("recording") / "a.mcap", MESSAGES, split_ns=request.param
+    )
     opened = Recording.open(writer.parts[::-1])
     yield opened
     opened.close()
@@ -38,7 +43,9 @@ def recording(
 
 @settings(max_examples=100, deadline=None)
 @given(st.floats(-5, 70), st.floats(-5, 70))
-def test_read_gives_what_lies_between_two_moments(recording: Recording, first: float, second: float) -> None:
+def test_read_gives_what_lies_between_two_moments(
+    recording: Recording, first: float, second: float
+) -> None:
     """After the one, up to the other, in order."""
     found = list(recording.read(at(first), at(second)))
 
@@ -53,7 +60,9 @@ def test_both_ends_are_exact_to_the_nanosecond(recording: Recording, number: int
     assert sum(1 for _ in recording.read(moment, at(100))) == sum(
         1 for each in MESSAGES if each.time_ns > moment
     )
-    assert sum(1 for _ in recording.read(0, moment)) == sum(1 for each in MESSAGES if each.time_ns <= moment)
+    assert sum(1 for _ in recording.read(0, moment)) == sum(
+        1 for each in MESSAGES if each.time_ns <= moment
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -65,7 +74,9 @@ def test_a_keyframe_and_what_follows_is_all_that_held(recording: Recording, seco
     assert keyframe.time_ns <= at(seconds)
     assert at(seconds) - keyframe.time_ns < 11 * NS_PER_S
     newest = {each.envelope.topic: each for each in keyframe.state}
-    newest.update((each.envelope.topic, each) for each in recording.read(keyframe.time_ns, at(seconds)))
+    newest.update(
+        (each.envelope.topic, each) for each in recording.read(keyframe.time_ns, at(seconds))
+    )
 
     assert newest == {each.envelope.topic: each for each in MESSAGES if each.time_ns <= at(seconds)}
 
@@ -135,7 +146,9 @@ def test_recordings_of_two_fleets_side_by_side(tmp_path: Path) -> None:
     recording.close()
 
 
-def test_a_recording_of_a_former_schema_is_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recording_of_a_former_schema_is_migrated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Messages and keyframes go through the migrations of their major version."""
 
     def migrate(former: dict[str, Any]) -> dict[str, Any]:

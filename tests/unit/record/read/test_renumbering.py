@@ -50,7 +50,9 @@ def seq_of(envelope: Envelope) -> int:
         pytest.param([(8, 7), (12, 3)], [1, 2], id="from the first on"),
         pytest.param([(8, 0), (14, 3), (16, 1)], [8, 11, 12], id="two lost, too"),
         pytest.param([(2, 9)], [0], id="more than there were"),
-        pytest.param([(1_000, 0), (70_000, 68_999), (70_001, 0)], [1_000, 1_001, 1_002], id="shorter"),
+        pytest.param(
+            [(1_000, 0), (70_000, 68_999), (70_001, 0)], [1_000, 1_001, 1_002], id="shorter"
+        ),
     ],
 )
 def test_what_was_left_out_is_no_gap(
@@ -75,7 +77,9 @@ def test_each_topic_and_boot_has_its_own(make: Callable[..., Envelope]) -> None:
         assert seq_of(renumbering.renumber(message)) == number
 
 
-@pytest.mark.parametrize("payload", [b"", b"{}", b'{"seq": 5}', b"\xa1", b"\xff", cbor2.dumps({"boot": "b"})])
+@pytest.mark.parametrize(
+    "payload", [b"", b"{}", b'{"seq": 5}', b"\xa1", b"\xff", cbor2.dumps({"boot": "b"})]
+)
 @pytest.mark.parametrize("content_type", [CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, None])
 def test_what_has_no_number_stays(payload: bytes, content_type: str | None) -> None:
     envelope = Envelope("t", payload, content_type=content_type, shed=3)

@@ -48,10 +48,14 @@ def hours(count: int) -> list[ChunkEntry]:
     offset = 1_000
     for number in range(count):
         start_ns, length = at(number) + number * 7_919 % 4_000_000, 27_000 + number * 7_919 % 3_000
-        end_ns = start_ns if number % 11 == 0 else start_ns + 900_000_000 + number * 104_729 % 5_000_000
+        end_ns = (
+            start_ns if number % 11 == 0 else start_ns + 900_000_000 + number * 104_729 % 5_000_000
+        )
         channels = (repeats,) if number % 11 == 0 else (1, 2)
         found.append(
-            ChunkEntry(start_ns, end_ns, offset, length, 500, "zstd", length - 57, 150_000, channels)
+            ChunkEntry(
+                start_ns, end_ns, offset, length, 500, "zstd", length - 57, 150_000, channels
+            )
         )
         offset += length + 500
     return found
@@ -88,7 +92,9 @@ def test_the_newest_whole_keyframe_is_found_beyond_damaged_ones(tmp_path: Path) 
         for entry in whole.entries:
             timeline.append(part, entry)
     keyframes = [
-        entry for entry in wholes[1].entries if entry.channels == (list(CHANNELS).index(KEYFRAME) + 1,)
+        entry
+        for entry in wholes[1].entries
+        if entry.channels == (list(CHANNELS).index(KEYFRAME) + 1,)
     ]
     assert len(keyframes) > 2
     for entry in keyframes[1:]:

@@ -125,7 +125,9 @@ def test_more_than_it_can_follow_is_thinned_and_says_so(
     came = batch(0, 400, 20)
     state = Envelope("trnfleet/v1/demo/node/uc1", b"00000000", 1, retain=True, received_s=100.0)
     for begin in range(0, 400, 10):
-        buffer.take([*came[begin : begin + 10], state._replace(received_s=came[begin + 9].received_s)])
+        buffer.take(
+            [*came[begin : begin + 10], state._replace(received_s=came[begin + 9].received_s)]
+        )
     assert buffer._thread.flush(5)
     kept = [each.envelope for each in buffer.read(0, moment(1_000))]
     telemetry = [each for each in kept if not each.retain]
@@ -213,7 +215,9 @@ def before(path: Path, first: int, count: int) -> PartReader:
     return part
 
 
-def test_what_was_there_before_is_read_and_saved_with_it(tmp_path: Path, buffer: LiveBuffer) -> None:
+def test_what_was_there_before_is_read_and_saved_with_it(
+    tmp_path: Path, buffer: LiveBuffer
+) -> None:
     """A recording from before the buffer lies before it, by its messages and by what held then."""
     fill(buffer, 0, 30)
     assert buffer.backfill(before(tmp_path / "before.mcap", -40, 40))
@@ -247,7 +251,9 @@ def test_what_was_there_before_is_the_first_that_goes(tmp_path: Path, buffer: Li
     assert not buffer.backfill(before(tmp_path / "again.mcap", -700, 700))
 
 
-def test_what_was_there_before_may_end_after_the_buffer_begins(tmp_path: Path, buffer: LiveBuffer) -> None:
+def test_what_was_there_before_may_end_after_the_buffer_begins(
+    tmp_path: Path, buffer: LiveBuffer
+) -> None:
     """A chunk of it that begins within the buffer's first one hides nothing from who reads on piece by piece."""
     fill(buffer, 0, 4)
     assert buffer.backfill(before(tmp_path / "before.mcap", -9, 12))
@@ -310,7 +316,9 @@ def test_there_may_be_nothing_to_save(tmp_path: Path, buffer: LiveBuffer) -> Non
 
 
 @pytest.mark.parametrize("keep", [False, True])
-def test_it_is_gone_at_the_end_unless_it_is_to_stay(tmp_path: Path, buffer: LiveBuffer, keep: bool) -> None:
+def test_it_is_gone_at_the_end_unless_it_is_to_stay(
+    tmp_path: Path, buffer: LiveBuffer, keep: bool
+) -> None:
     """Folder and all; or finished parts."""
     fill(buffer, 0, 600)
     buffer.close(keep=keep)

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 def envelopes(count: int, first_s: float = 100.0) -> list[Envelope]:
     """Return telemetry that came in at 10 Hz from a monotonic moment on."""
-    return [stored.envelope._replace(received_s=first_s + n / 10) for n, stored in enumerate(ticks(count))]
+    return [
+        stored.envelope._replace(received_s=first_s + n / 10)
+        for n, stored in enumerate(ticks(count))
+    ]
 
 
 def make(path: Path, **options: Any) -> Recorder:
@@ -76,7 +79,9 @@ def test_the_wall_clock_may_step(tmp_path: Path) -> None:
     assert times == pytest.approx([START_NS + n * NS_PER_S // 10 for n in range(20)], abs=99)
 
 
-def test_a_quiet_line_is_in_the_file_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quiet_line_is_in_the_file_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing needs to come after a message for it to be written."""
     monkeypatch.setattr(recorder_module, "FLUSHED_AFTER_S", 0.05)
     recorder = make(tmp_path / "a.mcap")
@@ -187,7 +192,9 @@ async def test_a_tapped_source_gives_everything_on(tmp_path: Path) -> None:
     assert recorder.status.messages == 5
 
 
-def test_a_durable_recording_is_synced_every_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_durable_recording_is_synced_every_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """At once what has waited long, then no more than once a second, and all of it at the end; else never."""
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_size))

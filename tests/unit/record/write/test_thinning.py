@@ -39,12 +39,17 @@ class Fed:
                 for topic in TOPICS[begin:][:10]
             ]
             kept += self.thinning.keep(
-                batch, filled, lambda at_s: START_NS + round(at_s * NS_PER_S), gives_way=self.gives_way
+                batch,
+                filled,
+                lambda at_s: START_NS + round(at_s * NS_PER_S),
+                gives_way=self.gives_way,
             )
         self.now_s += 1.0
         return kept
 
-    def seconds(self, count: float, topics: int = len(TOPICS), filled: float = 0.0) -> list[Envelope]:
+    def seconds(
+        self, count: float, topics: int = len(TOPICS), filled: float = 0.0
+    ) -> list[Envelope]:
         """Return what is kept of some seconds."""
         return [each for _ in range(int(count)) for each in self.second(topics, filled)]
 
@@ -71,7 +76,9 @@ def test_of_more_a_part_of_each_topic_is_kept_and_says_what_is_missing() -> None
         assert {each.shed for each in of_topic} == {2}
 
 
-def test_what_was_left_out_before_it_came_here_is_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_left_out_before_it_came_here_is_part_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Of a monitor that is behind ticks are missing already: they count as left out, and are in what the next one says."""
     monkeypatch.setattr(thinning_module, "BEHIND_FROM", math.inf)
     fed = Fed(most_per_s=10)
@@ -127,7 +134,9 @@ def test_a_reader_that_sheds_much_keeps_less_of_the_past() -> None:
         fed = Fed(most_per_s)
         for _ in range(4):
             fed.thinning.keep(
-                [Envelope("t/0", b"", shed=9, received_s=fed.now_s)] * 40, 0.0, lambda _at_s: START_NS
+                [Envelope("t/0", b"", shed=9, received_s=fed.now_s)] * 40,
+                0.0,
+                lambda _at_s: START_NS,
             )
             fed.now_s += 1.0
         assert fed.thinning.one_in == expected, most_per_s
@@ -166,9 +175,9 @@ def test_what_was_left_out_comes_again_bit_by_bit() -> None:
     kept = [(each.topic, int(each.payload), each.shed) for second in by_second for each in second]
     for topic in TOPICS:
         times = [(at_s, shed) for each, at_s, shed in kept if each == topic]
-        assert all(later - former == shed + 1 for (former, _), (later, shed) in itertools.pairwise(times)), (
-            "every message that is not there is accounted for"
-        )
+        assert all(
+            later - former == shed + 1 for (former, _), (later, shed) in itertools.pairwise(times)
+        ), "every message that is not there is accounted for"
 
 
 def test_it_ends_when_less_comes_for_long_and_says_what_was_left_out_last() -> None:
@@ -184,7 +193,9 @@ def test_it_ends_when_less_comes_for_long_and_says_what_was_left_out_last() -> N
     times = [int(each.payload) for each in last]
     gaps = [later - earlier - 1 for earlier, later in itertools.pairwise(times)]
     assert gaps == [each.shed for each in last[1:]]
-    at = [fed.thinning.at(START_NS + round(second * NS_PER_S)) for second in (99, began_s, fed.now_s)]
+    at = [
+        fed.thinning.at(START_NS + round(second * NS_PER_S)) for second in (99, began_s, fed.now_s)
+    ]
     assert at == [1, 3, 1]
 
 

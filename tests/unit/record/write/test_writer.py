@@ -106,7 +106,9 @@ def test_a_chunk_ends_between_two_times(tmp_path: Path) -> None:
     write(tmp_path / "a.mcap", messages)
 
     found = chunks(tmp_path / "a.mcap")
-    assert [(start, end) for start, end, _ in found] == [(at(second), at(second)) for second in range(5)]
+    assert [(start, end) for start, end, _ in found] == [
+        (at(second), at(second)) for second in range(5)
+    ]
     assert read(tmp_path / "a.mcap") == messages
 
 
@@ -129,7 +131,9 @@ def test_a_part_has_at_least_as_much_data_as_the_keyframe_it_begins_with(tmp_pat
         for n in range(20)
     ]
 
-    parts = write(tmp_path / "a.mcap", [*heavy, *ticks(400, size=2_000)[1:]], split_bytes=50_000).parts
+    parts = write(
+        tmp_path / "a.mcap", [*heavy, *ticks(400, size=2_000)[1:]], split_bytes=50_000
+    ).parts
 
     assert 2 <= len(parts) <= 4
     assert len(read(*parts)) == 419
@@ -209,7 +213,9 @@ def test_old_parts_are_deleted(tmp_path: Path) -> None:
     other = tmp_path / "night.mcap"
     other.write_bytes(b"mine")
 
-    writer = write(tmp_path / "night.mcap", ticks(600, 0.1), split_ns=5 * NS_PER_S, keep_ns=20 * NS_PER_S)
+    writer = write(
+        tmp_path / "night.mcap", ticks(600, 0.1), split_ns=5 * NS_PER_S, keep_ns=20 * NS_PER_S
+    )
 
     assert sorted(tmp_path.glob("night-*.mcap")) == writer.parts
     assert 4 <= len(writer.parts) <= 6
@@ -237,7 +243,9 @@ def test_keyframes_come_every_ten_seconds_where_they_cost_little(tmp_path: Path)
     write(tmp_path / "much.mcap", ticks(5_900, 0.02))
     write(tmp_path / "little.mcap", [*heavy, *(value(n, 0.001 + n) for n in range(200))])
 
-    assert keyframe_times(tmp_path / "much.mcap")[1:] == pytest.approx([10 * n for n in range(1, 12)], abs=1)
+    assert keyframe_times(tmp_path / "much.mcap")[1:] == pytest.approx(
+        [10 * n for n in range(1, 12)], abs=1
+    )
     assert keyframe_times(tmp_path / "little.mcap")[1:] == pytest.approx([60, 120, 180], abs=3)
     assert is_due(10 * NS_PER_S, 1_000, 100)
     assert not is_due(10 * NS_PER_S, 999, 100)
@@ -336,7 +344,9 @@ def test_a_full_disk_ends_the_recording_where_it_can_be_read(tmp_path: Path) -> 
     assert str(error) == f"{tmp_path / 'a.mcap'}: the recording ends here: File too large"
     assert error.reason == "File too large"
     recording = Recording.open([tmp_path / "a.mcap"])
-    assert written - 102 <= sum(1 for _ in recording.all()) == writer.messages == written - writer.lost
+    assert (
+        written - 102 <= sum(1 for _ in recording.all()) == writer.messages == written - writer.lost
+    )
     assert recording.is_finished
     assert recording.damaged == 0
     recording.close()

@@ -105,7 +105,8 @@ def test_brokers_that_are_all_away_are_all_named() -> None:
     assert reached([away[0], "found"]) == ["found"]
     assert reached([None, away[1]]) == [None]
     with pytest.raises(
-        BrokerError, match=r"^broker mqtt://a:1883: connection refused; broker mqtt://b:1883: name not found$"
+        BrokerError,
+        match=r"^broker mqtt://a:1883: connection refused; broker mqtt://b:1883: name not found$",
     ):
         reached(away)
     with pytest.raises(ZeroDivisionError):
@@ -151,7 +152,9 @@ def networks(monkeypatch: pytest.MonkeyPatch) -> dict[str, Network]:
     monkeypatch.setattr(
         link_module,
         "Connection",
-        lambda login, protocol, _clock, _deliver: FakeConnection(found[login.url.host], protocol, login),
+        lambda login, protocol, _clock, _deliver: FakeConnection(
+            found[login.url.host], protocol, login
+        ),
     )
     return found
 
@@ -184,7 +187,9 @@ async def test_what_a_returning_broker_loses_again_waits_on(networks: dict[str, 
         assert (len(network.connections), network.sent) == (4, [ACK.topic])
 
 
-async def test_what_is_written_while_a_broker_comes_back_reaches_it(networks: dict[str, Network]) -> None:
+async def test_what_is_written_while_a_broker_comes_back_reaches_it(
+    networks: dict[str, Network],
+) -> None:
     """A message that is written while the connection is announced goes out behind the announcement."""
     clock, network = ManualClock(), networks["b"]
     publisher = fan_out(clock)

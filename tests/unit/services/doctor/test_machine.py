@@ -29,7 +29,10 @@ def test_a_library_that_is_missing_is_a_problem_but_for_those_of_extras() -> Non
     assert (found["libraries"].health, found["libraries"].value) == (Health.OK, "numpy 2.4")
     assert found["boto3"].health is Health.OK
     lacking = {**VERSIONS, "dependencies": {"numpy": None}}
-    assert by_name(machine.software(lacking))["libraries"][2:4] == (Health.PROBLEM, "missing: numpy")
+    assert by_name(machine.software(lacking))["libraries"][2:4] == (
+        Health.PROBLEM,
+        "missing: numpy",
+    )
 
 
 @pytest.mark.parametrize(
@@ -54,7 +57,9 @@ def test_what_a_terminal_can_do_is_read_off_its_variables(
 def test_a_small_terminal_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "_is_terminal", lambda _stream: True)
     for lines, health in ((24, Health.OK), (23, Health.WARNING)):
-        monkeypatch.setattr(shutil, "get_terminal_size", lambda lines=lines: os.terminal_size((80, lines)))
+        monkeypatch.setattr(
+            shutil, "get_terminal_size", lambda lines=lines: os.terminal_size((80, lines))
+        )
         assert by_name(machine.terminal({"TERM": "xterm"}))["size"][2:4] == (health, f"80x{lines}")
 
 
@@ -63,7 +68,9 @@ def test_an_encoding_other_than_utf_8_is_a_warning(monkeypatch: pytest.MonkeyPat
     assert by_name(machine.terminal({}))["encoding"].health is Health.WARNING
 
 
-def test_programs_that_are_not_there_say_what_is_used_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_that_are_not_there_say_what_is_used_instead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(machine, "mosquitto_program", lambda: None)
     monkeypatch.setattr(shutil, "which", lambda _name: None)
     found = by_name(machine.programs())
@@ -94,11 +101,14 @@ def test_folders_are_named_with_the_room_that_is_left(
     assert "/dev/null" in found["cache"].advice
     assert found["temporary"].health is Health.WARNING
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert by_name(machine.own_folders())["cache"].advice.startswith("make room: it is for the app's past")
+    assert by_name(machine.own_folders())["cache"].advice.startswith(
+        "make room: it is for the app's past"
+    )
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0.000_43, "0.43 ms"), (0.012, "12 ms"), (0.45, "450 ms"), (1.23, "1.2 s")]
+    ("seconds", "text"),
+    [(0.000_43, "0.43 ms"), (0.012, "12 ms"), (0.45, "450 ms"), (1.23, "1.2 s")],
 )
 def test_short_times_have_two_digits(seconds: float, text: str) -> None:
     assert took(seconds) == text

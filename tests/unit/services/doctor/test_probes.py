@@ -28,7 +28,9 @@ class Broker(MemoryBus):
     """Messages that a reader gets at once."""
     has_wills = True
 
-    def publisher(self, client_id: str = "memory", *, will: Envelope | None = None) -> MemoryPublisher:
+    def publisher(
+        self, client_id: str = "memory", *, will: Envelope | None = None
+    ) -> MemoryPublisher:
         made: Any = super().publisher(client_id, will=will if self.has_wills else None)
         made.limits = self.limits
         found: MemoryPublisher = made
@@ -70,7 +72,10 @@ async def test_retained_messages_that_reach_exact_subscriptions_only_are_a_warni
     broker = Broker()
     broker.withholds_retained = True
     found = await tried(broker, retained=300)
-    assert found["retained"][2:4] == (Health.WARNING, "reach exact subscriptions only, no wildcards")
+    assert found["retained"][2:4] == (
+        Health.WARNING,
+        "reach exact subscriptions only, no wildcards",
+    )
     assert "many retained" not in found
 
 
@@ -107,7 +112,9 @@ async def test_a_last_will_that_does_not_come_is_a_warning() -> None:
         (80_000, Health.WARNING, "64 KiB; 128 KiB does not come through"),
     ],
 )
-async def test_what_is_larger_than_the_broker_says_is_not_sent(most: int, health: Health, said: str) -> None:
+async def test_what_is_larger_than_the_broker_says_is_not_sent(
+    most: int, health: Health, said: str
+) -> None:
     broker = Broker()
     broker.limits = BrokerLimits(packet_bytes=most)
     found = (await tried(broker))["largest message"]
@@ -121,10 +128,15 @@ async def test_a_user_who_may_not_write_is_not_tried_further() -> None:
     found = await tried(broker)
     assert list(found) == ["round trip"]
     assert found["round trip"].health is Health.UNKNOWN
-    assert "the broker refuses trnfleet/v1/_doctor-1/probe/echo: not authorised" in found["round trip"].value
+    assert (
+        "the broker refuses trnfleet/v1/_doctor-1/probe/echo: not authorised"
+        in found["round trip"].value
+    )
 
 
-async def test_messages_that_do_not_come_back_are_told_apart_from_a_broker_that_loses_some() -> None:
+async def test_messages_that_do_not_come_back_are_told_apart_from_a_broker_that_loses_some() -> (
+    None
+):
     """None at all: who writes may not read. Some: a problem."""
 
     class Lossy(Broker):
@@ -139,7 +151,10 @@ async def test_messages_that_do_not_come_back_are_told_apart_from_a_broker_that_
     assert (await tried(broker))["round trip"].health is Health.UNKNOWN
     broker.left = 7
     found = (await tried(broker))["round trip"]
-    assert (found.health, found.value) == (Health.PROBLEM, "7 of 20 messages came back within 0.02 s")
+    assert (found.health, found.value) == (
+        Health.PROBLEM,
+        "7 of 20 messages came back within 0.02 s",
+    )
 
 
 async def test_what_cannot_be_cleared_is_named() -> None:

@@ -69,7 +69,9 @@ def test_parts_are_replaced(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["night-20260105.mcap", "night-2026.mcap"])
 @pytest.mark.parametrize("is_recording", [True, False])
-def test_what_only_looks_like_a_part_is_not_replaced(name: str, is_recording: bool, tmp_path: Path) -> None:
+def test_what_only_looks_like_a_part_is_not_replaced(
+    name: str, is_recording: bool, tmp_path: Path
+) -> None:
     """The recording of a day, or somebody's own file, is not that part: nothing is replaced then."""
     file = tmp_path / name
     if is_recording:
@@ -97,13 +99,17 @@ def test_lines_are_in_the_file_at_the_end(tmp_path: Path) -> None:
         sink.take([LAMP, LAMP._replace(received_s=5.0 + second)])
     sink.close()
     status = sink.status
-    assert [json.loads(line)["topic"] for line in file.read_text().splitlines()] == ["home/lamp"] * 6
+    assert [json.loads(line)["topic"] for line in file.read_text().splitlines()] == [
+        "home/lamp"
+    ] * 6
     assert (status.messages, status.lost, status.parts, status.length_s) == (6, 0, 1, 2.0)
     assert (status.payload_bytes, status.file_bytes) == (12, file.stat().st_size)
 
 
 @pytest.mark.parametrize("room", [0, 150, 10_000])
-def test_a_full_disk_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+def test_a_full_disk_leaves_whole_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
     """The line that found no more room is cut off again, and each message is counted once, written or lost."""
     file, left, write = tmp_path / "a.ndjson", room, os.write
 
@@ -124,7 +130,9 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.Monk
     status, text = sink.status, file.read_text()
     assert status.failed == "No space left on device"
     assert text == "" or text.endswith("\n")
-    assert [json.loads(line)["topic"] for line in text.splitlines()] == ["home/lamp"] * status.messages
+    assert [json.loads(line)["topic"] for line in text.splitlines()] == [
+        "home/lamp"
+    ] * status.messages
     assert room - len(text) < 120
     assert (status.file_bytes, status.messages + status.lost) == (len(text), 200)
 
@@ -148,7 +156,9 @@ def test_durable_lines_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert not synced
 
 
-def test_a_file_on_a_full_disk_is_no_wrong_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_on_a_full_disk_is_no_wrong_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A file that cannot be made because the disk is full is a failure (1), a folder that is none is wrong use (2)."""
 
     def fail(number: int) -> None:
@@ -166,7 +176,9 @@ def test_a_file_on_a_full_disk_is_no_wrong_use(tmp_path: Path, monkeypatch: pyte
         lines_into(tmp_path / "a.ndjson")
 
 
-def test_lines_go_into_a_file_where_stdout_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_go_into_a_file_where_stdout_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They need no stdout then (`trnfleet record FILE --format ndjson >&-`); stdout itself is refused."""
     monkeypatch.setattr(sys, "stdout", None)
     sink = lines_into(tmp_path / "a.ndjson")

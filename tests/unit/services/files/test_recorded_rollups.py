@@ -36,7 +36,9 @@ def test_a_recording_of_roll_ups_is_counted_and_opened_at_any_place(tmp_path: Pa
         ),
     )
     writer = RecordingWriter(tmp_path / "top.mcap", ABOUT)
-    writer.write(at(0), message_envelope(build_topic("demo", TopicClass.NODE, PATH), descriptor, retain=True))
+    writer.write(
+        at(0), message_envelope(build_topic("demo", TopicClass.NODE, PATH), descriptor, retain=True)
+    )
     for tick in range(130):
         writer.write(at(tick), Envelope(FRAMES, b"frame %d" % tick))
     writer.close()

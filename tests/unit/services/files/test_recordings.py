@@ -36,7 +36,9 @@ def test_a_part_lies_in_the_recording(recording: Recording) -> None:
     """Without options it is all; what lies outside or ends before it begins is refused with the recording's times."""
     assert part_of(recording, None, None) == (BEGIN, END)
     assert part_of(recording, "00:00", "-10m") == (BEGIN + 1_800 * NS_PER_S, END - 600 * NS_PER_S)
-    with pytest.raises(ConfigError, match=r"--to 03:00: the recording is from 2026-01-05T23:30:00\.000Z"):
+    with pytest.raises(
+        ConfigError, match=r"--to 03:00: the recording is from 2026-01-05T23:30:00\.000Z"
+    ):
         part_of(recording, None, "03:00")
     with pytest.raises(ConfigError, match="--from -1m is after --to \\+1m"):
         part_of(recording, "-1m", "+1m")
@@ -58,7 +60,10 @@ def test_a_part_begins_in_the_minute_and_ends_on_a_later_day(tmp_path: Path) -> 
         ("2026-01-07", "+2d1h30m", "2026-01-07T00:00:00Z", "2026-01-07T15:33:20Z"),
         ("-1h30m", "2026-01-08T15:00:00.5", "2026-01-08T13:30:00Z", "2026-01-08T15:00:00Z"),
     ):
-        assert part_of(long, from_, to) == (parse_rfc3339(from_instant), parse_rfc3339(to_instant)), (
+        assert part_of(long, from_, to) == (
+            parse_rfc3339(from_instant),
+            parse_rfc3339(to_instant),
+        ), (
             from_,
             to,
         )
@@ -85,7 +90,9 @@ def test_a_fleet_that_came_later_is_one_of_several(tmp_path: Path) -> None:
     writer.write(END, Envelope("trnfleet/v1/east/telemetry/uc1", b"{}"))
     writer.close()
     later = Recording.open([path])
-    with pytest.raises(ConfigError, match=r"several fleets in it: name one with --name; .*east, west"):
+    with pytest.raises(
+        ConfigError, match=r"several fleets in it: name one with --name; .*east, west"
+    ):
         fleet_of(later, None, "later.mcap")
     assert fleet_of(later, "west", "later.mcap") == "west"
     later.close()
@@ -118,7 +125,9 @@ def test_where_no_fleet_is_none_can_be_named(tmp_path: Path) -> None:
     writer.close()
     recording = Recording.open([tmp_path / "lamp.mcap"])
     for name in (None, "demo"):
-        with pytest.raises(ConfigError, match=r"lamp\.mcap: no fleet in it; trnfleet info lamp\.mcap lists"):
+        with pytest.raises(
+            ConfigError, match=r"lamp\.mcap: no fleet in it; trnfleet info lamp\.mcap lists"
+        ):
             fleet_of(recording, name, "lamp.mcap")
     recording.close()
 
@@ -140,5 +149,7 @@ def test_a_message_does_not_name_every_fleet() -> None:
     many = [f"fleet{number:03}" for number in range(200)]
     with pytest.raises(ConfigError, match=r"fleet000, fleet001, .*, fleet099 and 100 more$"):
         choose_fleet(many, None)
-    with pytest.raises(ConfigError, match=r"no fleet 'fleet1500' in it: did you mean 'fleet150'\?$"):
+    with pytest.raises(
+        ConfigError, match=r"no fleet 'fleet1500' in it: did you mean 'fleet150'\?$"
+    ):
         choose_fleet(many, "fleet1500")

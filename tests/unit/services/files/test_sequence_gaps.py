@@ -17,7 +17,9 @@ from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope
 def telemetry(seq: int, fleet: str = "demo", boot: str = "b1") -> Envelope:
     """Return telemetry of one chip."""
     payload = json.dumps({"v": 1, "boot": boot, "seq": seq, "power_w": [1.0]}).encode()
-    return Envelope(f"trnfleet/v1/{fleet}/telemetry/uc1/a/b/chip00", payload, 0, False, CONTENT_TYPE_JSON)
+    return Envelope(
+        f"trnfleet/v1/{fleet}/telemetry/uc1/a/b/chip00", payload, 0, False, CONTENT_TYPE_JSON
+    )
 
 
 def test_gaps_are_counted_by_fleet() -> None:
@@ -25,7 +27,9 @@ def test_gaps_are_counted_by_fleet() -> None:
     gaps = SequenceGaps("trnfleet")
     gaps.take([telemetry(seq) for seq in (5, 6, 9)])
     assert gaps.lost == 2
-    gaps.take([telemetry(8), telemetry(0, boot="b2"), telemetry(100, "other"), telemetry(104, "other")])
+    gaps.take(
+        [telemetry(8), telemetry(0, boot="b2"), telemetry(100, "other"), telemetry(104, "other")]
+    )
     assert (gaps.lost_of("demo"), gaps.lost_of("other"), gaps.lost_of("none")) == (1, 3, 0)
     assert gaps.lost == 4
 

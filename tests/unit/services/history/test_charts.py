@@ -39,7 +39,9 @@ def wanted(address: str, step_minutes: int) -> Wanted:
 
 async def test_a_chip_has_minutes_and_the_fleet_ten_of_them(tmp_path: Path) -> None:
     """What is not in the files is NaN; a second question gets the answer at once."""
-    write_minutes(tmp_path, [*range(FIRST, FIRST + 10), *range(FIRST + 20, FIRST + 30)], windows=[FIRST])
+    write_minutes(
+        tmp_path, [*range(FIRST, FIRST + 10), *range(FIRST + 20, FIRST + 30)], windows=[FIRST]
+    )
     charts = HistoryCharts(tmp_path, "demo", ManualClock())
     for question in (wanted(CHIP, 1), wanted("", 10)):
         await asked(charts, question)
@@ -119,7 +121,9 @@ def test_without_duckdb_the_option_ends_with_one_line(
     )
 
 
-async def test_a_torn_file_that_is_whole_again_is_named_no_more_though_no_chart_asks(tmp_path: Path) -> None:
+async def test_a_torn_file_that_is_whole_again_is_named_no_more_though_no_chart_asks(
+    tmp_path: Path,
+) -> None:
     """As one that is deleted is not."""
     write_minutes(tmp_path, [FIRST, FIRST + 1])
     torn, whole = tear(tmp_path)

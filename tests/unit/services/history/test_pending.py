@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 def names(folder: Path) -> list[str]:
     """Return the names of all files of a folder but locks."""
     return sorted(
-        each.name for each in folder.rglob("*") if each.is_file() and not each.name.endswith(".lock")
+        each.name
+        for each in folder.rglob("*")
+        if each.is_file() and not each.name.endswith(".lock")
     )
 
 
@@ -73,7 +75,12 @@ def test_a_minute_that_is_there_is_left_out_when_it_would_be_written(tmp_path: P
         again = closed(FIRST)
         pending.add(again._replace(parts=(again.parts[0]._replace(samples=320),)))
         pending.flush()
-        assert (pending.minutes, pending.late, pending.unwritten, pending.problem) == (1, 320, 0, "")
+        assert (pending.minutes, pending.late, pending.unwritten, pending.problem) == (
+            1,
+            320,
+            0,
+            "",
+        )
         assert names(tmp_path) == there
     finally:
         history.close()
@@ -91,9 +98,9 @@ def test_a_damaged_file_holds_up_neither_minutes_nor_their_ten(tmp_path: Path, b
     pending = PendingWrites(history)
     try:
         with open_history(tmp_path) as reader:
-            assert reader.query("SELECT count(DISTINCT time), sum(power_w) > 0 FROM chips").rows == [
-                (1, True)
-            ]
+            assert reader.query(
+                "SELECT count(DISTINCT time), sum(power_w) > 0 FROM chips"
+            ).rows == [(1, True)]
         for minute in (FIRST + 2, FIRST + 1):
             pending.add(closed(minute))
             pending.flush()

@@ -57,7 +57,9 @@ def recorded(path: Path, ticks: int, *, period_s: float = 5.0) -> None:
             time_ns = START_NS + round((tick + 0.5) * period_s * NS_PER_S)
             for name in (*SCALARS, *VECTORS):
                 column = feed.columns[name]
-                feed.set(name, random.uniform(10, 90, column.shape) * (1e9 if "bytes" in name else 1.0))
+                feed.set(
+                    name, random.uniform(10, 90, column.shape) * (1e9 if "bytes" in name else 1.0)
+                )
             feed.set("power_w", np.nan, random.integers(0, 32, 3))
             feed.set("exec_completed", np.arange(32) * tick)
             feed.columns["temperature_c"][7] = np.iinfo(np.uint16).max
@@ -65,7 +67,9 @@ def recorded(path: Path, ticks: int, *, period_s: float = 5.0) -> None:
             for envelope in feed.telemetry(hosts, ts_ns=time_ns):
                 writer.write(time_ns + 40_000_000, envelope)
             if not tick:
-                writer.write(time_ns + 50_000_000, feed.event(HOSTS[0][0], ts="2026-01-05T00:00:01Z"))
+                writer.write(
+                    time_ns + 50_000_000, feed.event(HOSTS[0][0], ts="2026-01-05T00:00:01Z")
+                )
     finally:
         writer.close()
 
@@ -126,10 +130,16 @@ def test_history_of_a_recording_is_what_its_messages_say(tmp_path: Path) -> None
         for name in SCALARS:
             values = [each[name] for each in samples if each[name] is not None]
             within = TOLERANCE.get(name, 0.051)
-            assert row[name] == (pytest.approx(np.mean(values), abs=within) if values else None), (key, name)
+            assert row[name] == (pytest.approx(np.mean(values), abs=within) if values else None), (
+                key,
+                name,
+            )
         for name, joined in VECTORS.items():
             values = [joined(each[name]) for each in samples]
-            assert row[name] == pytest.approx(np.mean(values), rel=1e-3, abs=TOLERANCE[name]), (key, name)
+            assert row[name] == pytest.approx(np.mean(values), rel=1e-3, abs=TOLERANCE[name]), (
+                key,
+                name,
+            )
         watts = [each["power_w"] for each in samples if each["power_w"] is not None]
         assert row["power_w_max"] == (pytest.approx(max(watts)) if watts else None)
         assert row["exec_completed"] == samples[-1]["exec_completed"]

@@ -46,8 +46,15 @@ def test_the_hottest_live_chip_of_each_row_is_its_worst(instances: list[tuple[st
 
 def test_more_instances_than_a_row_may_stand_for_have_a_row_each() -> None:
     """A publisher that describes too many in one UltraServer ends no relay."""
-    feed = Feed([(f"uc1/us-0001/host-{number:02}", "trn2u.48xlarge") for number in range(MOST_INSTANCES + 1)])
+    feed = Feed(
+        [
+            (f"uc1/us-0001/host-{number:02}", "trn2u.48xlarge")
+            for number in range(MOST_INSTANCES + 1)
+        ]
+    )
     feed.describe()
     rows = Rows(feed.monitor.store.layout, "cell-a")
-    assert [row.instances for block in rows.blocks for row in block.rows] == [1] * (MOST_INSTANCES + 1)
+    assert [row.instances for block in rows.blocks for row in block.rows] == [1] * (
+        MOST_INSTANCES + 1
+    )
     assert rows.row_of("uc1/us-0001/host-64/chip03") == "uc1/us-0001/host-64"

@@ -13,7 +13,13 @@ from trnfleet.services.relay.forwarding import HOLD_S, Forwarding
 from trnfleet.services.relay.leases import MOST_OF_CLIENT, Leases
 from trnfleet.wire.commands.leases import LEASE_S, LONGEST_S
 from trnfleet.wire.commands.server import CommandServer
-from trnfleet.wire.messages import CommandMessage, Descriptor, ForwardedBy, ReplyMessage, decode_message
+from trnfleet.wire.messages import (
+    CommandMessage,
+    Descriptor,
+    ForwardedBy,
+    ReplyMessage,
+    decode_message,
+)
 from trnfleet.wire.ports import Envelope, LinkStatus, PublishResult
 from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic
 
@@ -53,7 +59,11 @@ class Relay:
         self.top = Kept()
         monitor, clock = self.feed.monitor, self.feed.clock
         self.forwarding = Forwarding(
-            "demo", DEFAULT_ROOT, ForwardedBy(cell="cell-a", relay="relay", boot="b"), self.top, clock
+            "demo",
+            DEFAULT_ROOT,
+            ForwardedBy(cell="cell-a", relay="relay", boot="b"),
+            self.top,
+            clock,
         )
         self.is_active = self.sees_cell = True
         self.leases = Leases(
@@ -105,12 +115,15 @@ class Relay:
         payload = command.model_dump_json().encode()
         topic = build_topic("demo", TopicClass.COMMAND, target)
         replies = self.server.handle(
-            Envelope(topic, payload, received_s=self.feed.clock.monotonic_s()), self.feed.clock.wall_ns()
+            Envelope(topic, payload, received_s=self.feed.clock.monotonic_s()),
+            self.feed.clock.wall_ns(),
         )
         return decode_message(replies[0].payload, ReplyMessage) if replies else None
 
 
-async def relay(most_hosts: int = 512, *, count: int = 2, grouped: bool = False, json: bool = False) -> Relay:
+async def relay(
+    most_hosts: int = 512, *, count: int = 2, grouped: bool = False, json: bool = False
+) -> Relay:
     """Return a relay that knows its cell."""
     made = Relay(most_hosts, count=count, grouped=grouped, json=json)
     await made.tick()
@@ -139,7 +152,13 @@ async def test_hosts_are_described_with_their_first_frames_and_forwarded_until_t
     assert await cell.tick() == []
     reply = cell.ask(target)
     assert (reply.ok, reply.reason) == (True, f"4 hosts of {ROW} for 60 s")
-    assert reply.result == {"target": ROW, "hosts": 4, "lease_s": 60.0, "relay": "relay", "cell": "cell-a"}
+    assert reply.result == {
+        "target": ROW,
+        "hosts": 4,
+        "lease_s": 60.0,
+        "relay": "relay",
+        "cell": "cell-a",
+    }
     assert await cell.published() == []
     sent = await cell.tick()
     assert paths(sent, TopicClass.NODE) == paths(sent, TopicClass.TELEMETRY) == HOSTS

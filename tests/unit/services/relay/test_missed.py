@@ -142,7 +142,9 @@ async def test_a_topic_that_is_refused_is_no_proof_for_others() -> None:
     assert cell.cleared == [JOBS[0]]
 
 
-async def test_more_refused_topics_than_are_named_clear_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_refused_topics_than_are_named_clear_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Any of the others may be one of them."""
     monkeypatch.setattr("trnfleet.services.relay.missed.MOST_REFUSED_TOPICS", 3)
     async with relayed(Cell()) as cell:
@@ -211,14 +213,17 @@ async def test_what_is_no_retained_state_or_cleared_in_time_is_not_asked_for(
     monkeypatch.setattr("trnfleet.services.relay.missed.MOST_TOPICS", 42)
     async with relayed(Cell()) as cell:
         others = [
-            build_topic("demo", each, "uc1/us-0001") for each in (TopicClass.TELEMETRY, TopicClass.EVENT)
+            build_topic("demo", each, "uc1/us-0001")
+            for each in (TopicClass.TELEMETRY, TopicClass.EVENT)
         ]
         cell.come([*others, "other/topic"], retain=False)
         cell.come(build_topic("demo", TopicClass.ALERT, f"{number:016x}") for number in range(10))
         cell.missed.take([Envelope(JOBS[0], b"", 1)])
         await cell.lose()
         await cell.clock.advance(SETTLED_S + 10 * LOOK_EVERY_S)
-    assert cell.cleared == [build_topic("demo", TopicClass.ALERT, f"{number:016x}") for number in range(2)]
+    assert cell.cleared == [
+        build_topic("demo", TopicClass.ALERT, f"{number:016x}") for number in range(2)
+    ]
 
 
 async def test_what_comes_again_while_others_are_cleared_is_not_cleared(

@@ -36,7 +36,9 @@ def job(name: str, payload: bytes = b"{}") -> Envelope:
 
 def watch(name: str, cell: str | None = None) -> Envelope:
     """Return the presence of a watch of the cell, with its name as the top broker has it."""
-    message = WatchMessage(client=name, state="online", boot="b", role="watch", leads=True, cell=cell)
+    message = WatchMessage(
+        client=name, state="online", boot="b", role="watch", leads=True, cell=cell
+    )
     topic = build_topic("demo", TopicClass.PUBLISHER, name)
     return Envelope(topic, encode_message(message), qos=1, retain=True)
 
@@ -44,7 +46,9 @@ def watch(name: str, cell: str | None = None) -> Envelope:
 async def test_a_watch_that_ended_while_no_relay_ran_is_cleared_on_the_top() -> None:
     """Else each command that asks the top for alerts would take the cell for watched; one that goes on stays."""
     top = Top()
-    topics = {name: IDENTITY.topic(TopicClass.PUBLISHER, f"cell-a/{name}") for name in ("gone", "there")}
+    topics = {
+        name: IDENTITY.topic(TopicClass.PUBLISHER, f"cell-a/{name}") for name in ("gone", "there")
+    }
     top.retained |= {topic: watch(name, "cell-a").payload for name, topic in topics.items()}
     relay = await top.join("relay-a")
     await relay.service.pass_on(QueueSource([watch("there")], []))
@@ -150,7 +154,9 @@ async def test_what_the_top_broker_does_not_take_is_cleared_when_it_is_back() ->
     assert job("a").topic not in top.retained
 
 
-def test_no_more_watches_are_passed_on_than_a_monitor_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_watches_are_passed_on_than_a_monitor_keeps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Those beyond the limit are left out; one that is known goes on, and one that is gone makes room."""
     monkeypatch.setattr("trnfleet.services.relay.passed.MOST_WATCHES", 2)
     passed = PassedMessages(IDENTITY)
@@ -170,10 +176,13 @@ async def test_names_that_somebody_makes_up_on_the_top_take_no_memory(
     (topic, payload) = next(each for each in top.retained.items() if "/node/" in each[0])
     strange = payload.replace(b"boot-relay-a", b"boot-relay-x")
     made_up = [
-        Envelope(topic.replace("0000", f"{number:04}"), strange, 1, retain=True) for number in range(1, 5)
+        Envelope(topic.replace("0000", f"{number:04}"), strange, 1, retain=True)
+        for number in range(1, 5)
     ]
     alerts = [
-        Envelope(IDENTITY.topic(TopicClass.ALERT, f"cell-a/{fingerprint(number)}"), b"{}", 1, retain=True)
+        Envelope(
+            IDENTITY.topic(TopicClass.ALERT, f"cell-a/{fingerprint(number)}"), b"{}", 1, retain=True
+        )
         for number in range(4)
     ]
     await top.publish("relay-x", [*made_up, *alerts])
@@ -197,7 +206,9 @@ def test_what_other_cells_may_have_a_part_of_is_not_cleared_on_the_top() -> None
         job(
             name,
             encode_message(
-                JobMessage(job=name, kind="training", state="running", ts="2026-01-05T09:00:00Z", on=(on,))
+                JobMessage(
+                    job=name, kind="training", state="running", ts="2026-01-05T09:00:00Z", on=(on,)
+                )
             ),
         )
         for name, on in places.items()

@@ -37,9 +37,9 @@ async def test_of_two_relays_the_first_publishes_and_the_other_waits() -> None:
     top, first, second = await two()
     assert (first.role, second.role) == (Role.ACTIVE, Role.STANDBY)
     assert top.publishing() == {"relay-b"}
-    assert {parse_topic(each.topic).topic_class for name, each in top.sent if name == "relay-a"} == {
-        TopicClass.PUBLISHER
-    }
+    assert {
+        parse_topic(each.topic).topic_class for name, each in top.sent if name == "relay-a"
+    } == {TopicClass.PUBLISHER}
     assert second.said == ["standby: relay-b is active"]
     assert second.service.role.text == "standby of relay-b"
 
@@ -189,7 +189,9 @@ async def test_descriptors_are_those_of_the_active_relay(boot: bytes) -> None:
     (topic,) = (each for each in top.retained if "/node/" in each)
     other = topic.replace("0000", "0001")
     strange = top.retained[topic].replace(b"boot-relay-b", boot)
-    await top.publish("relay-x", [Envelope(each, strange, 1, retain=True) for each in (topic, other)])
+    await top.publish(
+        "relay-x", [Envelope(each, strange, 1, retain=True) for each in (topic, other)]
+    )
     await top.run(PERIOD_S + 0.5)
     assert (first.role, b"boot-relay-b" in top.retained[topic], other in top.retained) == (
         Role.ACTIVE,
@@ -301,7 +303,9 @@ async def test_a_top_broker_that_has_lost_all_gets_it_again() -> None:
     assert set(top.retained) == {each for each in before if not each.endswith("/relay-a")}
 
 
-async def test_what_many_publishers_retain_goes_out_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_many_publishers_retain_goes_out_in_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Between heartbeats; what has changed or was cleared meanwhile goes out as it is, not as it was."""
     monkeypatch.setattr("trnfleet.services.relay.passed.MOST_AT_ONCE", 2)
     top, first, second = await two()

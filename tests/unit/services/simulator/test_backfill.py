@@ -173,14 +173,23 @@ async def test_charts_and_the_past_begin_before_the_start(demo: Demo, tmp_path: 
         playback.pause()
         await demo.go(1)
         shown = playback.state
-        assert (playback.mode, playback.position_ns, playback.is_exact) == (Mode.PAUSED, place, True)
+        assert (playback.mode, playback.position_ns, playback.is_exact) == (
+            Mode.PAUSED,
+            place,
+            True,
+        )
         assert shown.store.count(Freshness.LIVE) == 64
         assert shown.history.end == pytest.approx(LEAD_IN - 10, abs=1)
         # From the very beginning through the start up to the present.
         past = playback.monitors.make()
         finish(past.reach_from_start(buffer.end_ns))
         counts = past.monitor.counts
-        assert (counts.lost, counts.duplicates, counts.undecodable, counts.internal_errors) == (0, 0, 0, 0)
+        assert (counts.lost, counts.duplicates, counts.undecodable, counts.internal_errors) == (
+            0,
+            0,
+            0,
+            0,
+        )
         assert counts.contested == counts.late == 0
         assert past.monitor.ingest.publishers.clients().keys() == {"sim-1"}
         assert past.monitor.store.count(Freshness.LIVE) == 64
@@ -205,7 +214,9 @@ async def test_it_leaves_nothing_behind_that_waits_for_the_collector(tmp_path: P
     before = count()
     gc.disable()
     try:
-        async with demo.running(Backfill(demo.live, demo.clock, buffer=demo.buffer, playback=demo.playback)):
+        async with demo.running(
+            Backfill(demo.live, demo.clock, buffer=demo.buffer, playback=demo.playback)
+        ):
             await demo.go(4)
             assert demo.live.history.samples >= LEAD_IN + 2
             assert (demo.most, count()) == (before, before)
@@ -223,7 +234,9 @@ async def test_without_a_past_charts_are_filled_all_the_same(demo: Demo) -> None
 async def test_a_past_without_room_for_it_begins_at_the_start(tmp_path: Path) -> None:
     """The disk bounds what can be gone back to; charts need none of it."""
     demo = Demo(tmp_path, ManualClock(WALL_NS, 100.0), disk_bytes=100_000)
-    async with demo.running(Backfill(demo.live, demo.clock, buffer=demo.buffer, playback=demo.playback)):
+    async with demo.running(
+        Backfill(demo.live, demo.clock, buffer=demo.buffer, playback=demo.playback)
+    ):
         await demo.go(4)
         assert demo.live.history.samples >= LEAD_IN + 2
         assert demo.buffer.start_ns >= START_NS - NS_PER_S

@@ -61,7 +61,10 @@ async def test_all_who_answer_together_are_heard() -> None:
     """After the first answer others have a moment, which is much shorter than the wait for the first."""
     first, second = reply(), reply(ok=False, reason="no", result={"simulator": "sim-2"})
     answers = await asyncio.wait_for(collect([reply(id="1")], [first], [second], timeout_s=60), 10)
-    assert [(answer.simulator, answer.ok) for answer in answers] == [("sim-1", True), ("sim-2", False)]
+    assert [(answer.simulator, answer.ok) for answer in answers] == [
+        ("sim-1", True),
+        ("sim-2", False),
+    ]
 
 
 async def test_nobody_answers_in_time() -> None:

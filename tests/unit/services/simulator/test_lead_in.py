@@ -37,13 +37,17 @@ BOOT = "00112233aabbccdd"
 def fleet(instances: int = 2, **rest: Any) -> FleetFile:
     cluster = {"name": "c", "instances": [{"type": "trn2.48xlarge", "count": instances}]}
     job = {"kind": "training", "name": "train", "on": ["c/standalone/trn2-0001"]}
-    return validate({"name": "f", "clusters": [cluster], "jobs": [job]} | rest, FleetFile, "fleet.toml")
+    return validate(
+        {"name": "f", "clusters": [cluster], "jobs": [job]} | rest, FleetFile, "fleet.toml"
+    )
 
 
 class Demo:
     """A simulator that publishes to nobody, and its lead-in."""
 
-    def __init__(self, path: Path, ticks: int, *, speed: float = 1.0, wall_ns: int = WALL_NS) -> None:
+    def __init__(
+        self, path: Path, ticks: int, *, speed: float = 1.0, wall_ns: int = WALL_NS
+    ) -> None:
         model = fleet()
         run = Run(path, model, None, None, 7, 1.0, speed, None)
 

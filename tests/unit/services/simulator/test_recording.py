@@ -48,7 +48,9 @@ def test_the_summary_counts_what_was_recorded_until_ctrl_c(
 
     monkeypatch.setattr(RecordingPublisher, "publish", publish_and_end)
     path = tmp_path / "a.mcap"
-    run = load_run({"fleet"}, fleet="demo", scenario=None, seed=7, period_s=2.0, speed=1.0, start=None)
+    run = load_run(
+        {"fleet"}, fleet="demo", scenario=None, seed=7, period_s=2.0, speed=1.0, start=None
+    )
     summary = record_simulation(
         make_engine(run, run.fleet), SimulationRequest(path, run, TICKS, 0.0, CLIENT, DEFAULT_ROOT)
     )
@@ -59,7 +61,9 @@ def test_the_summary_counts_what_was_recorded_until_ctrl_c(
     finally:
         recording.close()
     chip = next(topic.path for topic in topics if topic.topic_class is TopicClass.TELEMETRY)
-    ticks = sum(1 for topic in topics if topic.topic_class is TopicClass.TELEMETRY and topic.path == chip)
+    ticks = sum(
+        1 for topic in topics if topic.topic_class is TopicClass.TELEMETRY and topic.path == chip
+    )
     assert 0 < ticks < TICKS
     found = re.search(r"([\d,]+) ticks, (\d+) s,", summary)
     assert found is not None
@@ -79,10 +83,15 @@ def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(PartFile, "_write", fill_up)
     path = tmp_path / "a.mcap"
-    run = load_run({"fleet"}, fleet="demo", scenario=None, seed=7, period_s=1.0, speed=1.0, start=None)
-    with pytest.raises(TrnfleetError, match=r"a\.mcap: the recording ends here: No space left on device"):
+    run = load_run(
+        {"fleet"}, fleet="demo", scenario=None, seed=7, period_s=1.0, speed=1.0, start=None
+    )
+    with pytest.raises(
+        TrnfleetError, match=r"a\.mcap: the recording ends here: No space left on device"
+    ):
         record_simulation(
-            make_engine(run, run.fleet), SimulationRequest(path, run, TICKS, 0.0, CLIENT, DEFAULT_ROOT)
+            make_engine(run, run.fleet),
+            SimulationRequest(path, run, TICKS, 0.0, CLIENT, DEFAULT_ROOT),
         )
     recording = Recording.open([path])
     try:

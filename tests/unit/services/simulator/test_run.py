@@ -25,7 +25,9 @@ clusters = [{{ name = "c", ultraservers = [{{ count = 1 }}] }}]
 NONE = Rates(acceleration=0.0)
 
 
-def load(tmp_path: Path, fleet: str, scenario: str | None, *given: str, random_faults: bool | None) -> Run:
+def load(
+    tmp_path: Path, fleet: str, scenario: str | None, *given: str, random_faults: bool | None
+) -> Run:
     (tmp_path / "fleet.toml").write_text(FLEET.format(fleet))
     if scenario is not None:
         (tmp_path / "scenario.toml").write_text(scenario)
@@ -101,7 +103,15 @@ def test_the_demos_simulator_gets_the_option(
 def test_random_faults_begin_with_the_option(tmp_path: Path) -> None:
     """A small fleet has none by itself, and with the option those of its file."""
     (tmp_path / "fleet.toml").write_text(FLEET.format("rates = { acceleration = 50000.0 }"))
-    common = ["--stdout", "--fleet", str(tmp_path / "fleet.toml"), "--ticks", "60", "--include", "events"]
+    common = [
+        "--stdout",
+        "--fleet",
+        str(tmp_path / "fleet.toml"),
+        "--ticks",
+        "60",
+        "--include",
+        "events",
+    ]
     on, off = (
         CliRunner().invoke(simulate.command, [*common, *more], catch_exceptions=False).stdout
         for more in (["--random-faults"], ["--no-random-faults"])
@@ -111,7 +121,9 @@ def test_random_faults_begin_with_the_option(tmp_path: Path) -> None:
 
 
 def options(fleet: str, scenario: str | None = None) -> RunOptions:
-    return RunOptions(fleet, scenario, 1, 1.0, 1.0, None, random_faults=None, given=frozenset({"fleet"}))
+    return RunOptions(
+        fleet, scenario, 1, 1.0, 1.0, None, random_faults=None, given=frozenset({"fleet"})
+    )
 
 
 @pytest.mark.parametrize("fleet", shipped_names("fleets"))

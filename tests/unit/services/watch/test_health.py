@@ -30,7 +30,9 @@ class Scene:
         self.source = QueueSource()
         self.monitor = Monitor(self.source, "demo", clock=self.clock)
         self.service: Any = SimpleNamespace(role=Role.LEADER, leader="", firing=2, elections=0)
-        links: list[Any] = [SimpleNamespace(status=LinkStatus(connected=True), waiting=0) for _ in range(3)]
+        links: list[Any] = [
+            SimpleNamespace(status=LinkStatus(connected=True), waiting=0) for _ in range(3)
+        ]
         self.connections = Connections(*links)
         self.elects = True
 
@@ -53,7 +55,9 @@ class Scene:
 
 
 @pytest.mark.parametrize("hanging", ["passes", "elections", "messages"])
-async def test_the_watchdog_is_fed_until_a_part_of_the_watch_hangs(tmp_path: Path, hanging: str) -> None:
+async def test_the_watchdog_is_fed_until_a_part_of_the_watch_hangs(
+    tmp_path: Path, hanging: str
+) -> None:
     """The event loop and the other parts go on all the while."""
     scene = Scene()
     health = scene.health()

@@ -15,7 +15,9 @@ from trnfleet.wire.topics import TopicClass
 
 BEGIN, END = format_rfc3339(BEGIN_NS), format_rfc3339(BEGIN_NS + 3_600 * NS_PER_S)
 A, B = fingerprint_of("demo", "down", "a"), fingerprint_of("demo", "down", "b")
-SILENCE = SilenceMessage(id="s-1", matchers=('a="b"',), starts=BEGIN, until=END, who="ann", revision=1)
+SILENCE = SilenceMessage(
+    id="s-1", matchers=('a="b"',), starts=BEGIN, until=END, who="ann", revision=1
+)
 SHORT = format_rfc3339(BEGIN_NS + NS_PER_S // 1_000)
 TOMBSTONE = SILENCE.model_copy(update={"until": SHORT, "revision": 2, "withdrawn_until": END})
 ACK = AckMessage(fingerprint=A, owner="ann", at=BEGIN, until=END, revision=1)
@@ -73,11 +75,15 @@ async def test_what_was_withdrawn_while_it_was_away_stays_withdrawn(forgets: boo
         bench.source.status.connected = True
         bench.reconnect()
         await bench.pass_by(5)
-        assert decode_message(bench.retained(TopicClass.SILENCE)["s-1"], SilenceMessage) == TOMBSTONE
+        assert (
+            decode_message(bench.retained(TopicClass.SILENCE)["s-1"], SilenceMessage) == TOMBSTONE
+        )
         # The broker forgets once more: now the watch knows of the withdrawal, and restores that.
         bench.reconnect(forgets=True)
         await bench.pass_by(5)
-        assert decode_message(bench.retained(TopicClass.SILENCE)["s-1"], SilenceMessage) == TOMBSTONE
+        assert (
+            decode_message(bench.retained(TopicClass.SILENCE)["s-1"], SilenceMessage) == TOMBSTONE
+        )
 
 
 async def test_an_old_copy_is_overruled() -> None:
@@ -91,7 +97,9 @@ async def test_an_old_copy_is_overruled() -> None:
         bench.bus.deliver(bench.identity.envelope(TopicClass.SILENCE, "s-1", SILENCE))
         await bench.say("watch-a", -10)
         await bench.pass_by(10)
-        assert decode_message(bench.retained(TopicClass.SILENCE)["s-1"], SilenceMessage) == TOMBSTONE
+        assert (
+            decode_message(bench.retained(TopicClass.SILENCE)["s-1"], SilenceMessage) == TOMBSTONE
+        )
 
 
 async def test_a_tombstone_stays_until_the_end_that_the_silence_would_have_had() -> None:

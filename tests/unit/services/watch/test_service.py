@@ -87,16 +87,23 @@ async def test_words_of_people_that_are_over_are_cleared() -> None:
         bench.clock.step_wall(60)
         await bench.pass_by(11)
         assert bench.sent(TopicClass.SILENCE)[0].payload == b""
-        assert {each.topic.rpartition("/")[2] for each in bench.sent(TopicClass.ACK)} == {mine, "0" * 16}
+        assert {each.topic.rpartition("/")[2] for each in bench.sent(TopicClass.ACK)} == {
+            mine,
+            "0" * 16,
+        }
 
 
-@pytest.mark.parametrize(("exit_on", "ends"), [("critical", False), ("warning", True), ("info", True)])
+@pytest.mark.parametrize(
+    ("exit_on", "ends"), [("critical", False), ("warning", True), ("info", True)]
+)
 async def test_the_severity_at_which_it_ends(exit_on: str, ends: bool) -> None:
     """An alert of that severity or a worse one ends it; one that is silenced does not."""
     bench = Bench(exit_on)
     begin, end = format_rfc3339(BEGIN_NS), format_rfc3339(BEGIN_NS + 60 * NS_PER_S)
     bench.alerts.silences.put_silence(
-        SilenceMessage(id="s-1", matchers=('publisher="quiet"',), starts=begin, until=end, who="ann")
+        SilenceMessage(
+            id="s-1", matchers=('publisher="quiet"',), starts=begin, until=end, who="ann"
+        )
     )
     async with running(bench.watch.run()):
         await bench.pass_by(3, "quiet")
@@ -132,7 +139,9 @@ async def test_its_heartbeat_has_a_time() -> None:
     bench = Bench()
     async with running(bench.watch.run()):
         await bench.pass_by(12)
-    beats = [decode_message(each.payload, WatchMessage).ts for each in bench.sent(TopicClass.PUBLISHER)]
+    beats = [
+        decode_message(each.payload, WatchMessage).ts for each in bench.sent(TopicClass.PUBLISHER)
+    ]
     assert beats == [format_rfc3339(BEGIN_NS + at_ms * 1_000_000) for at_ms in (0, 2_100, 12_200)]
     assert decode_message(bench.identity.presence("offline").payload, WatchMessage).ts is None
 
@@ -142,7 +151,10 @@ async def test_the_leader_says_what_receivers_do_not_take() -> None:
     errors = [ReceiverErrors.of(9, [ReceiverError("am", "silence", "s-1", "no\n" * 500)] * 9)]
     leader = Bench(receiver_errors=lambda: errors[0])
     standby = Bench(
-        client="watch-z", beside=leader, since_ns=BEGIN_NS + NS_PER_S, receiver_errors=lambda: errors[0]
+        client="watch-z",
+        beside=leader,
+        since_ns=BEGIN_NS + NS_PER_S,
+        receiver_errors=lambda: errors[0],
     )
     async with running(leader.watch.run()), running(standby.watch.run()):
         await leader.pass_by(4)
@@ -177,6 +189,12 @@ def test_receivers_are_named_by_their_kind() -> None:
     """The first of a kind has its name, the next ones a number; more than 16 are refused."""
     clock = ManualClock()
     made = make_receivers(["http://a", "http://b"], ["http://c"], ["true"], clock, stdout=True)
-    assert [each.name for each in made] == ["stdout", "alertmanager", "alertmanager-2", "webhook", "exec"]
+    assert [each.name for each in made] == [
+        "stdout",
+        "alertmanager",
+        "alertmanager-2",
+        "webhook",
+        "exec",
+    ]
     with pytest.raises(ConfigError, match="17 receivers: at most 16"):
         make_receivers([], ["http://c"] * 17, [], clock, stdout=False)

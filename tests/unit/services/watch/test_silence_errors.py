@@ -96,7 +96,10 @@ async def test_many_that_are_refused_keep_none_back(monkeypatch: pytest.MonkeyPa
         bench.silence(id="s-2")
         bench.silence(id="s-3")
         await bench.clock.advance(2)
-        assert sorted(each["comment"].split()[-2] for each in bench.there.alive().values()) == ["s-2", "s-3"]
+        assert sorted(each["comment"].split()[-2] for each in bench.there.alive().values()) == [
+            "s-2",
+            "s-3",
+        ]
 
 
 async def test_what_alertmanager_refuses_is_tried_again_later() -> None:

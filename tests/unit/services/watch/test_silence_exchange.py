@@ -29,11 +29,16 @@ async def test_ours_is_there_and_ends_there() -> None:
             {"name": "fleet", "value": "demo", "isRegex": False, "isEqual": True},
             {"name": "publisher", "value": "a|b", "isRegex": True, "isEqual": True},
         ]
-        assert (there["createdBy"], there["comment"]) == ("ann", "swap [trnfleet demo silence s-1 1]")
+        assert (there["createdBy"], there["comment"]) == (
+            "ann",
+            "swap [trnfleet demo silence s-1 1]",
+        )
         bench.silence(7_200, revision=2)
         await bench.clock.advance(2)
         assert list(bench.there.alive()) == [silence_id]
-        assert bench.there.alive()[silence_id]["endsAt"] == format_rfc3339(BEGIN_NS + 7_203 * NS_PER_S)
+        assert bench.there.alive()[silence_id]["endsAt"] == format_rfc3339(
+            BEGIN_NS + 7_203 * NS_PER_S
+        )
         bench.silences.put_silence(withdrawn_silence(bench.silences.silence("s-1"), "ann"))
         await bench.clock.advance(2)
         assert bench.there.alive() == {}
@@ -67,7 +72,10 @@ async def test_silences_go_by_alertmanagers_own_clock(skew_s: float) -> None:
         theirs = bench.there.add(value="other", lasts_s=600)
         await bench.clock.advance(2 * POLLED_EVERY_S + 1)
         ours = next(each for name, each in bench.there.silences.items() if name != theirs)
-        assert abs(parse_rfc3339(ours["endsAt"]) - BEGIN_NS - (600 + skew_s) * NS_PER_S) <= 2 * NS_PER_S
+        assert (
+            abs(parse_rfc3339(ours["endsAt"]) - BEGIN_NS - (600 + skew_s) * NS_PER_S)
+            <= 2 * NS_PER_S
+        )
         taken = bench.silences.silence(f"alertmanager-{theirs}")
         assert abs(taken.ends_ns - BEGIN_NS - 600 * NS_PER_S) <= 2 * NS_PER_S
         # Our clock is set wrong, and right again: the fleet's time goes on.
@@ -182,7 +190,9 @@ async def test_theirs_that_is_ended_here_ends_there() -> None:
         ({"name": "fleet", "value": " " * 500_000, "isEqual": False}, "at most 400 characters"),
     ],
 )  # fmt: skip  # a table reads as rows
-async def test_what_has_no_equivalent_is_shown_and_hides_nothing(matcher: dict[str, Any], why: str) -> None:
+async def test_what_has_no_equivalent_is_shown_and_hides_nothing(
+    matcher: dict[str, Any], why: str
+) -> None:
     """It is published with the reason, and with matchers that no reader of before can apply."""
     bench = Bench()
     alike = {"name": "alertname", "value": "down", "isRegex": False, "isEqual": True}
@@ -194,7 +204,9 @@ async def test_what_has_no_equivalent_is_shown_and_hides_nothing(matcher: dict[s
     assert why in taken.not_applied
     assert taken.who == "b\\u001bb"
     assert bench.status() is AlertStatus.FIRING
-    assert not any(each.matches(bench.alert.labels) and each.label != "alertname" for each in taken.matchers)
+    assert not any(
+        each.matches(bench.alert.labels) and each.label != "alertname" for each in taken.matchers
+    )
 
 
 async def test_what_is_about_another_fleet_is_left_out() -> None:
@@ -233,7 +245,9 @@ async def test_nonsense_ends_nothing(answer: bytes) -> None:
         assert bench.status() is AlertStatus.FIRING
 
 
-@pytest.mark.parametrize(("mode", "requests"), [(SilenceMode.READ, {"GET"}), (SilenceMode.OFF, set())])
+@pytest.mark.parametrize(
+    ("mode", "requests"), [(SilenceMode.READ, {"GET"}), (SilenceMode.OFF, set())]
+)
 async def test_modes(mode: SilenceMode, requests: set[str]) -> None:
     """Read writes nothing there, off does not even ask."""
     bench = Bench(mode=mode)

@@ -33,7 +33,9 @@ class AlertmanagerInMemory:
         """Return a new receiver that sends to it."""
         transport = httpx.MockTransport(self._handle)
         self.receivers.append(
-            AlertmanagerReceiver("alertmanager", Target("http://am:9093"), self.clock, transport=transport)
+            AlertmanagerReceiver(
+                "alertmanager", Target("http://am:9093"), self.clock, transport=transport
+            )
         )
         return self.receivers[-1]
 
@@ -85,7 +87,9 @@ async def test_what_a_leader_need_not_publish_is_not_held_against_it() -> None:
     """Alerts that are silenced, and those that are published, leave the leader the leader."""
     bench = Bench()
     begin, end = format_rfc3339(BEGIN_NS), format_rfc3339(BEGIN_NS + 3_600 * NS_PER_S)
-    bench.write(SilenceMessage(id="s-1", matchers=('publisher="a"',), starts=begin, until=end, who="ann"))
+    bench.write(
+        SilenceMessage(id="s-1", matchers=('publisher="a"',), starts=begin, until=end, who="ann")
+    )
     other = Bench(client="watch-a", beside=bench, since_ns=BEGIN_NS - NS_PER_S)
     async with running(bench.watch.run(), other.watch.run()):
         for _ in range(12):
@@ -160,7 +164,9 @@ async def test_nobody_gets_old_in_a_moment() -> None:
         await mute(bench, 60, "a", "b")
         assert bench.role() is Role.LEADER
         assert set(bench.states()) == {"firing"}
-        assert "evil leads demo, too, by its own word; it began later or is distrusted" in bench.lines
+        assert (
+            "evil leads demo, too, by its own word; it began later or is distrusted" in bench.lines
+        )
 
 
 async def test_a_retained_message_is_no_heartbeat() -> None:
@@ -251,7 +257,9 @@ async def test_what_ends_while_its_leader_is_away_stays_ended() -> None:
     there = AlertmanagerInMemory(ManualClock(BEGIN_NS, 100.0))
     old = Bench(since_ns=BEGIN_NS - NS_PER_S, clock=there.clock, receivers=[there.receiver()])
     bench = Bench(client="watch-z", beside=old, receivers=[there.receiver()])
-    async with running(*(each.run() for each in there.receivers), old.watch.run(), bench.watch.run()):
+    async with running(
+        *(each.run() for each in there.receivers), old.watch.run(), bench.watch.run()
+    ):
         for _ in range(3):
             await old.pass_by(1, "a", "b")
             await bench.pass_by(1, "a", "b")
@@ -271,7 +279,9 @@ async def test_what_ends_while_its_leader_is_away_stays_ended() -> None:
             await bench.pass_by(1, "b")
             assert there.firing() == {"b"}
         assert (old.role(), bench.role()) == (Role.STANDBY, Role.LEADER)
-        assert {each.labels["target"] for each in old.told.values() if each.state == "firing"} == {"b"}
+        assert {each.labels["target"] for each in old.told.values() if each.state == "firing"} == {
+            "b"
+        }
 
 
 async def test_alerts_that_somebody_clears_are_published_again() -> None:
@@ -292,7 +302,9 @@ async def test_a_watch_that_may_not_write_ends() -> None:
     async with running(bench.watch.run()):
         await bench.pass_by(1)
         assert bench.watch.refusal == ""
-        bench.publisher.status.last_refusal = RefusedMessage("trnfleet/v1/demo/alert/x", "not authorised")
+        bench.publisher.status.last_refusal = RefusedMessage(
+            "trnfleet/v1/demo/alert/x", "not authorised"
+        )
         await bench.pass_by(1)
         assert bench.ending.asked
     assert bench.watch.refusal == "the broker refuses trnfleet/v1/demo/alert/x: not authorised"
@@ -322,7 +334,9 @@ async def test_a_watch_that_no_longer_hears_itself_waits() -> None:
         bench.reconnect()
         await bench.pass_by(20, "a")
         assert (bench.role(), bench.ending.asked) == (Role.DISCONNECTED, False)
-        assert sum(line.startswith("no notifications: its own heartbeat") for line in bench.lines) == 1
+        assert (
+            sum(line.startswith("no notifications: its own heartbeat") for line in bench.lines) == 1
+        )
         bench.publisher.is_heard = True
         await bench.pass_by(11, "a")
     assert bench.lines[-1] == "leader for demo"

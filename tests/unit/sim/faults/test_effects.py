@@ -20,7 +20,13 @@ INSTANCE = f"{TRAIN}/trn2u-0001-2"
 def entry(
     fault: str, target: str = CHIP, at: float = 10.0, lasts: float | str | None = None, **rest: Any
 ) -> dict[str, Any]:
-    return {"fault": fault, "target": target, "at": at, **({} if lasts is None else {"for": lasts}), **rest}
+    return {
+        "fault": fault,
+        "target": target,
+        "at": at,
+        **({} if lasts is None else {"for": lasts}),
+        **rest,
+    }
 
 
 def bits(*names: str) -> int:
@@ -38,7 +44,9 @@ def bits(*names: str) -> int:
         ("storage_slow", "c", "storage", 0.08),
     ],
 )
-def test_a_fault_slows_its_job_in_its_own_way(fault: str, target: str, pace: str, left: float) -> None:
+def test_a_fault_slows_its_job_in_its_own_way(
+    fault: str, target: str, pace: str, left: float
+) -> None:
     """One pace of the one job, and of no other; a synchronous job waits for its slowest part."""
     fleet = SmallFleet(entry(fault, target))
     fleet.go(11.0)
@@ -138,7 +146,9 @@ def test_a_job_that_is_down_has_no_executions_that_could_fail() -> None:
     )
     fleet.go(20.0)
     failed = [event.path for event in fleet.events if event.name == "execution_failed"]
-    assert failed == [CHIP, f"{SERVE}/trn2u-0002-0/chip01", f"{SERVE}/trn2u-0002-1/chip01"], "replicas go on"
+    assert failed == [CHIP, f"{SERVE}/trn2u-0002-0/chip01", f"{SERVE}/trn2u-0002-1/chip01"], (
+        "replicas go on"
+    )
     chip = fleet.row(f"{TRAIN}/trn2u-0001-0/chip01")
     assert fleet.columns["sram_ecc_uncorrected"][chip] == 1
     assert fleet.columns["exec_errors"][chip] == 0
@@ -148,7 +158,8 @@ def test_what_fails_on_two_instances_is_counted_on_the_one_that_stays() -> None:
     """The counters of the instance that is replaced begin at 0, in windows of any length."""
     for window_s in (5.0, 600.0):
         fleet = SmallFleet(
-            entry("z_link_down", f"{CHIP}:z_next", at=0), entry("hbm_uncorrectable", f"{CHIP}", at=1.0)
+            entry("z_link_down", f"{CHIP}:z_next", at=0),
+            entry("hbm_uncorrectable", f"{CHIP}", at=1.0),
         )
         fleet.go(600.0, window_s)
         errors = fleet.columns["exec_errors"]
@@ -177,7 +188,12 @@ def test_a_rack_is_half_an_ultraserver() -> None:
     )
     fleet.go(11.0)
     first, second = fleet.row(f"{TRAIN}/trn2u-0001-0"), fleet.row(f"{SERVE}/trn2u-0002-0")
-    assert fleet.effects.instances.inlet_delta_c[first : first + 4].tolist() == [0.0, 0.0, 20.0, 20.0]
+    assert fleet.effects.instances.inlet_delta_c[first : first + 4].tolist() == [
+        0.0,
+        0.0,
+        20.0,
+        20.0,
+    ]
     assert np.count_nonzero(fleet.effects.instances.inlet_delta_c) == 2
     assert fleet.effects.instances.cap_share[second : second + 4].tolist() == [0.5, 0.5, 1.0, 1.0]
     assert fleet.effects.instances.cap_share[fleet.row(f"{IDLE}/trn2-0001")] == np.float32(0.7)
@@ -192,18 +208,31 @@ def test_a_link_slows_only_the_replica_that_uses_it() -> None:
     torus.go(11.0)
     for until_s in (11.0, 100.0):
         torus.go(until_s)
-        assert (torus.effects.slowdowns.replica_halt >= Halt.DOWN).tolist() == [False, True, False, False]
-    small = SmallFleet(entry("link_down", f"{SERVE}/trn2u-0002-1/chip05:north"), chips_per_replica=4)
+        assert (torus.effects.slowdowns.replica_halt >= Halt.DOWN).tolist() == [
+            False,
+            True,
+            False,
+            False,
+        ]
+    small = SmallFleet(
+        entry("link_down", f"{SERVE}/trn2u-0002-1/chip05:north"), chips_per_replica=4
+    )
     small.go(11.0)
-    assert not small.effects.slowdowns.replica_halt.any(), "two replicas do not need the link between them"
+    assert not small.effects.slowdowns.replica_halt.any(), (
+        "two replicas do not need the link between them"
+    )
     small.go(100.0)
     assert np.flatnonzero(small.effects.slowdowns.replica_halt).tolist() == [4, 5, 6, 7]
-    wide = SmallFleet(entry("z_link_down", f"{SERVE}/trn2u-0002-1/chip05:z_next"), chips_per_replica=64)
+    wide = SmallFleet(
+        entry("z_link_down", f"{SERVE}/trn2u-0002-1/chip05:z_next"), chips_per_replica=64
+    )
     wide.go(11.0)
     assert wide.effects.slowdowns.replica_halt.tolist() == [Halt.DOWN]
     wide.go(100.0)
     assert not wide.effects.slowdowns.replica_halt.any()
-    slow = SmallFleet(entry("link_degraded", f"{SERVE}/trn2u-0002-1/chip05:z_next"), chips_per_replica=64)
+    slow = SmallFleet(
+        entry("link_degraded", f"{SERVE}/trn2u-0002-1/chip05:z_next"), chips_per_replica=64
+    )
     slow.go(11.0)
     assert wide.effects.slowdowns.replica[0] < slow.effects.slowdowns.replica[0] < 1.0
 
@@ -258,7 +287,8 @@ def test_a_storm_comes_in_bursts() -> None:
 def test_what_fails_and_is_replaced_within_one_window_counts_nothing() -> None:
     """The new chip's counters begin at 0; another instance's stay."""
     fleet = SmallFleet(
-        entry("sram_uncorrectable"), entry("sram_uncorrectable", f"{TRAIN}/trn2u-0001-0/chip00", at=900.0)
+        entry("sram_uncorrectable"),
+        entry("sram_uncorrectable", f"{TRAIN}/trn2u-0001-0/chip00", at=900.0),
     )
     fleet.go(910.0, 910.0)
     assert fleet.columns["sram_ecc_uncorrected"].sum() == 1

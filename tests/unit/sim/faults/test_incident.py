@@ -67,7 +67,10 @@ def test_an_incident_is_about_what_its_target_means(
 def test_what_ends_by_itself_has_a_begin_and_an_end() -> None:
     """The table's length, or the one that is asked for; without end there is none."""
     assert incident("straggler", CHIP).steps() == [(100.0, Step.BEGIN), (700.0, Step.END)]
-    assert incident("straggler", CHIP, lasts_s=5.0).steps() == [(100.0, Step.BEGIN), (105.0, Step.END)]
+    assert incident("straggler", CHIP, lasts_s=5.0).steps() == [
+        (100.0, Step.BEGIN),
+        (105.0, Step.END),
+    ]
     assert incident("straggler", CHIP, lasts_s=float("inf")).steps() == [(100.0, Step.BEGIN)]
 
 
@@ -114,7 +117,10 @@ def test_a_split_takes_every_link_between_the_racks() -> None:
 
 @pytest.mark.parametrize(
     ("target", "cut"),
-    [(f"{TRAIN}/trn2u-0001-0/chip05:z_next", {(0, 1), (2, 3)}), (f"{CHIP}:z_prev", {(1, 2), (0, 3)})],
+    [
+        (f"{TRAIN}/trn2u-0001-0/chip05:z_next", {(0, 1), (2, 3)}),
+        (f"{CHIP}:z_prev", {(1, 2), (0, 3)}),
+    ],
 )
 def test_a_lost_z_link_leaves_two_pairs(target: str, cut: set[tuple[int, int]]) -> None:
     """Published: the driver elects pairs that do not need it; the 31 other links between them are up and carry nothing."""
@@ -146,7 +152,11 @@ def test_only_what_sits_in_an_instance_goes_with_it() -> None:
     assert not is_on_hardware(incident("straggler", CHIP), next_to_it)
     assert is_on_hardware(incident("z_link_down", f"{CHIP}:z_next"), next_to_it)
     assert is_on_hardware(incident("agent_silent", INSTANCE), here)
-    for fault, target in (("rack_overheat", INSTANCE), ("storage_slow", "c"), ("ultraserver_split", TRAIN)):
+    for fault, target in (
+        ("rack_overheat", INSTANCE),
+        ("storage_slow", "c"),
+        ("ultraserver_split", TRAIN),
+    ):
         assert not is_on_hardware(incident(fault, target), here)
 
 

@@ -26,7 +26,9 @@ def incident(fault: str, target: str = CHIP) -> Incident:
 
 
 def steps(each: Incident, generation: int = 0) -> list[SimEvent]:
-    return [event for at_s, step in each.steps() for event in WRITER.step(each, step, at_s, generation)]
+    return [
+        event for at_s, step in each.steps() for event in WRITER.step(each, step, at_s, generation)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +71,9 @@ def test_the_kernel_names_the_hardware_that_failed(
         ("silent_corruption", "silent_corruption", "[ND 11] nrt_execute completed with numerical errors", "(NRT_EXEC_COMPLETED_WITH_NUM_ERR, 1003)"),
     ],
 )  # fmt: skip
-def test_the_runtime_logs_the_status_of_executions(fault: str, name: str, words: str, status: str) -> None:
+def test_the_runtime_logs_the_status_of_executions(
+    fault: str, name: str, words: str, status: str
+) -> None:
     """Published words and statuses (nrt-troubleshoot, nrt_status.h), for this device and the job that it concerns."""
     (event,) = WRITER.failure(incident(fault), 130.0)
     assert (event.time_s, event.path, event.source, event.name) == (130.0, CHIP, "runtime", name)
@@ -98,7 +102,9 @@ def test_where_no_job_runs_no_execution_fails(fault: str) -> None:
     assert all(event.job is None and event.nrt is None for event in WRITER.begin(idle, 0))
 
 
-@pytest.mark.parametrize("fault", [name for name, fault in FAULTS.items() if fault.reaction is Reaction.HANG])
+@pytest.mark.parametrize(
+    "fault", [name for name, fault in FAULTS.items() if fault.reaction is Reaction.HANG]
+)
 def test_the_begin_of_a_hang_is_not_logged(fault: str) -> None:
     """Nothing has failed yet: that comes with the timeout."""
     assert list(WRITER.begin(incident(fault), 0)) == []
@@ -108,7 +114,12 @@ def test_the_begin_of_a_hang_is_not_logged(fault: str) -> None:
     ("fault", "target", "source", "text"),
     [
         ("link_down", f"{CHIP}:east", "hardware", "neuron: nd11: NeuronLink east is down"),
-        ("z_link_down", f"{CHIP}:z_prev", "hardware", "neuron: nd11: inter-server NeuronLink z_prev is down"),
+        (
+            "z_link_down",
+            f"{CHIP}:z_prev",
+            "hardware",
+            "neuron: nd11: inter-server NeuronLink z_prev is down",
+        ),
         ("nic_down", INSTANCE, "network", "efa 0000:c9:00.0: link is down"),
         ("instance_retirement", INSTANCE, "ec2", "EC2 scheduled event: instance-retirement"),
         ("instance_reboot", INSTANCE, "ec2", "EC2 status: instance-reboot"),
@@ -167,8 +178,13 @@ def test_a_repair_names_the_link_itself() -> None:
 
 def test_a_detour_is_announced() -> None:
     """Operators read which UltraServer can be used again, and how."""
-    begun = next(e for e in steps(incident("z_link_down", f"{CHIP}:z_next")) if e.name == "detour_begun")
-    assert begun.text == f"jobs that start on {TRAIN} now use EFA between two pairs, as its drivers elect"
+    begun = next(
+        e for e in steps(incident("z_link_down", f"{CHIP}:z_next")) if e.name == "detour_begun"
+    )
+    assert (
+        begun.text
+        == f"jobs that start on {TRAIN} now use EFA between two pairs, as its drivers elect"
+    )
 
 
 def test_an_end_is_logged_for_the_target() -> None:

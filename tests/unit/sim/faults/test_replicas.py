@@ -47,7 +47,9 @@ class Serving:
 
 
 @pytest.fixture
-def serve(make_fleet: Callable[..., FleetFile], training: Job, inference: Job) -> Callable[[int], Serving]:
+def serve(
+    make_fleet: Callable[..., FleetFile], training: Job, inference: Job
+) -> Callable[[int], Serving]:
     return lambda size: Serving(make_fleet, training, inference, size)
 
 

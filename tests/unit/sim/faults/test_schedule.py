@@ -16,7 +16,13 @@ INSTANCE = f"{TRAIN}/trn2u-0001-2"
 def entry(
     fault: str, target: str = CHIP, at: float = 10.0, lasts: float | str | None = None, **rest: Any
 ) -> dict[str, Any]:
-    return {"fault": fault, "target": target, "at": at, **({} if lasts is None else {"for": lasts}), **rest}
+    return {
+        "fault": fault,
+        "target": target,
+        "at": at,
+        **({} if lasts is None else {"for": lasts}),
+        **rest,
+    }
 
 
 def bits(*names: str) -> int:
@@ -30,7 +36,9 @@ def test_a_repeated_entry_comes_at_its_times() -> None:
         entry("chip_throttle", f"{TRAIN}/trn2u-0001-2/chip06", at=0, every=100, lasts=5.0),
     )
     fleet.go(1_000.5, 33.0)
-    begins = [(event.path[-2:], event.time_s) for event in fleet.events if event.name == "chip_throttle"]
+    begins = [
+        (event.path[-2:], event.time_s) for event in fleet.events if event.name == "chip_throttle"
+    ]
     assert [at for chip, at in begins if chip == "05"] == [10.0, 30.0, 50.0]
     assert [at for chip, at in begins if chip == "06"] == [100.0 * number for number in range(11)]
 
@@ -55,7 +63,8 @@ def test_a_scenario_with_a_wrong_target_is_refused() -> None:
     ):
         SmallFleet(entry("straggler"), entry("straggler", f"{TRAIN}/trn2u-0001-22/chip05"))
     with pytest.raises(
-        ConfigError, match=r"faults\[0\]\.target = .*: runtime_crash needs a job, and none runs there"
+        ConfigError,
+        match=r"faults\[0\]\.target = .*: runtime_crash needs a job, and none runs there",
     ):
         SmallFleet(entry("runtime_crash", f"{IDLE}/trn2-0001/chip05"))
 
@@ -66,7 +75,9 @@ def test_a_random_target_follows_from_the_seed() -> None:
     def hit(seed: int, *before: dict[str, Any]) -> set[str]:
         fleet = SmallFleet(*before, entry("chip_throttle", "random(3)"), seed=seed)
         fleet.go(11.0)
-        return {each.address for each in fleet.incidents.active() if each.fault.name == "chip_throttle"}
+        return {
+            each.address for each in fleet.incidents.active() if each.fault.name == "chip_throttle"
+        }
 
     assert hit(1) == hit(1)
     assert len(hit(1)) == 3

@@ -40,7 +40,9 @@ def copy(engine: Engine) -> Columns:
     return {name: column.copy() for name, column in engine.columns.items()}
 
 
-def same(first: Columns, second: Columns, rows: slice = slice(None), instances: slice = slice(None)) -> bool:
+def same(
+    first: Columns, second: Columns, rows: slice = slice(None), instances: slice = slice(None)
+) -> bool:
     return all(
         np.array_equal(
             first[name][rows if metric.scope == "chip" else instances],
@@ -58,7 +60,11 @@ def test_a_straggler_slows_all_chips_of_its_job_in_the_same_tick_and_no_other(
     jobs = [
         # Almost all of a step is compute, so that every tick compares like with like.
         training(
-            name="slowed", on=["c/us-0001"], step_time_s=0.5, compute_share=0.8, checkpoint_every_steps=0
+            name="slowed",
+            on=["c/us-0001"],
+            step_time_s=0.5,
+            compute_share=0.8,
+            checkpoint_every_steps=0,
         ),
         training(name="other", on=["c/us-0002"]),
         inference(),
@@ -80,7 +86,10 @@ def test_a_straggler_slows_all_chips_of_its_job_in_the_same_tick_and_no_other(
             after = hurt.columns[name][rows].astype(float)
             # The noise is the same, but for its amplitude: each chip by itself is slower.
             assert (after <= before).all(), (name, number)
-            assert (after.reshape(64, -1).sum(1) < 0.9 * before.reshape(64, -1).sum(1)).all(), (name, number)
+            assert (after.reshape(64, -1).sum(1) < 0.9 * before.reshape(64, -1).sum(1)).all(), (
+                name,
+                number,
+            )
         assert bad.figures["steps_per_s"][0] == pytest.approx(
             good.figures["steps_per_s"][0] / (0.8 / 0.6 + 0.2), rel=0.02
         )
@@ -89,7 +98,9 @@ def test_a_straggler_slows_all_chips_of_its_job_in_the_same_tick_and_no_other(
     assert throttle[32 + 2 * 16 + 5] == 40.0
     others = np.delete(throttle, 32 + 2 * 16 + 5)
     assert others.max() < 5.0, "what steps of power cost, and no more"
-    assert hurt.columns["temperature_c"][rows].mean() < healthy.columns["temperature_c"][rows].mean()
+    assert (
+        hurt.columns["temperature_c"][rows].mean() < healthy.columns["temperature_c"][rows].mean()
+    )
 
 
 def test_a_straggler_is_active_from_its_begin_until_just_before_its_end(
@@ -103,7 +114,15 @@ def test_a_straggler_is_active_from_its_begin_until_just_before_its_end(
         step_s.append(float(engine.step().figures["step_time_s"][0]))
         throttle.append(int(engine.columns["throttle_pct"][0]))
     assert [code == 60 for code in throttle] == [False, False, False, False, True, True, False]
-    assert [seconds > 8.0001 for seconds in step_s] == [False, False, False, False, True, True, False]
+    assert [seconds > 8.0001 for seconds in step_s] == [
+        False,
+        False,
+        False,
+        False,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_a_slow_replica_of_a_serving_job_leaves_the_others_alone(
@@ -112,9 +131,13 @@ def test_a_slow_replica_of_a_serving_job_leaves_the_others_alone(
     """Requests are independent: only the replica with the straggler is slow, and the other takes what it cannot carry."""
     job = inference(on=["c/standalone/trn2-0001..trn2-0002"], load_mean=0.9, load_swing=0.0)
     healthy = make_engine(job)
-    hurt = make_engine(job, stragglers=[{"chip": "c/standalone/trn2-0002/chip01", "throttle_pct": 50.0}])
+    hurt = make_engine(
+        job, stragglers=[{"chip": "c/standalone/trn2-0002/chip01", "throttle_pct": 50.0}]
+    )
     good, bad = ([engine.step() for _ in range(80)] for engine in (healthy, hurt))
-    tokens, left = (np.mean([tick.figures["tokens_per_s"][0] for tick in each[40:]]) for each in (good, bad))
+    tokens, left = (
+        np.mean([tick.figures["tokens_per_s"][0] for tick in each[40:]]) for each in (good, bad)
+    )
     assert 0.65 * tokens < left < 0.9 * tokens
     p50 = hurt.columns["exec_latency_p50_s"].astype(float)
     assert p50[1] > 1.7 * p50[0]
@@ -132,7 +155,9 @@ def test_a_degraded_link_slows_its_job_and_carries_less(
     hurt = make_engine(job, instances=0, ultraservers=1, links=[link])
     for _ in range(5):
         good, bad = healthy.step(), hurt.step()
-    assert bad.figures["step_time_s"][0] == pytest.approx(0.5 * (0.72 + 0.2 / 0.625 + 0.08), rel=0.03)
+    assert bad.figures["step_time_s"][0] == pytest.approx(
+        0.5 * (0.72 + 0.2 / 0.625 + 0.08), rel=0.03
+    )
     assert bad.figures["mfu"][0] < good.figures["mfu"][0]
     sent, received = hurt.columns["link_tx_bytes_per_s"], hurt.columns["link_rx_bytes_per_s"]
     near, far = 2 * 16 + 6, 2 * 16 + 7
@@ -181,7 +206,10 @@ def test_a_link_that_is_down_is_seen_from_both_ends(
     for _ in range(2):
         tick = engine.step()
         events += [event.name for event in tick.events]
-        sent, received = engine.columns["link_tx_bytes_per_s"], engine.columns["link_rx_bytes_per_s"]
+        sent, received = (
+            engine.columns["link_tx_bytes_per_s"],
+            engine.columns["link_rx_bytes_per_s"],
+        )
         for row, bit in ((near, bits[0]), (far, bits[1])):
             assert sent[row, bit] == received[row, bit] == 0
             assert engine.columns["links_up"][row] == 0b111111 ^ 1 << bit
@@ -252,7 +280,11 @@ def test_pairs_of_instances_leave_the_links_between_them_unused(
         ),
         ({"stragglers": [{"chip": "c/standalone/trn2-0001/chip16"}]}, r"no chip at .*chip16'"),
         (
-            {"stragglers": [{"chip": "c/standalone/trn2-0001/chip01", "from_s": 9.0, "until_s": 9.0}]},
+            {
+                "stragglers": [
+                    {"chip": "c/standalone/trn2-0001/chip01", "from_s": 9.0, "until_s": 9.0}
+                ]
+            },
             r"stragglers\[0\]\.until_s = 9: must be after from_s, 9",
         ),
         (
@@ -291,7 +323,12 @@ def test_a_link_that_is_down_without_an_end_comes_back_with_its_recovery(
     make_engine: Callable[..., Engine],
 ) -> None:
     """As long as the table of faults says; then another entry may be about the same link."""
-    link = {"chip": "c/standalone/trn2-0001/chip01", "direction": "east", "capacity": 0.0, "from_s": 10.0}
+    link = {
+        "chip": "c/standalone/trn2-0001/chip01",
+        "direction": "east",
+        "capacity": 0.0,
+        "from_s": 10.0,
+    }
     whole_s = 10.0 + FAULTS["link_down"].stages.total_s
     later = {**link, "capacity": 0.5, "from_s": whole_s}
     engine = make_engine(links=[link, later], period_s=5.0)

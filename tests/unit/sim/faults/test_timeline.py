@@ -21,7 +21,13 @@ INSTANCE = f"{TRAIN}/trn2u-0001-2"
 def entry(
     fault: str, target: str = CHIP, at: float = 10.0, lasts: float | str | None = None, **rest: Any
 ) -> dict[str, Any]:
-    return {"fault": fault, "target": target, "at": at, **({} if lasts is None else {"for": lasts}), **rest}
+    return {
+        "fault": fault,
+        "target": target,
+        "at": at,
+        **({} if lasts is None else {"for": lasts}),
+        **rest,
+    }
 
 
 def bits(*names: str) -> int:
@@ -121,7 +127,12 @@ def test_a_fault_that_is_asked_for_begins_at_once() -> None:
         ("transport_drop", "*", {}, "which this simulator cannot reach"),
         ("chip_throttle", CHIP, {}, f"chip_throttle is already there on {CHIP}"),
         ("runtime_crash", f"{IDLE}/trn2-0001/chip05", {}, "no job runs there that it could hit"),
-        ("straggler", f"{SERVE}/trn2u-0002-0/chip05", {}, "c/us-0002/trn2u-0002-0 is down: instance_reboot"),
+        (
+            "straggler",
+            f"{SERVE}/trn2u-0002-0/chip05",
+            {},
+            "c/us-0002/trn2u-0002-0 is down: instance_reboot",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_and_changes_nothing(
@@ -129,7 +140,8 @@ def test_what_cannot_be_is_refused_and_changes_nothing(
 ) -> None:
     """A request that is refused leaves everything as it was, and says in one line why."""
     fleet = SmallFleet(
-        entry("chip_throttle", at=0, lasts="1h"), entry("instance_reboot", f"{SERVE}/trn2u-0002-0", at=0)
+        entry("chip_throttle", at=0, lasts="1h"),
+        entry("instance_reboot", f"{SERVE}/trn2u-0002-0", at=0),
     )
     fleet.go(5.0)
     before = fleet.incidents.active()

@@ -39,7 +39,13 @@ def test_idle_chips_read_about_zero() -> None:
         readings.append(chips.value("power_util_pct"))
     assert np.max(readings) <= 0.3
     assert np.mean(readings) == pytest.approx(0.08, abs=0.02)
-    for name in ("nc_util_pct", "engine_util_pct", "tflops", "hbm_read_bytes_per_s", "hbm_write_bytes_per_s"):
+    for name in (
+        "nc_util_pct",
+        "engine_util_pct",
+        "tflops",
+        "hbm_read_bytes_per_s",
+        "hbm_write_bytes_per_s",
+    ):
         assert (chips.columns[name] == 0).all()
     assert np.nanmax(chips.value("link_tx_bytes_per_s")) == 0
     assert (chips.columns["throttle_pct"] == 0).all()
@@ -68,7 +74,9 @@ def test_phases_draw_what_power_studies_say(which: Phase, low: float, high: floa
 @pytest.mark.parametrize("hbm_share", [0.15, 0.30])
 def test_decode_draws_35_to_55_percent(hbm_share: float) -> None:
     """Decode from batch 1, which reads 15 % of HBM bandwidth, to twice that."""
-    readings = power_util(Chips(make_fleet(ONE)), Phase.DECODE, hbm_read_bytes_per_s=hbm_share * 2.9e12)
+    readings = power_util(
+        Chips(make_fleet(ONE)), Phase.DECODE, hbm_read_bytes_per_s=hbm_share * 2.9e12
+    )
     assert readings.min() > 35
     assert readings.max() < 55
 
@@ -264,7 +272,9 @@ def test_z_links_carry_a_job_only_between_its_own_instances() -> None:
     """A job on half an UltraServer uses the one Z link a chip between its two instances."""
     chips = Chips(make_fleet("c/us-0001/trn2u-0001-0..trn2u-0001-1", instances=0, ultraservers=1))
     chips.tick(doing(phase(Phase.COLLECTIVE)))
-    z_prev, z_next = chips.columns["link_tx_bytes_per_s"][:, 4:].reshape(4, 16, 2).transpose(2, 0, 1)
+    z_prev, z_next = (
+        chips.columns["link_tx_bytes_per_s"][:, 4:].reshape(4, 16, 2).transpose(2, 0, 1)
+    )
     assert (z_next[0] > 0).all()
     assert (z_prev[1] > 0).all()
     assert not z_prev[0].any()
@@ -299,7 +309,10 @@ MIXED: dict[str, Any] = {
     "clusters": [
         {
             "name": "c",
-            "instances": [{"type": "trn1.2xlarge", "count": 3}, {"type": "trn2.48xlarge", "count": 2}],
+            "instances": [
+                {"type": "trn1.2xlarge", "count": 3},
+                {"type": "trn2.48xlarge", "count": 2},
+            ],
             "ultraservers": [{"count": 3}],
         }
     ]
@@ -318,7 +331,9 @@ def test_parts_together_are_the_whole_bit_for_bit(cuts: tuple[int, ...]) -> None
     for each in (whole, *parts):
         each.inlet_delta_c[5:10] = 11
         for number in range(3):
-            each.tick(doing(phase(Phase(number)), phase(Phase.DECODE)), 2.0, slow=slow, throttled=hot)
+            each.tick(
+                doing(phase(Phase(number)), phase(Phase.DECODE)), 2.0, slow=slow, throttled=hot
+            )
     starts = whole.layout.chip_start
     for metric in CHIP_METRICS:
         joined = np.zeros_like(whole.columns[metric.name])

@@ -32,10 +32,14 @@ def test_gathering_is_its_own_inverse() -> None:
 def test_chunks_cover_what_is_asked_for_once_and_in_order(own: range) -> None:
     """Pieces follow each other without gaps, have one type, whole UltraServers, and stay within the part."""
     runs = [{"type": "trn1.2xlarge", "count": 5}, {"type": "trn2.48xlarge", "count": 8}]
-    fleet = make_fleet(clusters=[{"name": "c", "instances": runs, "ultraservers": [{"count": 400}]}])
+    fleet = make_fleet(
+        clusters=[{"name": "c", "instances": runs, "ultraservers": [{"count": 400}]}]
+    )
     chips = Chips(fleet, own=range(0))
     chunks = list(cut(chips.layout, chips.columns, own))
-    covered = [number for chunk in chunks for number in range(chunk.instances.start, chunk.instances.stop)]
+    covered = [
+        number for chunk in chunks for number in range(chunk.instances.start, chunk.instances.stop)
+    ]
     assert covered == list(own)
     for chunk in chunks:
         assert len(set(chips.layout.instance_type[chunk.instances].tolist())) == 1
@@ -55,7 +59,11 @@ def test_codes_are_the_nearest() -> None:
         2,
         25,
     ]
-    assert to_codes(BY_NAME["efa_tx_bytes_per_s"], np.array([4.9e6, 5e6, 1.4e8])).tolist() == [0, 1, 14]
+    assert to_codes(BY_NAME["efa_tx_bytes_per_s"], np.array([4.9e6, 5e6, 1.4e8])).tolist() == [
+        0,
+        1,
+        14,
+    ]
 
 
 @pytest.mark.parametrize("limit", [9_000, 60_000])
@@ -91,8 +99,12 @@ def test_noise_of_lanes_is_a_triangle() -> None:
     assert (left**4).mean() / left.var() ** 2 == pytest.approx(2.4, abs=0.05)
 
 
-@pytest.mark.parametrize(("width", "dtype"), [(8, np.uint8), (1, np.uint8), (6, np.uint16), (3, np.uint8)])
-def test_copies_hold_the_lanes_of_chips_side_by_side(width: int, dtype: type[np.uint8 | np.uint16]) -> None:
+@pytest.mark.parametrize(
+    ("width", "dtype"), [(8, np.uint8), (1, np.uint8), (6, np.uint16), (3, np.uint8)]
+)
+def test_copies_hold_the_lanes_of_chips_side_by_side(
+    width: int, dtype: type[np.uint8 | np.uint16]
+) -> None:
     """Each row is the lanes of one chip, again and again."""
     lanes = np.arange(5 * width).reshape(5, width).astype(dtype)
     got = copies(lanes, 16)

@@ -49,7 +49,9 @@ def test_a_host_without_efa_has_no_figure_of_it() -> None:
     """Inf2 has none, so that 0 bytes per second would say that a network was idle."""
     chips = Chips(make_fleet("c/standalone/inf2-0001", kind="inf2.48xlarge"))
     chips.tick(doing(phase(Phase.DECODE)))
-    assert np.isnan([chips.value(name) for name in ("efa_tx_bytes_per_s", "efa_rx_bytes_per_s")]).all()
+    assert np.isnan(
+        [chips.value(name) for name in ("efa_tx_bytes_per_s", "efa_rx_bytes_per_s")]
+    ).all()
     assert not np.isnan(chips.value("host_power_w")).any()
 
 
@@ -131,7 +133,11 @@ def test_parts_together_are_the_whole_bit_for_bit() -> None:
     """Shards that fill their own instances make what one run makes, and write nothing else."""
     fleet = make_fleet("c/us-0001", ONE, instances=3, ultraservers=2)
     whole = Chips(fleet)
-    parts = [Chips(fleet, own=range(2)), Chips(fleet, own=range(2, 7)), Chips(fleet, own=range(7, 11))]
+    parts = [
+        Chips(fleet, own=range(2)),
+        Chips(fleet, own=range(2, 7)),
+        Chips(fleet, own=range(7, 11)),
+    ]
     for each in (whole, *parts):
         for _ in range(3):
             each.tick(doing(phase(Phase.COLLECTIVE), phase(Phase.DECODE)))

@@ -43,7 +43,9 @@ def copy(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
 def rows_of(engine: Engine, name: str, instance: int) -> slice:
     if BY_NAME[name].scope is Scope.INSTANCE:
         return slice(instance, instance + 1)
-    return slice(int(engine.layout.chip_start[instance]), int(engine.layout.chip_start[instance + 1]))
+    return slice(
+        int(engine.layout.chip_start[instance]), int(engine.layout.chip_start[instance + 1])
+    )
 
 
 @pytest.mark.parametrize("silent", [0, 1, 2])

@@ -18,7 +18,13 @@ EFA_BYTES_PER_S = 400e9
 
 
 def train(name: str, on: str, **rest: Any) -> dict[str, Any]:
-    plain = {"kind": "training", "name": name, "on": [on], "step_time_s": 4.0, "checkpoint_every_steps": 0}
+    plain = {
+        "kind": "training",
+        "name": name,
+        "on": [on],
+        "step_time_s": 4.0,
+        "checkpoint_every_steps": 0,
+    }
     return plain | rest
 
 
@@ -29,13 +35,18 @@ def test_the_default_fabric_carries_every_instance() -> None:
 
 def test_a_small_fabric_slows_all_collectives_of_its_cluster_alike() -> None:
     """Two jobs ask for more than it has: their EFA phases stretch by one factor, and efa_tx falls with them."""
-    jobs = [train("a", "c/standalone/trn2-0001..trn2-0004"), train("b", "c/standalone/trn2-0005..trn2-0006")]
+    jobs = [
+        train("a", "c/standalone/trn2-0001..trn2-0004"),
+        train("b", "c/standalone/trn2-0005..trn2-0006"),
+    ]
     wide = JobRun(fleet_of(*jobs, instances=6)).advance(4_000.0)
     demand = (4 * 0.68 + 2 * (0.72 * 0.01 + 0.20 * 0.68 + 0.08 * 0.01)) * EFA_BYTES_PER_S
     narrow = JobRun(fleet_of(*jobs, instances=6, fabric_bits_per_s=8 * demand / 4)).advance(4_000.0)
     for job in (0, 1):
         assert figure(wide, "step_time_s", job) == pytest.approx(4.0, rel=0.02)
-        assert figure(narrow, "step_time_s", job) == pytest.approx(4.0 * (0.8 + 0.2 / 0.25), rel=0.04)
+        assert figure(narrow, "step_time_s", job) == pytest.approx(
+            4.0 * (0.8 + 0.2 / 0.25), rel=0.04
+        )
         # The same bytes a step, in longer steps.
         longer = figure(narrow, "step_time_s", job) / 4.0
         assert mean(narrow, "efa", job) == pytest.approx(mean(wide, "efa", job) / longer, rel=0.03)
@@ -44,7 +55,9 @@ def test_a_small_fabric_slows_all_collectives_of_its_cluster_alike() -> None:
 def test_jobs_within_an_ultraserver_do_not_ask_the_fabric() -> None:
     """NeuronLink carries their collectives, whatever the fabric is."""
     jobs = [train("in", "c/us-0001"), train("out", "c/us-0002..us-0003")]
-    tick = JobRun(fleet_of(*jobs, instances=0, ultraservers=3, fabric_bits_per_s=1e12)).advance(4_000.0)
+    tick = JobRun(fleet_of(*jobs, instances=0, ultraservers=3, fabric_bits_per_s=1e12)).advance(
+        4_000.0
+    )
     assert figure(tick, "step_time_s", 0) == pytest.approx(4.0, rel=0.02)
     assert figure(tick, "step_time_s", 1) > 8.0
 
@@ -63,13 +76,18 @@ def test_a_job_that_goes_makes_room() -> None:
 def test_a_job_over_two_clusters_goes_by_the_slower_fabric() -> None:
     """Each cluster counts the part of the job that lies in it."""
     part = {"instances": [{"type": "trn2.48xlarge", "count": 2}]}
-    clusters = [{"name": "a"} | part, {"name": "b", "fabric_bits_per_s": 8 * 0.5 * EFA_BYTES_PER_S} | part]
+    clusters = [
+        {"name": "a"} | part,
+        {"name": "b", "fabric_bits_per_s": 8 * 0.5 * EFA_BYTES_PER_S} | part,
+    ]
     job = train("j", "a/standalone/trn2-0001") | {
         "on": ["a/standalone/trn2-0001", "b/standalone/trn2-0001..trn2-0002"]
     }
     fleet = validate({"name": "f", "clusters": clusters, "jobs": [job]}, FleetFile, "f.toml")
     tick = JobRun(fleet).advance(4_000.0)
-    assert figure(tick, "step_time_s") == pytest.approx(4.0 * (0.8 + 0.2 * 2 * 0.68 / 0.5), rel=0.02)
+    assert figure(tick, "step_time_s") == pytest.approx(
+        4.0 * (0.8 + 0.2 * 2 * 0.68 / 0.5), rel=0.02
+    )
 
 
 def test_an_instance_without_its_share_of_efa_slows_only_jobs_that_span() -> None:
@@ -83,5 +101,7 @@ def test_an_instance_without_its_share_of_efa_slows_only_jobs_that_span() -> Non
         4.0 * (0.8 + 0.2 * 11 * 0.68 / EFA_CEILING), rel=0.02
     )
     assert np.isclose(
-        mean(tick, "tensor", 1), mean(tick, "tensor", 0) * 4.0 / figure(tick, "step_time_s", 1), rtol=0.05
+        mean(tick, "tensor", 1),
+        mean(tick, "tensor", 0) * 4.0 / figure(tick, "step_time_s", 1),
+        rtol=0.05,
     )

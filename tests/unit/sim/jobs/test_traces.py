@@ -16,15 +16,23 @@ from trnfleet.sim.jobs.traces import Trace, load_traces, read_trace
 if TYPE_CHECKING:
     from pathlib import Path
 
-JOB: dict[str, Any] = {"kind": "trace", "name": "t", "on": ["c/standalone/trn2-0001"], "file": "load.csv"}
+JOB: dict[str, Any] = {
+    "kind": "trace",
+    "name": "t",
+    "on": ["c/standalone/trn2-0001"],
+    "file": "load.csv",
+}
 
 
 def report(*utilisation: float, period: float = 2.0) -> str:
     cores = {
-        str(core): {"neuroncore_utilization": value, "flops": 1} for core, value in enumerate(utilisation)
+        str(core): {"neuroncore_utilization": value, "flops": 1}
+        for core, value in enumerate(utilisation)
     }
     counters = {"period": period, "neuroncores_in_use": cores, "error": ""}
-    return json.dumps({"neuron_runtime_data": [{"pid": 1, "report": {"neuroncore_counters": counters}}]})
+    return json.dumps(
+        {"neuron_runtime_data": [{"pid": 1, "report": {"neuroncore_counters": counters}}]}
+    )
 
 
 def written(folder: Path, name: str, *lines: str) -> Path:
@@ -52,7 +60,10 @@ def test_a_trace_of_several_processes_is_their_sum_a_core(tmp_path: Path) -> Non
     """Each lists all cores and works on its own: 97 % of each core is 97 %, not a quarter; two on a core add up."""
     processes = []
     for own, core in enumerate((0, 1, 2, 2)):
-        cores = {str(each): {"neuroncore_utilization": 97.0 if each == core else 0.0} for each in range(4)}
+        cores = {
+            str(each): {"neuroncore_utilization": 97.0 if each == core else 0.0}
+            for each in range(4)
+        }
         if own > 1:
             cores["2"] = {"neuroncore_utilization": 48.5}
         counters = {"period": 0.007, "neuroncores_in_use": cores, "error": ""}
@@ -66,7 +77,15 @@ def test_a_trace_of_several_processes_is_their_sum_a_core(tmp_path: Path) -> Non
 
 def test_csv_is_read_by_its_header(tmp_path: Path) -> None:
     """Columns go by name; lines that go back in time or are no numbers are skipped; the last one lasts like the one before."""
-    lines = ("host,time_s,utilization_pct", "a,10,20", "a,12,40", "a,11,90", "a,x,1", "a", "a,16,100")
+    lines = (
+        "host,time_s,utilization_pct",
+        "a,10,20",
+        "a,12,40",
+        "a,11,90",
+        "a,x,1",
+        "a",
+        "a,16,100",
+    )
     trace = read_trace(written(tmp_path, "m.csv", *lines), read_utilisation)
     assert list(trace.edges_s) == [0, 2, 6, 10]
     assert trace.values == (0.2, 0.4, 1.0)
@@ -78,7 +97,11 @@ def test_csv_is_read_by_its_header(tmp_path: Path) -> None:
     [
         ("m.csv", ["time,utilization_pct", "0,1"], r"m\.csv: line 1: no column 'time_s' .* 'time'"),
         ("m.csv", [], r"m\.csv: line 1: no column 'time_s'"),
-        ("m.csv", ["time_s,utilization_pct", "0,-5"], r"m\.csv: nothing .*; line 2: utilization -5 %"),
+        (
+            "m.csv",
+            ["time_s,utilization_pct", "0,-5"],
+            r"m\.csv: nothing .*; line 2: utilization -5 %",
+        ),
         (
             "m.ndjson",
             ["{}", "{}"],
@@ -87,7 +110,9 @@ def test_csv_is_read_by_its_header(tmp_path: Path) -> None:
         ("m.txt", ["1"], r"m\.txt: a recording ends in \.ndjson or \.csv"),
     ],
 )
-def test_what_cannot_be_used_is_refused(tmp_path: Path, name: str, lines: list[str], message: str) -> None:
+def test_what_cannot_be_used_is_refused(
+    tmp_path: Path, name: str, lines: list[str], message: str
+) -> None:
     """File, line and reason are named."""
     with pytest.raises(ConfigError, match=message):
         read_trace(written(tmp_path, name, *lines), read_utilisation)

@@ -22,7 +22,11 @@ LLAMA_8B: dict[str, Any] = {
     "tokens_per_step": 524_288.0,
     "mfu": 0.33,
 }
-SIZES = {"tokens_per_step": 196_608.0, "step_time_s": 6 * 405e9 * 196_608 / (192 * PEAK * 0.38), "mfu": 0.38}
+SIZES = {
+    "tokens_per_step": 196_608.0,
+    "step_time_s": 6 * 405e9 * 196_608 / (192 * PEAK * 0.38),
+    "mfu": 0.38,
+}
 
 
 def without(*keys: str) -> dict[str, Any]:
@@ -48,7 +52,12 @@ def test_three_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(ConfigError) as caught:
         planned(step_time_s=9.0)
     said = str(caught.value)
-    for part in ("jobs.t.step_time_s = 9:", "tokens_per_step = 196608", "an mfu of 0.415", "not mfu = 0.38"):
+    for part in (
+        "jobs.t.step_time_s = 9:",
+        "tokens_per_step = 196608",
+        "an mfu of 0.415",
+        "not mfu = 0.38",
+    ):
         assert part in said
     assert planned(step_time_s=9.9).flops.mfu == pytest.approx(0.38 * SIZES["step_time_s"] / 9.9)
 
@@ -73,7 +82,10 @@ def test_a_mixture_of_experts_computes_with_few_and_holds_all() -> None:
 
 def test_adapters_alone_are_trained() -> None:
     """Four FLOPs a frozen parameter and six an adapter's; gradients, optimizer and checkpoint are the adapters' own."""
-    whole, lora = plan(tuning(**LLAMA_8B), site()), plan(tuning(**LLAMA_8B, adapter_parameters=4e7), site())
+    whole, lora = (
+        plan(tuning(**LLAMA_8B), site()),
+        plan(tuning(**LLAMA_8B, adapter_parameters=4e7), site()),
+    )
     assert whole.flops.per_token == 6 * 8.03e9
     assert lora.flops.per_token == 4 * 8.03e9 + 6 * 4e7
     assert lora.optimizer_s == pytest.approx(whole.optimizer_s * 4e7 / 8.03e9)
@@ -109,7 +121,9 @@ def test_recomputation_adds_activity_and_time_and_no_flops() -> None:
         of(plain, Phase.COMPUTE, "tensor") * 7 / 6, rel=0.001
     )
     assert again.hbm_used < plain.hbm_used - 0.05
-    usual, longer = (plan(training(**without("mfu"), recompute=share), site(192)) for share in (0.0, 0.5))
+    usual, longer = (
+        plan(training(**without("mfu"), recompute=share), site(192)) for share in (0.0, 0.5)
+    )
     assert longer.flops.step_s == pytest.approx(usual.flops.step_s * 7 / 6)
     assert longer.flops.mfu == pytest.approx(0.4 * 6 / 7)
 
@@ -164,7 +178,9 @@ def test_a_checkpoint_is_optimizer_state_over_efa() -> None:
     assert step.checkpoint_s == pytest.approx(12 * 405e9 / (12 * 24e9))
     sent = of(step, Phase.CHECKPOINT, "efa") * 25e9 * step.checkpoint_s * 192
     assert sent == pytest.approx(12 * 405e9)
-    assert of(step, Phase.CHECKPOINT, "hbm_read") * 2.9e12 * step.checkpoint_s * 192 == pytest.approx(sent)
+    assert of(
+        step, Phase.CHECKPOINT, "hbm_read"
+    ) * 2.9e12 * step.checkpoint_s * 192 == pytest.approx(sent)
     longer = planned(checkpoint_s=40.0)
     assert longer.checkpoint_s == 40
     assert of(longer, Phase.CHECKPOINT, "efa") * 25e9 * 40 * 192 == pytest.approx(12 * 405e9)
@@ -195,11 +211,17 @@ def test_a_slow_link_stretches_the_all_reduces_of_the_passes() -> None:
             {"pipeline_parallel": 3},
             r"tensor_parallel = 16: .* raise tensor_parallel, pipeline_parallel or",
         ),
-        (192, {"mfu": 0.7}, r"mfu = 0\.7: .* of which a tensor engine gives 0\.76 at most; an mfu of 0\."),
+        (
+            192,
+            {"mfu": 0.7},
+            r"mfu = 0\.7: .* of which a tensor engine gives 0\.76 at most; an mfu of 0\.",
+        ),
         (192, {"mfu": 0.37, "tensor_active": 0.5}, r"gives 0\.38 at most"),
     ],
 )
-def test_what_the_hardware_cannot_do_is_refused(chips: int, settings: dict[str, Any], said: str) -> None:
+def test_what_the_hardware_cannot_do_is_refused(
+    chips: int, settings: dict[str, Any], said: str
+) -> None:
     """Key, value and limit are named."""
     with pytest.raises(ConfigError, match=said):
         plan(training(**LLAMA_405B | settings), site(chips))

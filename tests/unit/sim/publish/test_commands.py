@@ -71,7 +71,9 @@ class SimulationRun:
 
     def __init__(self, *, allowed: bool = True, **options: Any) -> None:
         self.control = FakeControl()
-        self.commands = Commands(self.control, "demo", allowed=allowed, simulator="sim-1", **options)
+        self.commands = Commands(
+            self.control, "demo", allowed=allowed, simulator="sim-1", **options
+        )
         self.number = 0
         self.now_s = 0.0
 
@@ -99,7 +101,9 @@ class SimulationRun:
         self.now_s += 1.0
         payload = self.payload(**change) if raw is None else raw
         topic = f"trnfleet/v1/demo/command/{path}"
-        return self.commands.handle(Envelope(topic, payload, 1, retain, received_s=self.now_s), WALL_NS)
+        return self.commands.handle(
+            Envelope(topic, payload, 1, retain, received_s=self.now_s), WALL_NS
+        )
 
     def reply(self, **how: Any) -> ReplyMessage:
         """Send a command that is answered, and return the answer."""
@@ -142,7 +146,11 @@ def test_the_other_actions() -> None:
 def test_without_leave_nothing_is_done() -> None:
     """Commands are off by default: the answer says how to start the simulator, and only a rebirth is carried out."""
     stage = SimulationRun(allowed=False)
-    for action, args in (("inject", {"fault": "straggler"}), ("jump", {"by_s": 60}), ("faults", {})):
+    for action, args in (
+        ("inject", {"fault": "straggler"}),
+        ("jump", {"by_s": 60}),
+        ("faults", {}),
+    ):
         reply = stage.reply(action=action, args=args)
         assert (reply.ok, reply.reason) == (False, HOW_TO_ALLOW)
     assert "--allow-commands" in HOW_TO_ALLOW
@@ -197,7 +205,9 @@ def test_a_repeated_command_is_carried_out_once() -> None:
     assert stage.reply(id="id-1", client="another").ok
 
 
-def test_ids_are_remembered_for_as_long_as_commands_are_good(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_are_remembered_for_as_long_as_commands_are_good(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """No command is forgotten within the longest expiry at the full rate, harmless ones push out none, and memory ends."""
     assert LONGEST_EXPIRY_S * TOTAL_PER_S + TOTAL_BURST < REMEMBERED
     monkeypatch.setattr("trnfleet.wire.commands.server.REMEMBERED", 10)
@@ -297,7 +307,13 @@ def test_garbage_is_counted(raw: bytes) -> None:
 
 @pytest.mark.parametrize(
     "topic",
-    ["trnfleet/v1/prod/command/fleet", "trnfleet/v1/demo/reply/a/b", "other/v1/demo/command/fleet", "x", ""],
+    [
+        "trnfleet/v1/prod/command/fleet",
+        "trnfleet/v1/demo/reply/a/b",
+        "other/v1/demo/command/fleet",
+        "x",
+        "",
+    ],
 )
 def test_other_topics_are_not_commands(topic: str) -> None:
     """Only the fleet's own command topics count, whatever a source was subscribed to."""
@@ -336,7 +352,9 @@ def test_the_root_is_kept() -> None:
     """Under another root, filters and replies have it too."""
     stage = SimulationRun(root="site/a")
     assert stage.commands.filters() == [("site/a/v1/demo/command/#", 1)]
-    (answer,) = stage.commands.handle(Envelope("site/a/v1/demo/command/uc1", stage.payload(), 1), WALL_NS)
+    (answer,) = stage.commands.handle(
+        Envelope("site/a/v1/demo/command/uc1", stage.payload(), 1), WALL_NS
+    )
     assert answer.topic == "site/a/v1/demo/reply/ops/id-1"
 
 
@@ -405,7 +423,10 @@ async def test_serve_takes_and_answers() -> None:
     asker.connect()
     topic = "trnfleet/v1/demo/command/fleet"
     await asker.publish([Envelope(topic, stage.payload(), 1, retain=True)])
-    source, replies = bus.source(stage.commands.filters()), bus.source([("trnfleet/v1/demo/reply/ops/+", 1)])
+    source, replies = (
+        bus.source(stage.commands.filters()),
+        bus.source([("trnfleet/v1/demo/reply/ops/+", 1)]),
+    )
     for client in (publisher, source, replies):
         client.connect()
     serving = asyncio.create_task(serve(stage.commands, source, publisher, clock))

@@ -43,7 +43,10 @@ class SimulationRun:
         )
         self.publisher.on_connect(self.feed.announcements)
         self.source.connect()
-        self.tasks = [asyncio.create_task(self.inner.run()), asyncio.create_task(self.publisher.run())]
+        self.tasks = [
+            asyncio.create_task(self.inner.run()),
+            asyncio.create_task(self.publisher.run()),
+        ]
 
     async def run(self, ticks: int = TICKS) -> SimulationRun:
         """Publish ticks; the monitor takes in what comes after each."""
@@ -296,7 +299,11 @@ def test_faults_are_named_by_the_table() -> None:
     for name, row in FAULTS.items():
         if row.is_transport:
             made = TransportFault.of(name, "*", 5.0)
-            assert (made.from_s, made.until_s, made.magnitude) == (5.0, 5.0 + row.lasts_s, row.magnitude)
+            assert (made.from_s, made.until_s, made.magnitude) == (
+                5.0,
+                5.0 + row.lasts_s,
+                row.magnitude,
+            )
             assert name == f"transport_{made.kind}"
     made = TransportFault.of("transport_drop", "uc1", 5.0, lasts_s=10.0, magnitude=0.5)
     assert made == TransportFault("drop", 5.0, 15.0, 0.5, "*/telemetry/uc1")
@@ -313,7 +320,9 @@ def test_faults_are_named_by_the_table() -> None:
         ("transport_drop", "uc1/us-0002", {}, "did you mean 'uc1/us-0001'"),
     ],
 )
-async def test_faults_that_cannot_be(name: str, target: str, values: dict[str, float], why: str) -> None:
+async def test_faults_that_cannot_be(
+    name: str, target: str, values: dict[str, float], why: str
+) -> None:
     """Unknown faults and targets without a publisher are refused with the nearest."""
     stage = await SimulationRun().run(1)
     with pytest.raises(ConfigError, match=why):
@@ -326,8 +335,12 @@ async def test_the_answer_to_an_injected_fault_describes_it() -> None:
     """The answer names fault, size, target and duration; the fault is there at once, a lost connection after a tick."""
     stage = await SimulationRun().run(3)
     done = stage.publisher.inject("transport_drop", "uc1/us-0001", lasts_s=5.0, magnitude=1.0)
-    assert done == "transport_drop of 100 % of the messages on uc1/us-0001 for 5 s of simulated time"
-    assert stage.publisher.inject("transport_delay", "*").startswith("transport_delay of 2 s on * for 60 s")
+    assert (
+        done == "transport_drop of 100 % of the messages on uc1/us-0001 for 5 s of simulated time"
+    )
+    assert stage.publisher.inject("transport_delay", "*").startswith(
+        "transport_delay of 2 s on * for 60 s"
+    )
     assert stage.publisher.inject("transport_late_reconnect", "*") == (
         "transport_late_reconnect on * for 30 s of simulated time"
     )
@@ -344,7 +357,10 @@ async def test_the_answer_to_an_injected_fault_describes_it() -> None:
 def test_faults_have_a_limit() -> None:
     """Commands cannot pile up faults without end."""
     publisher = FaultyPublisher(
-        MemoryBus(clock := ManualClock(START_NS)).publisher(), clock=clock, rng=Rng(7), now_s=lambda: 0.0
+        MemoryBus(clock := ManualClock(START_NS)).publisher(),
+        clock=clock,
+        rng=Rng(7),
+        now_s=lambda: 0.0,
     )
     for _ in range(faulty_publisher.MOST_FAULTS):
         publisher.inject("transport_drop", "*")
@@ -393,7 +409,9 @@ class Rest:
 def test_commands_reach_the_way_and_the_fleet() -> None:
     """Transport faults are injected at the publisher, everything else in the simulation, and both are listed."""
     clock = ManualClock(START_NS)
-    publisher = FaultyPublisher(MemoryBus(clock).publisher(), clock=clock, rng=Rng(7), now_s=lambda: 0.0)
+    publisher = FaultyPublisher(
+        MemoryBus(clock).publisher(), clock=clock, rng=Rng(7), now_s=lambda: 0.0
+    )
     control = TransportControl(Rest(), publisher)
     said = control.inject("transport_duplicate", "*", lasts_s=9.0, magnitude=1.0, by="alice")
     assert said.startswith("transport_duplicate of 100 %")

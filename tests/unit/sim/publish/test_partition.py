@@ -15,8 +15,16 @@ if TYPE_CHECKING:
     from trnfleet.domain.fleet import FleetFile
 
 CLUSTERS: list[dict[str, Any]] = [
-    {"name": "a", "ultraservers": [{"count": 5}], "instances": [{"type": "trn2.48xlarge", "count": 2}]},
-    {"name": "b", "ultraservers": [{"count": 1}], "instances": [{"type": "trn2.3xlarge", "count": 1}]},
+    {
+        "name": "a",
+        "ultraservers": [{"count": 5}],
+        "instances": [{"type": "trn2.48xlarge", "count": 2}],
+    },
+    {
+        "name": "b",
+        "ultraservers": [{"count": 1}],
+        "instances": [{"type": "trn2.3xlarge", "count": 1}],
+    },
 ]
 
 ALONE = ("a/standalone/trn2-0001", "a/standalone/trn2-0002")
@@ -57,7 +65,9 @@ def test_units_cover_every_row_once_in_order(
     """Each unit begins where the one before ended."""
     layout = Layout.of(expand(make_fleet(clusters=CLUSTERS)))
     chip = instance = 0
-    for unit in partition(layout, Publishing(format="cbor", granularity=granularity, block_ultraservers=3)):
+    for unit in partition(
+        layout, Publishing(format="cbor", granularity=granularity, block_ultraservers=3)
+    ):
         assert (unit.chips.start, unit.instances.start) == (chip, instance)
         chip, instance = unit.chips.stop, unit.instances.stop
     assert (chip, instance) == (layout.chips, len(layout.instances))

@@ -54,7 +54,9 @@ def test_a_response_topic_gets_the_reply_with_its_correlation_data() -> None:
 
 
 @pytest.mark.parametrize("properties", [None, MessageProperties((("a", "b"),))])
-def test_without_a_response_topic_the_usual_one_is_taken(properties: MessageProperties | None) -> None:
+def test_without_a_response_topic_the_usual_one_is_taken(
+    properties: MessageProperties | None,
+) -> None:
     """User properties are the asker's own."""
     reply, announced = ask(properties)
     assert (reply.topic, reply.properties, announced) == ("trnfleet/v1/demo/reply/ops/9", None, 1)
@@ -84,4 +86,7 @@ def test_no_response_topic_leads_out_of_the_replies(response_topic: str) -> None
     """Who may send commands cannot have anything written elsewhere: the command is refused, where replies usually go."""
     reply, announced = ask(MessageProperties(response_topic=response_topic))
     assert (reply.topic, reply.properties, announced) == ("trnfleet/v1/demo/reply/ops/9", None, 0)
-    assert json.loads(reply.payload)["reason"] == "its response topic is not below trnfleet/v1/demo/reply/"
+    assert (
+        json.loads(reply.payload)["reason"]
+        == "its response topic is not below trnfleet/v1/demo/reply/"
+    )

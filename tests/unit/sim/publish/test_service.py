@@ -57,7 +57,11 @@ async def test_ticks_go_out_on_an_absolute_schedule(stage: SimulationRun) -> Non
     assert stage.simulation.published == 4
     assert stage.simulation.overruns == 0
     for _, envelope in telemetry:
-        assert (envelope.qos, envelope.retain, envelope.content_type) == (0, False, CONTENT_TYPE_JSON)
+        assert (envelope.qos, envelope.retain, envelope.content_type) == (
+            0,
+            False,
+            CONTENT_TYPE_JSON,
+        )
         assert parse_topic(envelope.topic).path == decode_sample(envelope.payload).path
 
 
@@ -71,7 +75,11 @@ async def test_state_is_announced_first_retained_and_complete(stage: SimulationR
     assert classes.count(TopicClass.JOB) == 6
     for envelope, topic_class in zip(envelopes, classes, strict=True):
         if topic_class is not TopicClass.TELEMETRY:
-            assert (envelope.qos, envelope.retain, envelope.content_type) == (1, True, CONTENT_TYPE_JSON)
+            assert (envelope.qos, envelope.retain, envelope.content_type) == (
+                1,
+                True,
+                CONTENT_TYPE_JSON,
+            )
     online, offline = (decode_message(envelopes[at].payload, PublisherMessage) for at in (0, -1))
     assert (online.client, online.state, online.boot) == ("sim-1", "online", BOOT)
     assert offline.state == "offline"
@@ -92,9 +100,15 @@ async def test_jobs_say_where_they_run_and_how_they_fare(stage: SimulationRun) -
     """Figures of a job's kind are numbers, the others null."""
     await stage.run(5.0, ticks=1)
     train, serve = (
-        decode_message(envelope.payload, JobMessage) for _, envelope in stage.publisher.of(TopicClass.JOB)
+        decode_message(envelope.payload, JobMessage)
+        for _, envelope in stage.publisher.of(TopicClass.JOB)
     )
-    assert (train.job, train.kind, train.state, train.on) == ("train", "training", "running", ("c/us-0001",))
+    assert (train.job, train.kind, train.state, train.on) == (
+        "train",
+        "training",
+        "running",
+        ("c/us-0001",),
+    )
     assert train.steps_per_s == pytest.approx(1 / 8, rel=0.03)
     assert train.mfu == pytest.approx(0.40)
     assert (train.model, train.dtype, serve.flops_per_token) == (None, "bf16", None)
@@ -136,7 +150,8 @@ async def test_many_jobs_take_turns(make_engine: Callable[..., Engine], training
     """Beyond 64 jobs all come in the first tick, and then each again within 10 s."""
     many = [training(name=f"job-{n}", on=[f"c/standalone/trn2-{n:04d}"]) for n in range(1, 81)]
     stage = SimulationRun(
-        make_engine(*many, instances=80), publishing=Publishing(format="cbor", granularity="instance")
+        make_engine(*many, instances=80),
+        publishing=Publishing(format="cbor", granularity="instance"),
     )
     await stage.run(10.5)
     times = [at_s - 100.0 for at_s, _ in stage.publisher.of(TopicClass.JOB)]
@@ -159,7 +174,10 @@ async def test_a_late_machine_leaves_ticks_out_and_counts_them(stage: Simulation
     stage.publisher.stall_s = 3.6
     await stage.clock.advance(10.0)
     await task
-    heads = [decode_sample(envelope.payload).head for _, envelope in stage.publisher.of(TopicClass.TELEMETRY)]
+    heads = [
+        decode_sample(envelope.payload).head
+        for _, envelope in stage.publisher.of(TopicClass.TELEMETRY)
+    ]
     seen = sorted({(head.seq, (head.ts_ns - WALL_NS) / 1e9) for head in heads})
     # Tick 2 takes until 5.6; tick 3 is late by 2.6 s, so that tick 5 is next, and tick 6 is on time.
     assert seen == [(0, 0.0), (1, 1.0), (2, 2.0), (3, 5.0), (4, 6.0), (5, 7.0)]
@@ -171,8 +189,14 @@ async def test_a_slow_announcement_is_no_overrun(stage: SimulationRun) -> None:
     """The first tick waits until everything is announced and has the time of then."""
     stage.publisher.stall_s = 3.6
     await stage.run(10.0, ticks=2)
-    heads = [decode_sample(envelope.payload).head for _, envelope in stage.publisher.of(TopicClass.TELEMETRY)]
-    assert sorted({(head.seq, (head.ts_ns - WALL_NS) // 10**9) for head in heads}) == [(0, 3), (1, 4)]
+    heads = [
+        decode_sample(envelope.payload).head
+        for _, envelope in stage.publisher.of(TopicClass.TELEMETRY)
+    ]
+    assert sorted({(head.seq, (head.ts_ns - WALL_NS) // 10**9) for head in heads}) == [
+        (0, 3),
+        (1, 4),
+    ]
     assert stage.simulation.overruns == 0
 
 
@@ -190,7 +214,9 @@ async def test_many_messages_are_spread_over_the_period(make_engine: Callable[..
         assert max(bursts) <= 20
 
 
-async def test_frames_of_blocks(make_engine: Callable[..., Engine], jobs: list[dict[str, Any]]) -> None:
+async def test_frames_of_blocks(
+    make_engine: Callable[..., Engine], jobs: list[dict[str, Any]]
+) -> None:
     """A block's frame decodes by its descriptor to the rows of its UltraServers."""
     engine = make_engine(*jobs, ultraservers=3, instances=1)
     options = Publishing(format="cbor", granularity="block", block_ultraservers=2)
@@ -201,7 +227,9 @@ async def test_frames_of_blocks(make_engine: Callable[..., Engine], jobs: list[d
     descriptors = {
         message.path: message
         for message in (
-            decode_message(envelope.payload, Descriptor) for envelope in sent if "/node/" in envelope.topic
+            decode_message(envelope.payload, Descriptor)
+            for envelope in sent
+            if "/node/" in envelope.topic
         )
     }
     assert list(descriptors) == ["c/standalone/trn2-0001", "c/block-0001", "c/block-0002"]
@@ -209,7 +237,11 @@ async def test_frames_of_blocks(make_engine: Callable[..., Engine], jobs: list[d
     assert len(frames) == 3
     row = 0
     for envelope in frames:
-        assert (envelope.content_type, envelope.qos, envelope.retain) == (CONTENT_TYPE_CBOR, 0, False)
+        assert (envelope.content_type, envelope.qos, envelope.retain) == (
+            CONTENT_TYPE_CBOR,
+            0,
+            False,
+        )
         described = descriptors[parse_topic(envelope.topic, "lab/fleets").path]
         count = len(described.instances)
         frame = FrameDecoder(described.columns, count * 16, count).decode(envelope.payload)
@@ -225,16 +257,24 @@ def test_oversize_units_are_refused_at_the_start(make_engine: Callable[..., Engi
     engine = make_engine(instances=0, ultraservers=16)
     options = Publishing(format="cbor", granularity="block", block_ultraservers=16)
     SimulationRun(engine, publishing=options)
-    with pytest.raises(ConfigError, match=r"frame of c/block-0001 has \d+ bytes, over the limit of 65536"):
-        SimulationRun(engine, publishing=options, limits=replace(DEFAULT_LIMITS, payload_bytes=65_536))
+    with pytest.raises(
+        ConfigError, match=r"frame of c/block-0001 has \d+ bytes, over the limit of 65536"
+    ):
+        SimulationRun(
+            engine, publishing=options, limits=replace(DEFAULT_LIMITS, payload_bytes=65_536)
+        )
     with pytest.raises(ConfigError, match=r"descriptor of c/block-0001"):
-        SimulationRun(engine, publishing=options, limits=replace(DEFAULT_LIMITS, payload_bytes=4_096))
+        SimulationRun(
+            engine, publishing=options, limits=replace(DEFAULT_LIMITS, payload_bytes=4_096)
+        )
 
 
 def test_ids_are_plausible_and_follow_from_seed_and_path() -> None:
     """EC2 ids have 17 digits and repeat; boots of live runs never do."""
     assert re.fullmatch(r"i-0[0-9a-f]{16}", ec2_id(Rng(1).token, "c/us-0001/a"))
     assert ec2_id(Rng(1).token, "c/us-0001/a") == ec2_id(Rng(1).token, "c/us-0001/a")
-    assert len({ec2_id(Rng(1).token, "a"), ec2_id(Rng(2).token, "a"), ec2_id(Rng(1).token, "b")}) == 3
+    assert (
+        len({ec2_id(Rng(1).token, "a"), ec2_id(Rng(2).token, "a"), ec2_id(Rng(1).token, "b")}) == 3
+    )
     assert new_boot() != new_boot()
     assert json.loads(will_envelope("f", "sim-1", BOOT).payload)["state"] == "offline"

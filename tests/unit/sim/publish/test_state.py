@@ -56,7 +56,9 @@ class Run:
         for _ in range(ticks):
             self.seq += 1
             self.engine.step()
-            self.renewed += [(self.seq, self.units[number].path) for number in self.starts.renew(self.seq)]
+            self.renewed += [
+                (self.seq, self.units[number].path) for number in self.starts.renew(self.seq)
+            ]
 
     def unit(self, path: str) -> int:
         return next(number for number, unit in enumerate(self.units) if unit.path == path)
@@ -140,7 +142,9 @@ def test_a_silent_agent_has_not_booted() -> None:
 
 def test_a_silent_agent_that_boots_has_not_begun() -> None:
     """Its first tick is the first with a message, and its descriptor comes with that."""
-    run = Run(fault("instance_reboot", ALONE), fault("agent_silent", ALONE, at=29.5) | {"for": 20.0})
+    run = Run(
+        fault("instance_reboot", ALONE), fault("agent_silent", ALONE, at=29.5) | {"for": 20.0}
+    )
     run.go(49)
     assert run.renewed == []
     run.go(11)

@@ -158,7 +158,9 @@ def test_an_answer_says_when_prices_change() -> None:
     for market, until in (({}, None), ({"revisions": [revised]}, "2026-02-01T00:00:00.000Z")):
         engine = engine_of(small(market=market))
         engine.begin()
-        _, found = answer(engine.account, "reserve_offerings", {"days": 1.0, "ultraservers": 1.0}, "boot-1")
+        _, found = answer(
+            engine.account, "reserve_offerings", {"days": 1.0, "ultraservers": 1.0}, "boot-1"
+        )
         assert found.get("prices_until") == until
 
 
@@ -277,7 +279,9 @@ def test_the_same_start_gives_the_same_ids() -> None:
     """Blocks of the file keep their ids over restarts at another time, so that what is retained is replaced."""
     ids = []
     for day in ("2026-01-05", "2026-03-17"):
-        fleet = demo().model_copy(update={"start": demo().start.fromisoformat(f"{day}T17:00:00+00:00")})
+        fleet = demo().model_copy(
+            update={"start": demo().start.fromisoformat(f"{day}T17:00:00+00:00")}
+        )
         engine = engine_of(fleet)
         engine.begin()
         ids.append([block.id for block in engine.account.blocks])
@@ -345,7 +349,9 @@ def test_a_fleet_without_blocks_publishes_no_reservations() -> None:
 
 
 def reservations_of(stage: SimulationRun) -> list[dict[str, Any]]:
-    return [json.loads(envelope.payload) for _, envelope in stage.publisher.of(TopicClass.RESERVATION)]
+    return [
+        json.loads(envelope.payload) for _, envelope in stage.publisher.of(TopicClass.RESERVATION)
+    ]
 
 
 async def test_reservations_are_announced_and_published_once() -> None:
@@ -364,7 +370,9 @@ async def test_reservations_are_announced_and_published_once() -> None:
     assert {each["boot"] for each in events_of} == {BOOT}
     for _, envelope in stage.publisher.of(TopicClass.RESERVATION):
         assert (envelope.qos, envelope.retain) == (1, True)
-    again = [envelope for envelope in stage.publisher.announce() if "/reservation/" in envelope.topic]
+    again = [
+        envelope for envelope in stage.publisher.announce() if "/reservation/" in envelope.topic
+    ]
     assert again == []
 
 
@@ -378,7 +386,9 @@ async def test_a_jump_publishes_every_state_and_no_event() -> None:
     await task
     changes = [(each["state"], each["change"]) for each in reservations_of(stage)[8:]]
     assert changes == [("active", 3), ("active", 4), ("active", 5), ("expired", 6)]
-    names = [json.loads(envelope.payload)["name"] for _, envelope in stage.publisher.of(TopicClass.EVENT)]
+    names = [
+        json.loads(envelope.payload)["name"] for _, envelope in stage.publisher.of(TopicClass.EVENT)
+    ]
     assert not [name for name in names if name.startswith("capacity_block")]
 
 
@@ -388,7 +398,9 @@ async def test_a_purchase_is_published_with_the_next_tick() -> None:
     task = asyncio.create_task(stage.simulation.run(ticks=8))
     await stage.clock.advance(0.5)
     _, found = stage.simulation.reserve("reserve_offerings", {"days": 1.0, "ultraservers": 1.0})
-    done, result = stage.simulation.reserve("reserve_buy", {"offering": found["offerings"][0]["id"]})
+    done, result = stage.simulation.reserve(
+        "reserve_buy", {"offering": found["offerings"][0]["id"]}
+    )
     assert result["reservation"]["id"] in done
     assert reservations_of(stage) == []
     await stage.clock.advance(8)

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 def notices(engine: Engine, ticks: int) -> list[dict[str, Any]]:
     """Return EC2's events in a number of ticks, as EventBridge delivers them."""
-    return [json.loads(line) for line in stdout_lines(engine, ticks=ticks, include=(Include.EVENTBRIDGE,))]
+    return [
+        json.loads(line)
+        for line in stdout_lines(engine, ticks=ticks, include=(Include.EVENTBRIDGE,))
+    ]
 
 
 def test_each_running_instance_is_warned_of_its_termination() -> None:
@@ -50,7 +53,9 @@ def test_instances_are_warned_however_long_before(lead_s: float) -> None:
     found = notices(engine_of(small(block, jobs=(TRAINING,), market=market), 600.0), 160)
     warned = [each for each in found if "instance-id" in each["detail"]]
     # The longer one is due before the block begins, when nothing runs yet.
-    assert [each["time"] for each in warned] == (["2026-01-06T11:00:00Z"] * 4 if lead_s == 0.0 else [])
+    assert [each["time"] for each in warned] == (
+        ["2026-01-06T11:00:00Z"] * 4 if lead_s == 0.0 else []
+    )
     assert {each["account"] for each in found} == {"111122223333"}
     assert found[0]["detail-type"] == "Capacity Block Delivered"
 
@@ -58,11 +63,18 @@ def test_instances_are_warned_however_long_before(lead_s: float) -> None:
 def test_an_instance_that_was_replaced_is_warned_by_its_new_id() -> None:
     """After a replacement the warning names the instance that there is."""
     block = {"on": ["uc1/standalone/trn2-0001"], "days": 7, "ends_after_days": 0}
-    job = {"kind": "training", "name": "train", "on": ["uc1/standalone/trn2-0001"], "startup_s": 60.0}
+    job = {
+        "kind": "training",
+        "name": "train",
+        "on": ["uc1/standalone/trn2-0001"],
+        "startup_s": 60.0,
+    }
     engine = engine_of(small(block, jobs=(job,)))
     engine.step()
     engine.inject("instance_retirement", "uc1/standalone/trn2-0001")
-    details = [dict(event.detail) for _ in range(130) for event in engine.step().events if event.detail]
+    details = [
+        dict(event.detail) for _ in range(130) for event in engine.step().events if event.detail
+    ]
     path = "uc1/standalone/trn2-0001"
     (row,) = (number for number, each in enumerate(engine.layout.instances) if each == path)
     generation = int(engine.incidents.generation[row])

@@ -73,7 +73,9 @@ async def connected(
         is_full=lambda: peer.inbox.is_full,
         is_behind=lambda: peer.inbox.is_behind,
     )
-    login = Login(BrokerUrl("h", user="ops"), "c-r", Password("hunter2"), keepalive_s=10, is_known=True)
+    login = Login(
+        BrokerUrl("h", user="ops"), "c-r", Password("hunter2"), keepalive_s=10, is_known=True
+    )
     connection = ReadingConnection(login, peer.clock, reception)
     opening = asyncio.create_task(connection.open())
     try:
@@ -97,7 +99,9 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 
 def message(number: int) -> Any:
-    return mqtt5.PublishPacket(f"t/{number}", b"x", qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=number + 1)
+    return mqtt5.PublishPacket(
+        f"t/{number}", b"x", qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=number + 1
+    )
 
 
 async def test_who_leaves_says_goodbye(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,12 +121,17 @@ async def test_an_answer_finds_its_request(monkeypatch: pytest.MonkeyPatch) -> N
     async with connected(monkeypatch) as (connection, peer):
         subscribing = asyncio.create_task(connection.subscribe([("t/#", 1), ("u/#", 0)]))
         asked = await peer.receive()
-        assert [(each.pattern, int(each.max_qos)) for each in asked.topic_filters] == [("t/#", 1), ("u/#", 0)]
+        assert [(each.pattern, int(each.max_qos)) for each in asked.topic_filters] == [
+            ("t/#", 1),
+            ("u/#", 0),
+        ]
         assert not any(each.retain_as_published or each.no_local for each in asked.topic_filters)
         codes = mqtt5.SubAckReasonCode
         await peer.send(mqtt5.SubAckPacket(asked.packet_id + 1, [codes.NOT_AUTHORIZED] * 2))
         await peer.send(
-            mqtt5.SubAckPacket(asked.packet_id, [codes.GRANTED_QOS_AT_LEAST_ONCE, codes.NOT_AUTHORIZED])
+            mqtt5.SubAckPacket(
+                asked.packet_id, [codes.GRANTED_QOS_AT_LEAST_ONCE, codes.NOT_AUTHORIZED]
+            )
         )
         assert await subscribing == ["u/#"]
         leaving = asyncio.create_task(connection.unsubscribe(["t/#"]))
@@ -157,7 +166,9 @@ async def test_who_waits_for_an_answer_hears_of_the_end(monkeypatch: pytest.Monk
     async with connected(monkeypatch) as (connection, peer):
         subscribing = asyncio.create_task(connection.subscribe([("t/#", 1)]))
         await peer.receive()
-        await peer.send(mqtt5.DisconnectPacket(reason_code=mqtt5.DisconnectReasonCode.SERVER_SHUTTING_DOWN))
+        await peer.send(
+            mqtt5.DisconnectPacket(reason_code=mqtt5.DisconnectReasonCode.SERVER_SHUTTING_DOWN)
+        )
         with pytest.raises(LinkDown, match="the broker is shutting down"):
             await subscribing
         with pytest.raises(LinkDown, match="the broker is shutting down"):
@@ -207,9 +218,14 @@ async def test_a_broker_without_a_sign_of_life_is_given_up(monkeypatch: pytest.M
         assert connection.ended.result() == "no answer within twice the keepalive"
 
 
-async def test_the_keepalive_is_the_one_that_the_broker_wants(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_keepalive_is_the_one_that_the_broker_wants(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A broker that states another keepalive in CONNACK is asked as often as that says."""
-    async with connected(monkeypatch, connack=mqtt5.ConnAckPacket(server_keep_alive=3)) as (_, peer):
+    async with connected(monkeypatch, connack=mqtt5.ConnAckPacket(server_keep_alive=3)) as (
+        _,
+        peer,
+    ):
         await peer.clock.advance(3)
         assert isinstance(await peer.receive(), mqtt5.PingReqPacket)
 
@@ -246,14 +262,18 @@ async def test_a_password_that_cannot_be_sent_is_named(
     near, far = socket.socketpair()
     monkeypatch.setattr(connection_module, "dial", lambda *_: near)
     login = Login(BrokerUrl("h", user="ops"), "c", Password(password))
-    connection = ReadingConnection(login, ManualClock(), Reception(None, topic_pattern("t/#"), LinkStatus()))
+    connection = ReadingConnection(
+        login, ManualClock(), Reception(None, topic_pattern("t/#"), LinkStatus())
+    )
     with pytest.raises(LinkDown, match="password is not UTF-8, or over 65,535 bytes"):
         await connection.open()
     assert far.recv(1) == b""
     far.close()
 
 
-async def test_a_full_inbox_pauses_reading_until_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_inbox_pauses_reading_until_there_is_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """What comes while the consumer is behind waits in the socket, is not lost, and is read once it takes again."""
     limits = InboxLimits(messages=8)
     async with connected(monkeypatch, limits) as (connection, peer):
@@ -268,7 +288,9 @@ async def test_a_full_inbox_pauses_reading_until_there_is_room(monkeypatch: pyte
         assert (peer.status.dropped, connection.ended.done()) == (0, False)
 
 
-async def test_a_pause_ends_by_itself_and_does_not_begin_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pause_ends_by_itself_and_does_not_begin_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Behind a consumer that takes nothing for long, reading goes on after a second, and what has no room is counted."""
     limits = InboxLimits(messages=8)
     async with connected(monkeypatch, limits) as (_, peer):
@@ -282,7 +304,9 @@ async def test_a_pause_ends_by_itself_and_does_not_begin_again(monkeypatch: pyte
         assert peer.status.dropped == 2
 
 
-async def test_a_reader_that_is_behind_reads_on_instead_of_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reader_that_is_behind_reads_on_instead_of_a_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """What comes takes the place of what waits, however long nothing is taken, and is counted as shed."""
     limits = InboxLimits(messages=8, newest_of="t/")
     async with connected(monkeypatch, limits) as (connection, peer):
@@ -381,7 +405,9 @@ async def test_tls_may_read_before_it_writes_and_write_before_it_reads(
     far.close()
 
 
-async def test_who_gives_up_while_a_thread_dials_leaves_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_gives_up_while_a_thread_dials_leaves_no_socket(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A socket that a thread opens after its connection was given up is closed by that thread."""
     near, far = socket.socketpair()
     may_go = asyncio.Event()

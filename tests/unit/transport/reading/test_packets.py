@@ -19,7 +19,13 @@ from trnfleet.transport.reading.packets import (
     OlderVersionError,
     PacketReader,
 )
-from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope, LinkStatus, MessageProperties
+from trnfleet.wire.ports import (
+    CONTENT_TYPE_CBOR,
+    CONTENT_TYPE_JSON,
+    Envelope,
+    LinkStatus,
+    MessageProperties,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +56,9 @@ class Connected:
 
 def publish(topic: str, payload: bytes = b"x", qos: int = 0, **options: Any) -> bytes:
     number = 300 if qos else None
-    return mqtt5.PublishPacket(topic, payload, qos=mqtt5.QoS(qos), packet_id=number, **options).write()
+    return mqtt5.PublishPacket(
+        topic, payload, qos=mqtt5.QoS(qos), packet_id=number, **options
+    ).write()
 
 
 def raw(kind: int, body: bytes) -> bytes:
@@ -61,7 +69,9 @@ def raw(kind: int, body: bytes) -> bytes:
 STREAM = [
     *(publish("t/a", bytes([number]) * 300, content_type=CONTENT_TYPE_CBOR) for number in range(3)),
     publish("t/a", b"", content_type=CONTENT_TYPE_JSON),
-    publish("t/\u00fc", b"q", qos=1, retain=True, user_properties=[("site", "fra"), ("site", "\u00fc")]),
+    publish(
+        "t/\u00fc", b"q", qos=1, retain=True, user_properties=[("site", "fra"), ("site", "\u00fc")]
+    ),
     publish("t/a", b"plain"),
     publish("t/a", b"plain"),
     publish("other", b"nobody asked"),
@@ -224,7 +234,9 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED.keys())
-def test_what_is_no_packet_ends_the_connection(data: bytes, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_packet_ends_the_connection(
+    data: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Damage raises one error, prints nothing on the terminal, and what came before it is handed over."""
     connected = Connected()
     with pytest.raises(MalformedPacketError):
@@ -308,4 +320,6 @@ def test_what_was_left_out_before_a_topic_is_told_by_its_next_message() -> None:
     connected = Connected()
     connected.feed(publish("t/a"), publish("t/b"))
     connected.reception.note_shed("t/a")
-    assert [each.shed for each in connected.feed(publish("t/b"), publish("t/a"), publish("t/a"))] == [0, 1, 0]
+    assert [
+        each.shed for each in connected.feed(publish("t/b"), publish("t/a"), publish("t/a"))
+    ] == [0, 1, 0]

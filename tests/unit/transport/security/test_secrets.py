@@ -33,7 +33,11 @@ def test_a_token_is_what_the_file_has_now(tmp_path: Path) -> None:
     [
         (b"hunter2", 0o640, "others may read it; chmod 600 it"),
         (b"\n", 0o600, "it is empty"),
-        (b"hunter2\nnotes\n", 0o600, "it has several lines, of which none is known to be the secret"),
+        (
+            b"hunter2\nnotes\n",
+            0o600,
+            "it has several lines, of which none is known to be the secret",
+        ),
         (b"hunter2\xff", 0o600, "it is not UTF-8"),
         (b"h" * (LONGEST_SECRET + 1), 0o600, "it is over MQTT's 65,535 bytes"),
     ],

@@ -40,11 +40,23 @@ def test_by_default_a_broker_is_verified() -> None:
             "ws://h",
             "--insecure is about TLS, which ws://h:80/mqtt has not: write wss://",
         ),
-        (TlsSettings(key="k"), "mqtts://h", "--key k: its certificate is missing; give --cert FILE"),
+        (
+            TlsSettings(key="k"),
+            "mqtts://h",
+            "--key k: its certificate is missing; give --cert FILE",
+        ),
         (TlsSettings(ca="c", insecure=True), "mqtts://h", "--insecure and --ca do not go together"),
-        (TlsSettings(alpn="\u00e9"), "wss://h", "--alpn '\u00e9': it is not 1 to 255 printable ASCII"),
+        (
+            TlsSettings(alpn="\u00e9"),
+            "wss://h",
+            "--alpn '\u00e9': it is not 1 to 255 printable ASCII",
+        ),
         (TlsSettings(alpn="a" * 256), "wss://h", "it is not 1 to 255"),
-        (TlsSettings(ca="/missing.pem"), "mqtts://h", "--ca /missing.pem: no such file or directory"),
+        (
+            TlsSettings(ca="/missing.pem"),
+            "mqtts://h",
+            "--ca /missing.pem: no such file or directory",
+        ),
         (TlsSettings(ca="/"), "mqtts://h", "--ca /: is a directory"),
         (TlsSettings(ca="\0"), "mqtts://h", "no name of a file"),
     ],
@@ -84,7 +96,9 @@ def test_certificates_and_keys_that_are_no_good(
     assert words in str(error.value)
 
 
-def test_a_certificate_and_its_key_may_be_in_one_file(certificates: Certificates, tmp_path: Path) -> None:
+def test_a_certificate_and_its_key_may_be_in_one_file(
+    certificates: Certificates, tmp_path: Path
+) -> None:
     """A file with both is taken by itself; a file of authorities that has none is refused."""
     both = tmp_path / "both.pem"
     both.write_bytes(

@@ -51,10 +51,16 @@ def pair() -> tuple[WebSocket, socket.socket]:
     return client, server
 
 
-def test_pings_whose_answers_are_not_taken_end_the_connection(pair: tuple[WebSocket, socket.socket]) -> None:
+def test_pings_whose_answers_are_not_taken_end_the_connection(
+    pair: tuple[WebSocket, socket.socket],
+) -> None:
     """Answers to pings wait for a server that does not read, but not without a bound."""
     client, server = pair
-    with contextlib.closing(client), server, pytest.raises(WebSocketLimitError, match="over 1,000 pings"):
+    with (
+        contextlib.closing(client),
+        server,
+        pytest.raises(WebSocketLimitError, match="over 1,000 pings"),
+    ):
         ping(client, server, 2 * MOST_PINGS)
 
 
@@ -77,7 +83,9 @@ def test_an_answer_that_drips_is_given_up() -> None:
         WebSocket(dripping, host="h", port=80, path="/mqtt", is_secure=False, timeout_s=5.0)
 
 
-def test_pings_of_a_server_that_takes_their_answers_go_on(pair: tuple[WebSocket, socket.socket]) -> None:
+def test_pings_of_a_server_that_takes_their_answers_go_on(
+    pair: tuple[WebSocket, socket.socket],
+) -> None:
     """What was answered counts no more."""
     client, server = pair
     with contextlib.closing(client), server:

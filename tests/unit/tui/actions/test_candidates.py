@@ -36,7 +36,9 @@ OWN = (
 def found(text: str, of_fleet: Iterable[str] = ()) -> list[str]:
     """Return the texts of what is found."""
     names = [Candidate("job", name, int) for name in of_fleet]
-    return [each.candidate.text for each in Candidates(OWN, OWN[:2], lambda _text: names).find(text)]
+    return [
+        each.candidate.text for each in Candidates(OWN, OWN[:2], lambda _text: names).find(text)
+    ]
 
 
 def test_nothing_typed_lists_what_is_offered_first() -> None:

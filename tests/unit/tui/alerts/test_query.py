@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
 
 def silence(
-    monitor: Monitor, name: str, *, matcher: str, why: str = "", begins_s: int = 0, lasts_s: int = 60
+    monitor: Monitor,
+    name: str,
+    *,
+    matcher: str,
+    why: str = "",
+    begins_s: int = 0,
+    lasts_s: int = 60,
 ) -> None:
     begins_ns = monitor.moment().time_ns + begins_s * NS_PER_S
     message = SilenceMessage(
@@ -65,11 +71,24 @@ async def test_silences_in_order() -> None:
         ("b", 0, 900, "Night"),
         ("c", 0, 60, "fans"),
     ):
-        silence(feed.monitor, name, matcher='severity="info"', why=why, begins_s=begins_s, lasts_s=lasts_s)
+        silence(
+            feed.monitor,
+            name,
+            matcher='severity="info"',
+            why=why,
+            begins_s=begins_s,
+            lasts_s=lasts_s,
+        )
     snapshot = AlertSnapshot(feed.monitor)
     snapshot.refresh(0.0)
     query = AlertQuery(snapshot)
-    for pattern, left in (("", "cba"), ("night", "b"), ("!night", "ca"), ("ann", "cba"), ("nobody", "")):
+    for pattern, left in (
+        ("", "cba"),
+        ("night", "b"),
+        ("!night", "ca"),
+        ("ann", "cba"),
+        ("nobody", ""),
+    ):
         query.filter(parse(pattern, columns_of(())))
         assert "".join(each.id for each in query.silences()) == left, pattern
 

@@ -71,7 +71,9 @@ def test_lines_are_as_wide_as_their_head(width: int, *, shows_status: bool) -> N
     plan = AlertPlan.of(width, shows_status=shows_status)
     given = [
         *storm(8),
-        held(of=rule("a-rule-with-a-very-long-name-indeed", "warning"), job="j" * 40, chips=1_000_000),
+        held(
+            of=rule("a-rule-with-a-very-long-name-indeed", "warning"), job="j" * 40, chips=1_000_000
+        ),
         held(of=rule("quiet"), status=AlertStatus.PENDING),
     ]
     snapshot: Any = Board()
@@ -177,7 +179,10 @@ def test_the_moment_is_told_in_words() -> None:
 
 def test_facts_fit() -> None:
     """The first facts are whole before later ones have a line, and nothing is wider or higher than it may be."""
-    facts = [Fact("✖ critical", "word " * 40), *(Fact(f"name {number}", "short") for number in range(20))]
+    facts = [
+        Fact("✖ critical", "word " * 40),
+        *(Fact(f"name {number}", "short") for number in range(20)),
+    ]
     for width, height in ((40, 4), (79, 6), (150, 12)):
         lines = fact_lines(facts, width, height)
         assert len(lines) == height
@@ -278,7 +283,9 @@ def test_what_is_handled_is_neither_told_nor_rung_for(status: AlertStatus) -> No
 
 def problem(key: str, *alerts: AlertWithStatus) -> Problem:
     place, severity = Place(alerts[0].alert.target), alerts[0].severity
-    return Problem(key, severity, AlertStatus.FIRING, "", place, f"{key} is wrong", 1, alerts=alerts)
+    return Problem(
+        key, severity, AlertStatus.FIRING, "", place, f"{key} is wrong", 1, alerts=alerts
+    )
 
 
 def test_the_notice_tells_a_problem_once() -> None:

@@ -64,7 +64,9 @@ async def test_why_a_tab_is_empty() -> None:
         "No unacknowledged alerts. 1 rules loaded.",
         "",
     ]
-    assert nothing_words(snapshot, HISTORY, "") == ["No alert has fired since this program started."]
+    assert nothing_words(snapshot, HISTORY, "") == [
+        "No alert has fired since this program started."
+    ]
     assert nothing_words(snapshot, HISTORY, "zz") == ["Nothing matches zz. Esc shows everything."]
     snapshot.alerts.rules = ()
     assert nothing_words(snapshot, ACTIVE, "zz") == ["No rules are loaded, so there are no alerts."]

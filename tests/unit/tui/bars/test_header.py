@@ -26,7 +26,9 @@ def test_the_header_tells_the_fleet(summary: Summary) -> None:
     """Every figure of the summary stands there with its unit."""
     text = said(summary)
     assert "128 chips  all live  8 instances  2 UltraServers" in text
-    mean = replace(summary.mean, seconds=10.0, nc_util_pct=61.8, power_w=45_040.0, temperature_max_c=76.94)
+    mean = replace(
+        summary.mean, seconds=10.0, nc_util_pct=61.8, power_w=45_040.0, temperature_max_c=76.94
+    )
     text = said(replace(summary, nc_util_pct=99.0, power_w=99e3, temperature_c=99.0, mean=mean))
     assert "10 s mean" in text
     assert "NC util 61.8 %" in text
@@ -104,14 +106,18 @@ def test_80_columns_hold_every_figure_that_matters(summary: Summary) -> None:
     assert "power 61.1 kW of 96.0 kW   headroom 34.9 kW 36 %" in text_of(wide)
     assert "temp max 88.1 °C" in text_of(wide)
     leads = [
-        text for text, style in wide if target_of(style) == Target(TargetKind.PLACE, mean.hottest_chip or "")
+        text
+        for text, style in wide
+        if target_of(style) == Target(TargetKind.PLACE, mean.hottest_chip or "")
     ]
     assert [text.strip() for text in leads] == ["88.1 °C", "trn2u-0001-2/chip07"]
 
 
 def test_what_is_left_below_the_cap_may_be_nothing(summary: Summary) -> None:
     """Above the cap it is negative; without a known power there is no word about it."""
-    mean = replace(summary.mean, power_w=97e3, power_cap_w=96e3, headroom_w=-1e3, headroom_pct=-1.04)
+    mean = replace(
+        summary.mean, power_w=97e3, power_cap_w=96e3, headroom_w=-1e3, headroom_pct=-1.04
+    )
     assert "headroom -1.00 kW -1 %" in said(replace(summary, mean=mean))
     assert "headroom" not in said(replace(summary, mean=replace(mean, headroom_w=None)))
 
@@ -129,7 +135,10 @@ def test_waiting_says_for_what(summary: Summary) -> None:
     assert "no publisher of fleet 'demo'" in said(nothing)
     assert "no descriptor has arrived" in said(replace(nothing, publishers=1))
     refused = replace(
-        nothing, publishers=1, refused={"node": 2, "job": 1}, last_problem="a/node/x: over 5 instances\x1b[2J"
+        nothing,
+        publishers=1,
+        refused={"node": 2, "job": 1},
+        last_problem="a/node/x: over 5 instances\x1b[2J",
     )
     assert "3 messages refused, the last: a/node/x: over 5 instances" in said(refused)
     assert "\x1b" not in said(refused)
@@ -142,12 +151,18 @@ def test_waiting_has_a_length_and_ends_in_what_to_do(summary: Summary) -> None:
     nothing, since = replace(summary, chips=0, publishers=0), replace(LINK, changed_s=100.0)
 
     def waited(of: Summary, link: LinkStatus, now_s: float) -> str:
-        return "\n".join(text_of(row) for row in header(of, link, 200, ProblemCounts(), now_s=now_s))
+        return "\n".join(
+            text_of(row) for row in header(of, link, 200, ProblemCounts(), now_s=now_s)
+        )
 
     assert "connected to mqtt://127.0.0.1:1883; no publisher" in waited(nothing, since, 100.5)
-    assert "connected to mqtt://127.0.0.1:1883 for 4 s; no publisher" in waited(nothing, since, 104.9)
+    assert "connected to mqtt://127.0.0.1:1883 for 4 s; no publisher" in waited(
+        nothing, since, 104.9
+    )
     assert "status --all-fleets" not in waited(nothing, since, 104.9)
-    assert "connected to mqtt://127.0.0.1:1883 for 23 s; no publisher" in waited(nothing, since, 123.4)
+    assert "connected to mqtt://127.0.0.1:1883 for 23 s; no publisher" in waited(
+        nothing, since, 123.4
+    )
     assert "status --all-fleets" in waited(nothing, since, 123.4)
     for of, link in (
         (nothing, replace(since, connected=False, last_error="connection refused")),
@@ -173,7 +188,9 @@ def test_a_figure_without_a_name_is_left_out_where_it_is_not_known(summary: Summ
 
 
 @pytest.mark.parametrize("width", [40, 50, 60, 70, 80, 120])
-def test_problems_keep_their_place_beside_whatever_is_told_of_chips(summary: Summary, width: int) -> None:
+def test_problems_keep_their_place_beside_whatever_is_told_of_chips(
+    summary: Summary, width: int
+) -> None:
     """On a narrow screen words about chips go or are cut, never the number of critical problems."""
     mixed = replace(summary, live_chips=60, stale_chips=48, offline_chips=32, unknown_chips=20)
     rolled = replace(summary, rolled_chips=128, unwatched_cells=("cell-a",))
@@ -190,7 +207,9 @@ def test_problems_keep_their_place_beside_whatever_is_told_of_chips(summary: Sum
 
 def test_the_time_is_told_where_it_is_not_the_wall_clocks(summary: Summary) -> None:
     """A dated or sped-up fleet shows its time and speed, by the day; at the wall clock there is nothing to tell."""
-    fast = replace(summary, is_wall_time=False, monitor_time="2026-01-05T14:00:07.250Z", speed=3_600.0)
+    fast = replace(
+        summary, is_wall_time=False, monitor_time="2026-01-05T14:00:07.250Z", speed=3_600.0
+    )
     assert "2026-01-05 14:00 x3600" in said(fast, width=120)
     assert "01-05 14:00 x3600" in said(fast, width=80)
     assert "2026-01-05 14:00:07 x1 " in said(replace(fast, speed=1.0), width=120)
@@ -200,7 +219,9 @@ def test_the_time_is_told_where_it_is_not_the_wall_clocks(summary: Summary) -> N
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 240])
 def test_the_header_fits_with_time_and_power(summary: Summary, width: int) -> None:
     """Neither the time nor the facility's power pushes the chips or the problems off the line."""
-    fast = replace(summary, is_wall_time=False, monitor_time="2026-01-05T14:00:07.250Z", speed=3_600.0)
+    fast = replace(
+        summary, is_wall_time=False, monitor_time="2026-01-05T14:00:07.250Z", speed=3_600.0
+    )
     line = text_of(header(fast, LINK, width, ProblemCounts(critical=12))[0])
     assert len(line) <= width
     assert "128 chips  all live" in line

@@ -23,7 +23,9 @@ LINK = LinkStatus(broker="mqtt://127.0.0.1:1883", connected=True, connects=1, pr
 HINTS = (("?", "help"), ("q", "quit"))
 
 
-def judged(summary: Summary, overloaded_s: float = 0.0, clock_skew_s: float = 0.0, **counts: int) -> Summary:
+def judged(
+    summary: Summary, overloaded_s: float = 0.0, clock_skew_s: float = 0.0, **counts: int
+) -> Summary:
     """Return a summary with what is wrong with a pipeline of some counts."""
     calm, of = Feed(standalone(1)).monitor.pipeline(), PipelineCounts()
     for name, number in counts.items():
@@ -35,7 +37,9 @@ def judged(summary: Summary, overloaded_s: float = 0.0, clock_skew_s: float = 0.
 def test_the_status_line_names_the_broker(summary: Summary) -> None:
     """Broker, protocol, rate, lag, losses and publishers stand there; what is zero is left out."""
     line = text_of(
-        status(replace(summary, lag_s=0.04, messages_per_s=12.0), LINK, "mosquitto 2.0.11", HINTS, 140)
+        status(
+            replace(summary, lag_s=0.04, messages_per_s=12.0), LINK, "mosquitto 2.0.11", HINTS, 140
+        )
     )
     assert line.startswith(" ● mosquitto 2.0.11 at 127.0.0.1:1883, MQTT 5")
     for part in ("12 msg/s", "lag 40 ms", "lost 0", "publishers 1/1", "? help", "q quit"):
@@ -44,7 +48,9 @@ def test_the_status_line_names_the_broker(summary: Summary) -> None:
 
 
 @pytest.mark.parametrize("width", [40, 80, 160])
-def test_a_broker_that_is_not_verified_is_marked_at_every_width(summary: Summary, width: int) -> None:
+def test_a_broker_that_is_not_verified_is_marked_at_every_width(
+    summary: Summary, width: int
+) -> None:
     """Anybody could be the broker: also where it is one of several, and where there is room for little else."""
     unverified = replace(LINK, broker="mqtts://127.0.0.1:8883", is_unverified=True)
     for link in (unverified, replace(LINK, parts=(LINK, unverified))):
@@ -59,7 +65,9 @@ def test_where_nothing_is_live_there_is_no_lag(summary: Summary) -> None:
 
 def test_what_went_wrong_is_counted(summary: Summary) -> None:
     """Losses of every kind show once there are any."""
-    bad = judged(summary, lost=3, dropped=5, undecodable=2, misplaced=4, rejected=6, late=1, duplicates=7)
+    bad = judged(
+        summary, lost=3, dropped=5, undecodable=2, misplaced=4, rejected=6, late=1, duplicates=7
+    )
     line = text_of(status(bad, LINK, "", (), 200))
     for part in (
         "lost 3",
@@ -134,7 +142,9 @@ def test_no_connection_is_a_banner(summary: Summary) -> None:
 
 def test_a_connection_in_doubt_is_a_banner(summary: Summary) -> None:
     """While nothing comes over a connection that stands, the banner blames the way and not the fleet."""
-    shown = banner(replace(summary, live_chips=0, stale_chips=128, unheard_s=7.0), LINK, 112.0, 105.0)
+    shown = banner(
+        replace(summary, live_chips=0, stale_chips=128, unheard_s=7.0), LINK, 112.0, 105.0
+    )
     assert shown is not None
     assert "nothing has come from mqtt://127.0.0.1:1883 for 7 s" in shown.text
 
@@ -163,7 +173,9 @@ def test_that_a_broker_is_away_is_told_at_every_width(summary: Summary, width: i
     link = replace(LINK, parts=(LINK, west))
     line = text_of(status(summary, link, "", HINTS, width, brokers=brokers_text(link.parts, 100.0)))
     assert (
-        "2 brokers, mqtts://west.example.com:8883 away 37 s" if width > 80 else "1 of 2 brokers away"
+        "2 brokers, mqtts://west.example.com:8883 away 37 s"
+        if width > 80
+        else "1 of 2 brokers away"
     ) in line
     assert "lost 0" in line
     both = replace(link, parts=(LINK, LINK))

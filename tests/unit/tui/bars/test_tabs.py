@@ -12,7 +12,9 @@ WIDTHS = [27, 60, 79, 80, 99, 100, 120, 240]
 
 
 def line(active: str, width: int, **counts: int) -> str:
-    return text_of(tabs_line(TABS, active, {name: Count(number) for name, number in counts.items()}, width))
+    return text_of(
+        tabs_line(TABS, active, {name: Count(number) for name, number in counts.items()}, width)
+    )
 
 
 @pytest.mark.parametrize("width", WIDTHS)

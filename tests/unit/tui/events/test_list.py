@@ -46,7 +46,9 @@ def test_what_has_no_address_is_about_the_fleet_or_a_job() -> None:
     assert " fleet " in text_of(row(EVENT._replace(path=""), EventPlan.of(120), selected=False))
     reserved = EVENT._replace(path="", job="", subject="cb-0200e9313a42945db")
     for width in (79, 120):
-        assert " cb-0200e9313a42945db " in text_of(row(reserved, EventPlan.of(width), selected=False))
+        assert " cb-0200e9313a42945db " in text_of(
+            row(reserved, EventPlan.of(width), selected=False)
+        )
     assert EventRow(reserved, 0).text().count("cb-0200e9313a42945db") == 1
 
 

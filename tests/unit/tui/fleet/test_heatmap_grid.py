@@ -83,22 +83,33 @@ def test_groups_do_not_mix_ultraservers(layout: Layout) -> None:
 def test_groups_do_not_mix_types(layout: Layout) -> None:
     """What lies in a group is of one type, and each group of a type but the last is full."""
     grid = Grid.of(layout)
-    kinds = [set(layout.instance_type[grid.instances_of(group)].tolist()) for group in range(grid.groups)]
+    kinds = [
+        set(layout.instance_type[grid.instances_of(group)].tolist()) for group in range(grid.groups)
+    ]
     assert {len(each) for each in kinds} == {1}
     assert sorted(
         np.concatenate([grid.instances_of(group) for group in range(grid.groups)]).tolist()
     ) == list(range(len(layout.instances)))
-    owned = [(owner, *each) for owner, each in zip(grid.group_ultraserver.tolist(), kinds, strict=True)]
+    owned = [
+        (owner, *each) for owner, each in zip(grid.group_ultraserver.tolist(), kinds, strict=True)
+    ]
     tiles = np.bincount(grid.tile_group).tolist()
-    assert all(tiles[group] == 4 for group in range(grid.groups - 1) if owned[group] in owned[group + 1 :])
+    assert all(
+        tiles[group] == 4 for group in range(grid.groups - 1) if owned[group] in owned[group + 1 :]
+    )
 
 
 def test_hosts_whose_types_alternate_share_groups_with_their_own_type() -> None:
     """Names of hosts often say nothing of their types."""
     kinds = ("trn1.32xlarge", "trn2.48xlarge")
-    layout = Layout.of([(f"uc1/standalone/host-{number:02}", kinds[number % 2]) for number in range(8)])
+    layout = Layout.of(
+        [(f"uc1/standalone/host-{number:02}", kinds[number % 2]) for number in range(8)]
+    )
     grid = Grid.of(layout)
-    assert [grid.instances_of(group).tolist() for group in range(grid.groups)] == [[0, 2, 4, 6], [1, 3, 5, 7]]
+    assert [grid.instances_of(group).tolist() for group in range(grid.groups)] == [
+        [0, 2, 4, 6],
+        [1, 3, 5, 7],
+    ]
 
 
 def test_the_shape_depends_on_the_fleet_alone() -> None:

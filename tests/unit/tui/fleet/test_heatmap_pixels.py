@@ -65,7 +65,9 @@ def test_a_pixel_a_chip_is_that_chips_value(feed: Feed) -> None:
 @pytest.mark.parametrize(
     ("field", "join"), [(POWER, np.nanmean), (TEMPERATURE, np.nanmax), (ERRORS, np.nansum)]
 )
-def test_larger_pixels_join_the_chips_under_them(feed: Feed, side: int, field: Field, join: object) -> None:
+def test_larger_pixels_join_the_chips_under_them(
+    feed: Feed, side: int, field: Field, join: object
+) -> None:
     """Means, maxima and sums of events are those of the chips."""
     feed.set("mem_ecc_corrected", 7, [3, 70])
     feed.tick()
@@ -156,7 +158,15 @@ def test_counts_are_measured_by_the_highest(feed: Feed) -> None:
     feed.tick()
     grid, values = Grid.of(feed.layout), HeatValues(feed.monitor)
     assert values.scale(grid, ERRORS, 1) == values.scale(grid, ERRORS, 8) == (0.0, 40.0)
-    assert [rounded_up(each) for each in (0, 8, 9, 17, 41, 100, 1e6)] == [8, 8, 16, 40, 80, 160, 1.6e6]
+    assert [rounded_up(each) for each in (0, 8, 9, 17, 41, 100, 1e6)] == [
+        8,
+        8,
+        16,
+        40,
+        80,
+        160,
+        1.6e6,
+    ]
 
 
 @pytest.mark.parametrize("side", [1, 2, 4, 8, 16])
@@ -179,7 +189,9 @@ def test_a_pixel_is_inside_where_any_of_its_chips_is(feed: Feed, side: int) -> N
 
 @pytest.mark.parametrize("field", [POWER, TEMPERATURE, ERRORS, MFU])
 @pytest.mark.parametrize("side", [4, 8, 16])
-async def test_one_pixel_alone_is_that_of_the_whole_map(feed: Feed, field: Field, side: int) -> None:
+async def test_one_pixel_alone_is_that_of_the_whole_map(
+    feed: Feed, field: Field, side: int
+) -> None:
     """What the cursor is on is read alone, and has the same value and trust as on the map."""
     feed.set("mem_ecc_corrected", 30, [3])
     feed.set("power_w", 2**16 - 1, [5, 6])

@@ -87,5 +87,7 @@ def test_chips_that_do_the_same_are_no_gradient(feed: Feed) -> None:
     feed.tick()
     scale = scale_of(feed, UTIL)
     assert scale.high - scale.low == pytest.approx(2.0)
-    image = HeatValues(feed.monitor).window(Grid.of(feed.layout), UTIL, 1, np.arange(8), np.arange(8))
+    image = HeatValues(feed.monitor).window(
+        Grid.of(feed.layout), UTIL, 1, np.arange(8), np.arange(8)
+    )
     assert len(np.unique(codes_of(image, scale.ends))) <= 2

@@ -32,7 +32,9 @@ def test_two_live_pixels_share_a_cell() -> None:
 def test_states_differ_in_glyph(*, digits: bool) -> None:
     """Stale, partly silent, offline and missing pixels are told without colour."""
     ink = Ink(digits=digits)
-    glyphs = [ink.look(cell(code))[0] for code in (PARTLY_CODE, STALE_CODE, OFFLINE_CODE, MISSING_CODE)]
+    glyphs = [
+        ink.look(cell(code))[0] for code in (PARTLY_CODE, STALE_CODE, OFFLINE_CODE, MISSING_CODE)
+    ]
     assert glyphs == ["▓", "░", "✖", "·"]
     assert ink.look(cell(GAP_CODE))[0] == " "
 

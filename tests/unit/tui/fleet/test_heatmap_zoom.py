@@ -8,7 +8,10 @@ from trnfleet.domain.layout import Layout
 from trnfleet.tui.fleet.heatmap_grid import Grid
 from trnfleet.tui.fleet.heatmap_zoom import Zoom, fitting, zooms_of
 
-LAYOUTS = {"small": Layout.of(ultraservers(2) + standalone(4)), "large": Layout.of(ultraservers(37))}
+LAYOUTS = {
+    "small": Layout.of(ultraservers(2) + standalone(4)),
+    "large": Layout.of(ultraservers(37)),
+}
 GRIDS = {name: Grid.of(layout) for name, layout in LAYOUTS.items()}
 ZOOMS = zooms_of(4)
 EVERY = [(zoom, name) for zoom in (*ZOOMS, *zooms_of(4, whole_cells=True)) for name in GRIDS]
@@ -19,7 +22,10 @@ def test_every_pixel_is_drawn_once_and_whole(zoom: Zoom, name: str) -> None:
     """A map's cells hold each pixel in one rectangle of its size."""
     grid = GRIDS[name]
     across, down = zoom.pixels(grid, 0, 0, *zoom.extent(grid))
-    for pixels, groups, size in ((across, grid.columns, zoom.width), (down, grid.rows, zoom.height)):
+    for pixels, groups, size in (
+        (across, grid.columns, zoom.width),
+        (down, grid.rows, zoom.height),
+    ):
         shown = pixels[pixels >= 0]
         amount = -(-groups * grid.group // zoom.block) * (zoom.block // zoom.chips)
         assert np.bincount(shown, minlength=amount).tolist() == [size] * amount
@@ -47,7 +53,9 @@ def test_zooming_moves_nothing(name: str) -> None:
     """At every level, what is left of or above something else stays so."""
     grid = GRIDS[name]
     places = [
-        (x, y) for y in range(0, grid.rows * grid.group, 32) for x in range(0, grid.columns * grid.group, 32)
+        (x, y)
+        for y in range(0, grid.rows * grid.group, 32)
+        for x in range(0, grid.columns * grid.group, 32)
     ]
     for zoom in ZOOMS:
         rects = [zoom.rect(*zoom.unit_at(grid, x, y)) for x, y in places]

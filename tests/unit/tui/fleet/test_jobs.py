@@ -72,7 +72,11 @@ async def test_jobs_of_a_lost_connection_are_as_last_known() -> None:
     await feed.advance(1.0)
 
     def names() -> list[str]:
-        return [name for name, each in feed.monitor.ingest.jobs.items() if last_known(feed.monitor)(each)]
+        return [
+            name
+            for name, each in feed.monitor.ingest.jobs.items()
+            if last_known(feed.monitor)(each)
+        ]
 
     assert names() == []
     link = feed.monitor.link
@@ -92,7 +96,9 @@ async def test_jobs_of_a_lost_connection_are_as_last_known() -> None:
         feed.tick(heard)
         feed.monitor.compute()
     assert names() == []
-    feed.monitor.store.links_of[[path.startswith("uc1/us-0002") for path in feed.layout.instances]] = 0b10
+    feed.monitor.store.links_of[
+        [path.startswith("uc1/us-0002") for path in feed.layout.instances]
+    ] = 0b10
     assert names() == ["far"]
 
 
@@ -125,7 +131,12 @@ def test_what_faults_cost() -> None:
     """Lost steps and restarts stand where there is room, marked once there are any; a job without steps has none."""
     told = row(job(steps_lost=37.0, restarts=2.0, mfu=0.35, steps_per_s=0.125), WIDE)
     head_text, text = text_of(head(3, WIDE)), text_of(told)
-    for title, value in (("MFU", "35.0 %"), ("lost", "37"), ("restarts", "2"), ("pace", "0.125 step/s")):
+    for title, value in (
+        ("MFU", "35.0 %"),
+        ("lost", "37"),
+        ("restarts", "2"),
+        ("pace", "0.125 step/s"),
+    ):
         end = head_text.index(title) + len(title)
         assert text[:end].endswith(value)
     styles = {value.strip(): style for value, style in told}
@@ -140,7 +151,9 @@ def test_what_faults_cost() -> None:
 def test_lines_fit(width: int, longest: int) -> None:
     """From 40 cells on, head and lines fit; MFU is there from 47 on, and lost steps come before the kind."""
     plan = JobPlan.of(width, longest)
-    line = row(job("checkpointing", name="x" * longest, steps_lost=123_456.0, tokens_per_s=999_400.0), plan)
+    line = row(
+        job("checkpointing", name="x" * longest, steps_lost=123_456.0, tokens_per_s=999_400.0), plan
+    )
     if width >= 40:
         assert width_of(line) <= width
         assert width_of(head(20_000, plan)) <= width

@@ -22,7 +22,9 @@ def test_addresses_lose_segments_from_the_left(room: int, text: str) -> None:
     assert shortened(CHIP, room) == text
 
 
-@pytest.mark.parametrize(("room", "text"), [(9, "trn2-0001"), (8, "…n2-0001"), (2, "…1"), (1, "…"), (0, "…")])
+@pytest.mark.parametrize(
+    ("room", "text"), [(9, "trn2-0001"), (8, "…n2-0001"), (2, "…1"), (1, "…"), (0, "…")]
+)
 def test_names_lose_characters_from_the_left(room: int, text: str) -> None:
     """What is cut is marked, in no more cells than there are."""
     assert without_start("trn2-0001", room) == text

@@ -25,9 +25,14 @@ def test_the_status_of_an_alert() -> None:
     assert texts.status_text(mine, alerts, NOW_NS) == "acked ann\\u001b, 2h00 left"
     begins, ends = format_rfc3339(NOW_NS), format_rfc3339(NOW_NS + hour_ns)
     alerts.silences.put_silence(
-        SilenceMessage(id="s", matchers=("alertname=hot",), starts=begins, until=ends, who="bob", why="why")
+        SilenceMessage(
+            id="s", matchers=("alertname=hot",), starts=begins, until=ends, who="bob", why="why"
+        )
     )
-    assert texts.status_text(held(status=AlertStatus.SILENCED), alerts, NOW_NS) == "silenced bob, 1h00 left"
+    assert (
+        texts.status_text(held(status=AlertStatus.SILENCED), alerts, NOW_NS)
+        == "silenced bob, 1h00 left"
+    )
     pending = held(of=rule(**{"for": "30s"}), status=AlertStatus.PENDING, age_s=12)
     assert texts.status_text(pending, alerts, NOW_NS) == "pending 12s of 30s"
     assert texts.status_text(held(is_flapping=True, times=5), alerts, NOW_NS) == "flaps 5x"
@@ -59,7 +64,9 @@ def test_the_preview_of_a_silence() -> None:
     alerts = [each.alert for each in storm(5)]
     pending = held("uc1/us-0009", of=rule("soon"), status=AlertStatus.PENDING).alert
     told = texts.preview_text(preview(parse_matchers(['cluster="uc1"']), [*alerts, pending]))
-    assert told.startswith("matches 5 firing alerts (5 critical), 1 pending: hot trn2u-0001-0/chip00, hot ")
+    assert told.startswith(
+        "matches 5 firing alerts (5 critical), 1 pending: hot trn2u-0001-0/chip00, hot "
+    )
     assert told.endswith(", …")
     nothing = texts.preview_text(preview(parse_matchers(["cluster=uc9"]), alerts))
     assert nothing == "matches no alert now"

@@ -7,7 +7,9 @@ from trnfleet.tui.format.problems import badge, place_in
 from trnfleet.tui.widgets.cells import text_of
 
 LINK = Place(
-    "uc1/us-0001/trn2u-0001-1/chip06", lane="south", other_end="uc1/us-0001/trn2u-0001-1/chip10:north"
+    "uc1/us-0001/trn2u-0001-1/chip06",
+    lane="south",
+    other_end="uc1/us-0001/trn2u-0001-1/chip10:north",
 )
 
 
@@ -40,7 +42,9 @@ def test_a_link_in_little_room(room: int, text: str) -> None:
 def test_other_places() -> None:
     assert place_in(Place("uc1/us-0001", rack="rack-b"), 30) == "us-0001 rack B"
     assert place_in(Place("uc1/standalone/trn2-0002/chip11"), 30) == "trn2-0002/chip11"
-    assert place_in(Place("uc1/standalone/trn2-0002/chip11", lane="nc3"), 30) == "trn2-0002/chip11/nc3"
+    assert (
+        place_in(Place("uc1/standalone/trn2-0002/chip11", lane="nc3"), 30) == "trn2-0002/chip11/nc3"
+    )
     assert place_in(Place("uc1/us-0001", name="pretrain-70b"), 30) == "pretrain-70b"
     assert place_in(Place(), 30) == "fleet"
 

@@ -95,9 +95,17 @@ def test_countdowns(seconds: float, text: str) -> None:
         (made(is_idle=True), "▲ idle", Severity.WARNING),
         (made(is_idle=True, is_near_end=True), "▲ ending, idle", Severity.WARNING),
         (made(message={"state": ReservationState.SCHEDULED}), "○ scheduled", None),
-        (made(message={"state": ReservationState.PAYMENT_PENDING}), "▲ payment-pending", Severity.WARNING),
+        (
+            made(message={"state": ReservationState.PAYMENT_PENDING}),
+            "▲ payment-pending",
+            Severity.WARNING,
+        ),
         (made(message={"state": ReservationState.UNAVAILABLE}), "✖ unavailable", Severity.CRITICAL),
-        (made(message={"interconnect": InterconnectStatus.IMPAIRED}), "✖ impaired", Severity.CRITICAL),
+        (
+            made(message={"interconnect": InterconnectStatus.IMPAIRED}),
+            "✖ impaired",
+            Severity.CRITICAL,
+        ),
         (made(message={"unavailable": 1}), "✖ 1 out", Severity.CRITICAL),
         (made(message={"state": ReservationState.EXPIRED}), "· expired", None),
         (made(is_current=False, is_idle=True), "? active", None),
@@ -108,7 +116,9 @@ def test_countdowns(seconds: float, text: str) -> None:
         (made(message={"state": ReservationState.UNSUPPORTED}), "· unsupported", None),
     ],
 )
-def test_states_have_a_sign_and_a_word(reservation: Reservation, text: str, found: Severity | None) -> None:
+def test_states_have_a_sign_and_a_word(
+    reservation: Reservation, text: str, found: Severity | None
+) -> None:
     """Each state has a sign of its own beside its word, and what needs an action is said instead of `active`."""
     assert state_text(reservation) == text
     assert severity(reservation) is found
@@ -147,7 +157,9 @@ def test_what_is_next() -> None:
 def test_extension_and_money() -> None:
     """Eligibility says why not, and money has two decimals or is not known."""
     assert extension_text(made()) == "can be extended"
-    assert extension_text(made(can_extend=False, why_not="payment pending")) == "no: payment pending"
+    assert (
+        extension_text(made(can_extend=False, why_not="payment pending")) == "no: payment pending"
+    )
     assert money(Decimal("1234.567"), "USD") == "1,234.57 USD"
     assert money(None) == "n/a"
 

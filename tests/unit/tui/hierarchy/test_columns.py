@@ -18,12 +18,22 @@ def test_columns_fit_the_width_exactly(width: int) -> None:
 
 def test_columns_come_in_with_the_width() -> None:
     """80 columns have the figures that matter, 120 the history, 240 every field and the job."""
-    narrow, middle, wide = ([column.key for column in plan(width).columns] for width in (79, 119, 239))
+    narrow, middle, wide = (
+        [column.key for column in plan(width).columns] for width in (79, 119, 239)
+    )
     assert narrow == [
         "name", "state", "nc_util_pct", "hbm_bw_util_pct", "link_tx_bytes_per_s", "power_w", "temperature_c",
     ]  # fmt: skip  # a row
     assert set(narrow) | {SPARK, "mfu_pct"} <= set(middle)
-    more = {"tflops", "hbm_used_bytes", "tflops_per_w", "throttle_pct", "mem_ecc_uncorrected", CHIPS, JOB}
+    more = {
+        "tflops",
+        "hbm_used_bytes",
+        "tflops_per_w",
+        "throttle_pct",
+        "mem_ecc_uncorrected",
+        CHIPS,
+        JOB,
+    }
     assert set(middle) | more <= set(wide)
 
 

@@ -70,7 +70,11 @@ def kept(layout: Layout, pattern: str) -> set[str]:
     if not text:
         return set(everything)
     searched = Level.CHIP if "chip" in text else Level.INSTANCE
-    found = {path for path in everything if level_of(path) is searched and (text in path.lower()) != inverse}
+    found = {
+        path
+        for path in everything
+        if level_of(path) is searched and (text in path.lower()) != inverse
+    }
     left = set(found)
     for path in found:
         above = parent(path)
@@ -110,7 +114,9 @@ def select(layout: Layout, pattern: str) -> Selection | None:
     """Return what a filter by text leaves."""
     store = SimpleNamespace(layout=layout, job_of=np.full(len(layout.instances), -1, np.int32))
     monitor: Any = SimpleNamespace(store=store, ingest=SimpleNamespace(jobs={}))
-    found = ChipTable(monitor, monitor).select(parse(pattern, CHIP_COLUMNS)) if layout.chips else None
+    found = (
+        ChipTable(monitor, monitor).select(parse(pattern, CHIP_COLUMNS)) if layout.chips else None
+    )
     return None if found is None else Selection.of(layout, *found)
 
 
@@ -130,7 +136,9 @@ def test_window_equals_a_walk_over_everything(
         expansion.set_depth(path, data.draw(st.sampled_from(tuple(Level)[1:])))
     for path in data.draw(st.lists(st.sampled_from([*everything, "gone/us-9"]), max_size=6)):
         expansion.toggle(path)
-    index = TreeIndex(layout, expansion, select(layout, pattern), backwards_order if backwards else None)
+    index = TreeIndex(
+        layout, expansion, select(layout, pattern), backwards_order if backwards else None
+    )
     rows = visible(layout, expansion, pattern, backwards=backwards)
     assert index.rows == len(rows)
     top = data.draw(st.integers(0, len(rows) + 1))

@@ -37,7 +37,9 @@ class TestSeekLine:
     @pytest.mark.parametrize("width", range(20, 260, 7))
     def test_it_fills_the_line_and_always_tells_the_time(self, width: int) -> None:
         """Whatever else goes, the time of the place stays, and nothing is cut."""
-        worst = seek(rate=1000.0, reached_rate=312.0, loops=True, is_exact=False, alerts_since_ns=START_NS)
+        worst = seek(
+            rate=1000.0, reached_rate=312.0, loops=True, is_exact=False, alerts_since_ns=START_NS
+        )
         for each in (seek(), worst, seek(mode=Mode.PAUSED, is_live_possible=False)):
             line = seek_line(each, width)
             text = text_of(line.parts)
@@ -59,7 +61,12 @@ class TestSeekLine:
     def test_eighty_columns_tell_that_alerts_are_approximate(self) -> None:
         """And that it loops, that messages were left out and which rate is reached: in short, before they go."""
         worst = seek(
-            rate=60.0, reached_rate=22.0, loops=True, is_exact=False, alerts_since_ns=START_NS, one_in=4
+            rate=60.0,
+            reached_rate=22.0,
+            loops=True,
+            is_exact=False,
+            alerts_since_ns=START_NS,
+            one_in=4,
         )
         text = text_of(seek_line(worst, 80).parts)
         for part in ("x60 (x22)", "thinned 1/4", "≈", "↻"):
@@ -116,7 +123,9 @@ class TestSeekLine:
         nasty = mark(each.position_ns, "alert", Severity.CRITICAL, "\x1b]0;x\x07")
         assert "\x1b" not in text_of(seek_line(each, 240, [nasty]).parts)
 
-    @pytest.mark.parametrize(("rate", "text"), [(0.125, "x1/8"), (0.5, "x1/2"), (1.0, "x1"), (250.0, "x250")])
+    @pytest.mark.parametrize(
+        ("rate", "text"), [(0.125, "x1/8"), (0.5, "x1/2"), (1.0, "x1"), (250.0, "x250")]
+    )
     def test_rates(self, rate: float, text: str) -> None:
         """Slow motion is a fraction."""
         assert rate_text(rate) == text
@@ -129,10 +138,13 @@ class TestTrack:
         """A click goes to the time of the cell that is drawn there, the ends included."""
         each = seek(is_live_possible=False)
         for cells in (2, 30, 199):
-            assert [cell_of(time_at(cell, each, cells), each, cells) for cell in range(cells)] == list(
-                range(cells)
+            assert [
+                cell_of(time_at(cell, each, cells), each, cells) for cell in range(cells)
+            ] == list(range(cells))
+            assert (time_at(0, each, cells), time_at(cells - 1, each, cells)) == (
+                each.start_ns,
+                each.end_ns,
             )
-            assert (time_at(0, each, cells), time_at(cells - 1, each, cells)) == (each.start_ns, each.end_ns)
             assert time_at(-5, each, cells) == each.start_ns
             assert time_at(cells + 5, each, cells) == each.end_ns
 
@@ -145,7 +157,9 @@ class TestTrack:
             last = cell_of(each.end_ns, each, 199)
             assert 184 <= last < 198
             assert time_at(last, each, 199) == time_at(198, each, 199) == each.end_ns
-            assert [cell_of(time_at(cell, each, 199), each, 199) for cell in range(last)] == list(range(last))
+            assert [cell_of(time_at(cell, each, 199), each, 199) for cell in range(last)] == list(
+                range(last)
+            )
             assert text_of(track(each, 199, {}))[last + 1 :] == (198 - last) * NOT_YET
 
     @pytest.mark.parametrize("span_s", [0, 1, 7, 15, 16, 17, 31, 32, 33, 599, 86_399])
@@ -195,7 +209,9 @@ class TestTrack:
 
 def test_what_the_machine_manages_does_not_move_the_bar() -> None:
     """The bar has the same cells whatever it is, and less than once is told as it is."""
-    lines = [seek_line(seek(rate=64.0, reached_rate=rate), 120) for rate in (24.3, 9.5, 0.7, 1.0, 31.6)]
+    lines = [
+        seek_line(seek(rate=64.0, reached_rate=rate), 120) for rate in (24.3, 9.5, 0.7, 1.0, 31.6)
+    ]
     assert len({line.track for line in lines}) == 1
     assert "(reaches x0.7)" in text_of(lines[2].parts)
 

@@ -27,7 +27,9 @@ def test_what_needs_a_look_is_summed_up() -> None:
     """Impaired ones, those that end soon and what idles away are counted; what has ended or is not current is not."""
     idle = made(is_idle=True, idle_per_h=Decimal("43.81"))
     gone = made(is_current=False, is_near_end=True, idle_per_h=Decimal(5))
-    ended = made(message={"state": ReservationState.EXPIRED}, is_near_end=True, idle_per_h=Decimal(5))
+    ended = made(
+        message={"state": ReservationState.EXPIRED}, is_near_end=True, idle_per_h=Decimal(5)
+    )
     impaired = made(message={"interconnect": InterconnectStatus.IMPAIRED}, is_near_end=True)
     line = told(idle, idle, gone, ended, impaired)
     assert line.startswith(
@@ -36,7 +38,10 @@ def test_what_needs_a_look_is_summed_up() -> None:
     assert line.endswith("sort: id ")
     # Where there is no room for all, what needs nobody goes.
     narrow = told(
-        idle, ended, made(message={"interconnect": InterconnectStatus.IMPAIRED}, is_near_end=True), width=80
+        idle,
+        ended,
+        made(message={"interconnect": InterconnectStatus.IMPAIRED}, is_near_end=True),
+        width=80,
     )
     assert "ended" not in narrow
     assert "USD/h idle" in narrow
@@ -81,7 +86,11 @@ def test_payments_have_their_time() -> None:
     pays_ns = 86_400 * 10**9 + 3_600 * 10**9
     message = {"state": ReservationState.PAYMENT_PENDING, "pay_by": format_rfc3339(pays_ns)}
     pending = made(
-        message=message, to_start_s=-86_400.0, can_extend=False, why_not="payment-pending", pays_ns=pays_ns
+        message=message,
+        to_start_s=-86_400.0,
+        can_extend=False,
+        why_not="payment-pending",
+        pays_ns=pays_ns,
     )
     assert due_words(pending) == ["payment due in 1h 00m", "extension no: payment-pending"]
     assert due_words(made()) == ["terminates in 1d 23h", "can be extended"]
@@ -109,7 +118,9 @@ def test_every_extension_is_told_of() -> None:
     assert "\x1b" not in said
     assert "\u202e" not in said
     assert all(len(name) <= 11 for name, _ in found)
-    assert ("term", "from 1970-01-01 00:00 UTC until it is cancelled") in facts(made(ends_ns=None), LAYOUT)
+    assert ("term", "from 1970-01-01 00:00 UTC until it is cancelled") in facts(
+        made(ends_ns=None), LAYOUT
+    )
 
 
 def test_a_place_is_one_that_there_is() -> None:
@@ -151,7 +162,9 @@ def test_the_highlight_follows_the_fleet() -> None:
     highlight.reservation_id = "cb-1"
     mask = highlight.mask()
     assert mask is not None
-    assert [path for path, marked in zip(feed.layout.instances, mask, strict=True) if marked] == [ALONE]
+    assert [path for path, marked in zip(feed.layout.instances, mask, strict=True) if marked] == [
+        ALONE
+    ]
     assert highlight.words() == "◆ cb-1 (1 instance)  u: clear"
     assert highlight.place() == ALONE
     feed.monitor.apply([feed.reservation("cb-1", "uc1/nowhere", change=2)])

@@ -20,7 +20,17 @@ def matches(reservation: Reservation, pattern: str) -> bool:
 
 @pytest.mark.parametrize(
     "pattern",
-    ["89ABC", "active", "trn2.48", "us-east-2b", "!us-west", "! ", "", "!", "state=active & ends>1h"],
+    [
+        "89ABC",
+        "active",
+        "trn2.48",
+        "us-east-2b",
+        "!us-west",
+        "! ",
+        "",
+        "!",
+        "state=active & ends>1h",
+    ],
 )
 def test_the_filter_leaves(pattern: str) -> None:
     """Any part of id, state, type, zone or place is enough, in either case; `!` turns it round."""

@@ -139,7 +139,12 @@ def test_an_extension_that_is_paid() -> None:
     """What a paid extension adds is drawn otherwise than the block itself, from the first cell that is all its own."""
     start, end = (format_rfc3339(NOW_NS + round(hours * HOUR_NS)) for hours in (2.5, 5))
     spec = ExtensionSpec(
-        id="e", state=ExtensionState.PAYMENT_SUCCEEDED, bought=start, start=start, end=end, fee="1.00"
+        id="e",
+        state=ExtensionState.PAYMENT_SUCCEEDED,
+        bought=start,
+        start=start,
+        end=end,
+        fee="1.00",
     )
     assert glyphs(0, 5, extensions=(spec,)).strip() == UNKNOWN + AHEAD * 2 + EXTENDED * 2
     waits = glyphs(1, 5, state=ReservationState.SCHEDULED, extensions=(spec,))

@@ -18,7 +18,9 @@ def test_several_at_once_have_files_of_their_own(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         made = list(
             pool.map(
-                lambda number: write_snapshot(tmp_path, "a", {".svg": f"{number}", ".csv": f"{number}"}),
+                lambda number: write_snapshot(
+                    tmp_path, "a", {".svg": f"{number}", ".csv": f"{number}"}
+                ),
                 range(64),
             )
         )

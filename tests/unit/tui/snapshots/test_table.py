@@ -35,7 +35,13 @@ def test_numbers_are_numbers() -> None:
 def test_counts_and_bytes_have_all_of_their_digits() -> None:
     """A register of 48 bits, or the memory of a chip, is no approximation."""
     rows = [[23_269_998_592.0, 2**48 - 1, -0.0, 1e30, 0.1 + 0.2]]
-    assert read(Table(tuple("abcde"), rows))[1] == ["23269998592", "281474976710655", "0", "1e+30", "0.3"]
+    assert read(Table(tuple("abcde"), rows))[1] == [
+        "23269998592",
+        "281474976710655",
+        "0",
+        "1e+30",
+        "0.3",
+    ]
 
 
 def test_a_control_character_is_written_out() -> None:

@@ -24,7 +24,8 @@ CHIP = "uc1/us-0002/trn2u-0002-1/chip05"
 
 def marked(**places: Severity) -> dict[str, Severity]:
     marks = mark(
-        LAYOUT, ((LAYOUT.find(path.replace("_", "/")), severity) for path, severity in places.items())
+        LAYOUT,
+        ((LAYOUT.find(path.replace("_", "/")), severity) for path, severity in places.items()),
     )
     found = {}
     for level in (Level.FLEET, Level.CLUSTER, Level.ULTRASERVER, Level.INSTANCE, Level.CHIP):
@@ -85,10 +86,18 @@ async def test_a_grouped_alert_marks_the_members_that_fire() -> None:
     (alert,) = [each.alert for each in snapshot.active if each.alert.name == "overheated"]
     assert alert.place == "uc1/us-0001"
     marks = snapshot.marks
-    assert [node is not None and marks.at(node) is not None for node in nodes] == [True, True, False]
+    assert [node is not None and marks.at(node) is not None for node in nodes] == [
+        True,
+        True,
+        False,
+    ]
     instances = {path: marks.instances[number] for number, path in enumerate(feed.layout.instances)}
     assert {path for path, rank in instances.items() if rank == WARNING.rank} >= {beside}
-    assert instances["uc1/us-0001/trn2u-0001-0"] == instances["uc1/us-0002/trn2u-0002-0"] == len(Severity)
+    assert (
+        instances["uc1/us-0001/trn2u-0001-0"]
+        == instances["uc1/us-0002/trn2u-0002-0"]
+        == len(Severity)
+    )
 
 
 def test_a_slow_job_is_told_where_its_cause_is() -> None:
@@ -103,7 +112,15 @@ def test_a_slow_job_is_told_where_its_cause_is() -> None:
 
     def told(*of: AlertWithStatus) -> list[str]:
         snapshot.active, snapshot.revision = [*of], snapshot.revision + 1
-        places = ("uc1", "uc1/us-0001", begin, f"{begin}/chip00", cause, f"{INSTANCE}/chip06", "uc1/us-0002")
+        places = (
+            "uc1",
+            "uc1/us-0001",
+            begin,
+            f"{begin}/chip00",
+            cause,
+            f"{INSTANCE}/chip06",
+            "uc1/us-0002",
+        )
         return [place for place in places if snapshot.touching(place)]
 
     assert told(alert) == ["uc1", "uc1/us-0001", cause]

@@ -46,7 +46,10 @@ async def test_a_retained_message_is_no_heartbeat() -> None:
     watches = feed.monitor.ingest.watches
     now_s = feed.monitor.clock.monotonic_s()
     feed.monitor.apply([beat("w", leads=True, retain=True), beat("z", leads=False)])
-    assert [(each.client, each.heard_s) for each in watches.present(now_s)] == [("w", None), ("z", 0.0)]
+    assert [(each.client, each.heard_s) for each in watches.present(now_s)] == [
+        ("w", None),
+        ("z", 0.0),
+    ]
     assert [each.client for each in watches.present(now_s + 12.0)] == ["z"]
     assert [each.client for each in watches.copy().present(now_s + 34.9)] == ["z"]
     assert watches.present(now_s + 35.0) == []

@@ -43,7 +43,11 @@ LEAST_DISTANCE = 15.0
 DEFICIENCIES: dict[str, list[list[float]]] = {
     "none": [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
     "protanopia": [[0.1523, 1.0526, -0.2049], [0.1145, 0.7863, 0.0992], [-0.0039, -0.0481, 1.0520]],
-    "deuteranopia": [[0.3673, 0.8606, -0.2280], [0.2801, 0.6725, 0.0474], [-0.0118, 0.0429, 0.9690]],
+    "deuteranopia": [
+        [0.3673, 0.8606, -0.2280],
+        [0.2801, 0.6725, 0.0474],
+        [-0.0118, 0.0429, 0.9690],
+    ],
 }
 
 
@@ -58,7 +62,9 @@ def every_style(made: dict[str, Any]) -> Iterator[tuple[str, Style]]:
             else {"": value}
         )
         yield from (
-            (f"{name} {key}".strip(), style) for key, style in several.items() if isinstance(style, Style)
+            (f"{name} {key}".strip(), style)
+            for key, style in several.items()
+            if isinstance(style, Style)
         )
 
 
@@ -87,7 +93,9 @@ def test_all_text_can_be_read(palette: Palette) -> None:
     if palette.name == "high-contrast":
         # A ramp cannot have all of its steps far from both ends of luminance.
         assert {
-            name: each for name, each in found.items() if each < READ_WELL and not name.startswith("RAMP")
+            name: each
+            for name, each in found.items()
+            if each < READ_WELL and not name.startswith("RAMP")
         } == {}
     assert {name: each for name, each in found.items() if each < READ} == {}
     assert [name for name, style in texts(palette) if style.dim] == []
@@ -111,7 +119,9 @@ def test_lines_and_tiles_can_be_seen(palette: Palette) -> None:
         *(f"tile {tile}" for tile in (Tile.NORMAL, Tile.PARTLY, Tile.STALE, Tile.OUTSIDE)),
     }
     assert {
-        name: color for name, color in colors.items() if name not in quiet and contrast(color, page) < SEEN
+        name: color
+        for name, color in colors.items()
+        if name not in quiet and contrast(color, page) < SEEN
     } == {}
 
 
@@ -134,7 +144,10 @@ def test_reserved_and_idle_is_calmer_than_a_warning(palette: Palette) -> None:
     assert contrast(calm.bgcolor, page) < contrast(looks[Tile.WARNING].bgcolor, page)
     assert contrast(calm.color, page) < contrast(warning.color, page)
     for style in (warning.color, looks[Tile.WARNING].bgcolor, looks[Tile.IDLE].color):
-        assert math.dist(*(lab(each, DEFICIENCIES["none"]) for each in (calm.color, style))) >= LEAST_DISTANCE
+        assert (
+            math.dist(*(lab(each, DEFICIENCIES["none"]) for each in (calm.color, style)))
+            >= LEAST_DISTANCE
+        )
 
 
 @pytest.mark.parametrize("palette", IN_COLOUR, ids=lambda each: each.name)
@@ -187,10 +200,12 @@ def test_ansi_is_the_terminals_own_colours() -> None:
 
 def test_monochrome_has_no_colours() -> None:
     made = styles_of(MONOCHROME)
-    assert {part for _, style in every_style(made) for part in (style.color, style.bgcolor)} == {None}
-    assert {value for name, value in made["VARIABLES"].items() if not name.endswith("text-style")} == {
-        "ansi_default"
+    assert {part for _, style in every_style(made) for part in (style.color, style.bgcolor)} == {
+        None
     }
+    assert {
+        value for name, value in made["VARIABLES"].items() if not name.endswith("text-style")
+    } == {"ansi_default"}
 
 
 def test_the_command_line_has_all_themes() -> None:

@@ -19,7 +19,15 @@ if TYPE_CHECKING:
 APP = Path(trnfleet.tui.__file__).parent
 COLOR = re.compile(r"#[0-9a-fA-F]{3,8}\b|\brgba?\(|\bansi_\w+")
 MAKERS = {"from_rgb", "from_ansi", "from_triplet"}
-SAME_IN_ALL = {"SEVERITY_GLYPH", "STATE_GLYPH", "TILE_GLYPH", "JOB_MARKS", "RAMP_STEPS", "NAMES", "DEFAULT"}
+SAME_IN_ALL = {
+    "SEVERITY_GLYPH",
+    "STATE_GLYPH",
+    "TILE_GLYPH",
+    "JOB_MARKS",
+    "RAMP_STEPS",
+    "NAMES",
+    "DEFAULT",
+}
 """Attributes of the module that no theme changes."""
 MIXES = {"fleet/heatmap_style.py"}
 """Modules that mix colours of the theme."""
@@ -37,7 +45,9 @@ def literal_colors(name: str, tree: ast.Module) -> list[str]:
     found = [
         f"{name}:{node.lineno}: {node.value!r}"
         for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and COLOR.search(node.value)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and COLOR.search(node.value)
     ]
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
@@ -77,8 +87,14 @@ def kept_styles(name: str, tree: ast.Module) -> list[str]:
                 for each in node.names
                 if each.name.isupper() and each.name not in SAME_IN_ALL
             )
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "theme" and node.attr.isupper():
-            found.extend([f"{name}:{node.lineno}: theme.{node.attr}"] * (node.attr not in SAME_IN_ALL))
+        if (
+            isinstance(node, ast.Attribute)
+            and ast.unparse(node.value) == "theme"
+            and node.attr.isupper()
+        ):
+            found.extend(
+                [f"{name}:{node.lineno}: theme.{node.attr}"] * (node.attr not in SAME_IN_ALL)
+            )
         for child in ast.iter_child_nodes(node):
             look(child)
 
@@ -88,7 +104,9 @@ def kept_styles(name: str, tree: ast.Module) -> list[str]:
 
 def test_no_module_names_a_colour() -> None:
     assert [each for name, tree in modules() for each in literal_colors(name, tree)] == []
-    sheets = {path.name: COLOR.findall(path.read_text(encoding="utf-8")) for path in APP.rglob("*.tcss")}
+    sheets = {
+        path.name: COLOR.findall(path.read_text(encoding="utf-8")) for path in APP.rglob("*.tcss")
+    }
     # Names of widgets begin with the same sign.
     assert {
         name: [each for each in found if re.fullmatch(r"#(?:[0-9a-fA-F]{3}){1,2}", each)]
@@ -102,7 +120,12 @@ def test_no_module_keeps_a_style() -> None:
 
 @pytest.mark.parametrize(
     "source",
-    ['RED = "#ff0000"', 'Style(color="red")', "Color.from_rgb(1, 2, 3)", 'CSS = "View { color: ansi_red; }"'],
+    [
+        'RED = "#ff0000"',
+        'Style(color="red")',
+        "Color.from_rgb(1, 2, 3)",
+        'CSS = "View { color: ansi_red; }"',
+    ],
 )
 def test_a_literal_colour_is_found(source: str) -> None:
     assert len(literal_colors("x.py", ast.parse(source))) == 1
@@ -120,14 +143,20 @@ def test_a_literal_colour_is_found(source: str) -> None:
 )
 def test_a_kept_style_is_found(source: str) -> None:
     assert len(kept_styles("x.py", ast.parse(source))) == 1
-    assert kept_styles("x.py", ast.parse("def f():\n    return theme.QUIET\nG = theme.SEVERITY_GLYPH")) == []
+    assert (
+        kept_styles("x.py", ast.parse("def f():\n    return theme.QUIET\nG = theme.SEVERITY_GLYPH"))
+        == []
+    )
 
 
 def test_every_glyph_has_a_twin() -> None:
     """Each character beyond ASCII that a module of the app, or a unit of measure, writes."""
     from trnfleet.domain import quantities  # noqa: PLC0415  only here
 
-    trees = [*modules(), ("quantities.py", ast.parse(Path(quantities.__file__).read_text(encoding="utf-8")))]
+    trees = [
+        *modules(),
+        ("quantities.py", ast.parse(Path(quantities.__file__).read_text(encoding="utf-8"))),
+    ]
     documented = {
         ast.get_docstring(node, clean=False)
         for _, tree in trees
@@ -138,7 +167,9 @@ def test_every_glyph_has_a_twin() -> None:
         (name, glyph)
         for name, tree in trees
         for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value not in documented
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and node.value not in documented
         for glyph in node.value
         if not glyph.isascii() and set(twin(glyph)) == {"?"}
     }
@@ -147,7 +178,9 @@ def test_every_glyph_has_a_twin() -> None:
 
 def test_twins_take_as_many_cells() -> None:
     assert {
-        glyph: each for glyph, each in TWINS.items() if not each.isascii() or cell_len(glyph) != len(each)
+        glyph: each
+        for glyph, each in TWINS.items()
+        if not each.isascii() or cell_len(glyph) != len(each)
     } == {}
     assert to_ascii("▲ Straße 東京") == "! Stra?e ????"
 

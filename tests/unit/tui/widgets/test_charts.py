@@ -25,7 +25,9 @@ NAN = float("nan")
 def chart_of(samples: list[float], *, span_s: int = 60, unit: str = "%", **rest: Any) -> Chart:
     """Return a chart of one series whose newest sample is at its end."""
     track = Track.of(np.array(samples, np.float32))
-    times = Times(span_s, len(samples), **{key: rest.pop(key) for key in ("end_ns", "speed") if key in rest})
+    times = Times(
+        span_s, len(samples), **{key: rest.pop(key) for key in ("end_ns", "speed") if key in rest}
+    )
     return Chart([Series(track, theme.CHART)], unit, times, **rest)
 
 
@@ -38,7 +40,9 @@ def drawn(chart: Chart, width: int = 40, height: int = 6) -> list[str]:
 def test_figures_stay_while_the_span_has_room_beside_them() -> None:
     """What a line is a mean over, which the header says too, goes before figures."""
     base = chart_of([1.0] * 60)
-    named = base._replace(series=[base.series[0]._replace(name=name) for name in ("NC util", "MFU")])
+    named = base._replace(
+        series=[base.series[0]._replace(name=name) for name in ("NC util", "MFU")]
+    )
     trend = Trend("NeuronCores", "", "", named, ("63.7 %", "29.2 %"), "5 min wall, 10 s mean")
 
     def said(width: int) -> str:
@@ -96,9 +100,14 @@ def test_thresholds_are_dashed_lines_with_a_label() -> None:
 
 def test_what_is_measured_is_over_the_threshold() -> None:
     """A limit shows only where there is nothing else."""
-    lines = charts.draw(chart_of([50.0] * 60, limits=[Limit(50.0, "alert", theme.CHART_THRESHOLD)]), 40, 6)
+    lines = charts.draw(
+        chart_of([50.0] * 60, limits=[Limit(50.0, "alert", theme.CHART_THRESHOLD)]), 40, 6
+    )
     assert not [
-        text for line in lines for text, style in line[2:] if style == theme.CHART_THRESHOLD and text.strip()
+        text
+        for line in lines
+        for text, style in line[2:]
+        if style == theme.CHART_THRESHOLD and text.strip()
     ]
 
 
@@ -111,9 +120,9 @@ def test_a_band_covers_extremes_and_the_mean_is_brighter() -> None:
         assert set(text_of(line[2:])) & {" "} == set()
     plain = chart_of(wave, span_s=600, ceiling=100)
     bare = plain._replace(series=[plain.series[0]._replace(has_band=False)])
-    assert {style for line in charts.draw(bare, 34, 6)[:-1] for text, style in line[2:] if text.strip()} == {
-        theme.CHART
-    }
+    assert {
+        style for line in charts.draw(bare, 34, 6)[:-1] for text, style in line[2:] if text.strip()
+    } == {theme.CHART}
 
 
 def test_gaps_say_why() -> None:
@@ -121,13 +130,17 @@ def test_gaps_say_why() -> None:
     samples = [50.0] * 40 + [NAN] * 60 + [50.0] * 20 + [NAN] * 60 + [50.0] * 20
     gaps = [Gap(40, 100, Reason.LINK_DOWN)]
     (row,) = [
-        line for line in drawn(chart_of(samples, span_s=240, ceiling=100, gaps=gaps), 100, 7) if "┄" in line
+        line
+        for line in drawn(chart_of(samples, span_s=240, ceiling=100, gaps=gaps), 100, 7)
+        if "┄" in line
     ]
     words = row.split("┤")[1]
     assert [words.index(each) for each in ("before start", "link down", "no telemetry")] == sorted(
         words.index(each) for each in ("before start", "link down", "no telemetry")
     )
-    stepless = "".join(drawn(chart_of(samples, span_s=200, gaps=gaps)._replace(lacking=Reason.NO_STEPS), 120))
+    stepless = "".join(
+        drawn(chart_of(samples, span_s=200, gaps=gaps)._replace(lacking=Reason.NO_STEPS), 120)
+    )
     assert "no steps" in stepless
     assert "link down" in stepless
     assert "no telemetry" not in stepless
@@ -249,11 +262,19 @@ def test_a_legend_gives_up_figures_then_names() -> None:
     assert text_of(charts.legend(alike, figures, 15)) == " 405b  70b  +1"
     # An end that another name has, too, would name either.
     shared = series_of("pretrain-70b", "serve-70b", "serve-8b", "finetune-8b")
-    assert text_of(charts.legend(shared, ["1", "2", "3", "4"], 36)) == " pretrain  serve-70b  serve-8b  +1"
+    assert (
+        text_of(charts.legend(shared, ["1", "2", "3", "4"], 36))
+        == " pretrain  serve-70b  serve-8b  +1"
+    )
     # The same holds of names that have no series.
     others = ["pretrain-70b-01", "pretrain-70b-05", "serve-8b"]
-    assert text_of(charts.legend(series_of(others[0], others[2]), ["1", "2"], 26)) == " pretrain  serve "
-    assert "70b-01" in text_of(charts.legend(series_of(others[0], others[2]), ["1", "2"], 20, others))
+    assert (
+        text_of(charts.legend(series_of(others[0], others[2]), ["1", "2"], 26))
+        == " pretrain  serve "
+    )
+    assert "70b-01" in text_of(
+        charts.legend(series_of(others[0], others[2]), ["1", "2"], 20, others)
+    )
     assert charts.legend([], [], 20) == []
 
 
@@ -282,7 +303,9 @@ def test_a_head_is_as_wide_as_its_chart(width: int) -> None:
     st.integers(0, 20),
     st.integers(1, 4_000),
 )
-def test_any_samples_fit_any_room(samples: list[float], width: int, height: int, span_s: int) -> None:
+def test_any_samples_fit_any_room(
+    samples: list[float], width: int, height: int, span_s: int
+) -> None:
     lines = charts.draw(chart_of(samples, span_s=span_s), width, height)
     assert len(lines) == (height if width else 0)
     assert all(width_of(line) == width for line in lines)
@@ -290,7 +313,12 @@ def test_any_samples_fit_any_room(samples: list[float], width: int, height: int,
 
 @pytest.mark.parametrize(
     ("value", "unit", "text"),
-    [(32_000.0, "W", "32kW"), (100.0, "%", "100%"), (4.1e12, "bytes/s", "4.1TB/s"), (0.0, "W", "0W")],
+    [
+        (32_000.0, "W", "32kW"),
+        (100.0, "%", "100%"),
+        (4.1e12, "bytes/s", "4.1TB/s"),
+        (0.0, "W", "0W"),
+    ],
 )
 def test_axes_are_short(value: float, unit: str, text: str) -> None:
     assert charts.axis_text(value, unit) == text
@@ -299,7 +327,9 @@ def test_axes_are_short(value: float, unit: str, text: str) -> None:
 def test_the_resolution_of_history_goes_before_the_span() -> None:
     """A long note loses its last part where there is no room for it, and keeps the span."""
     note = "24 h, 10 s mean, 10 min of history"
-    wide, narrow = (text_of(charts.head([("Power", theme.STRONG)], note, width)) for width in (50, 30))
+    wide, narrow = (
+        text_of(charts.head([("Power", theme.STRONG)], note, width)) for width in (50, 30)
+    )
     assert wide.rstrip().endswith("─ 24 h, 10 s mean, 10 min of history")
     assert narrow.rstrip().endswith("─ 24 h, 10 s mean")
     assert len(narrow) == 30

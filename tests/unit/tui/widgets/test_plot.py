@@ -66,7 +66,9 @@ def test_a_wave_as_long_as_a_column_is_no_saw() -> None:
     assert set(bands.mean.tolist()) == {72.0}
 
 
-@given(values, st.integers(1, 300), st.integers(1, 60), st.integers(0, 40), st.sampled_from([1, 10]))
+@given(
+    values, st.integers(1, 300), st.integers(1, 60), st.integers(0, 40), st.sampled_from([1, 10])
+)
 def test_what_is_drawn_in_a_column_is_what_there_was(
     samples: list[float], span: int, columns: int, late: int, step_s: int
 ) -> None:
@@ -75,7 +77,10 @@ def test_what_is_drawn_in_a_column_is_what_there_was(
     grid = Grid(span, columns, max(1, total * step_s - late))
     bands = grid.bands(track_of(samples, step_s=step_s, total=total))
     starts, ends = grid.edges(step_s)
-    mine = [samples[max(0, first - 7) : max(0, after - 7)] for first, after in zip(starts, ends, strict=True)]
+    mine = [
+        samples[max(0, first - 7) : max(0, after - 7)]
+        for first, after in zip(starts, ends, strict=True)
+    ]
     low, high, rows = -50.0, 50.0, 24
     bottom = plot.row_of(np.array([least(each) for each in mine]), low, high, rows)
     top = plot.row_of(np.array([most(each) for each in mine]), low, high, rows)
@@ -83,7 +88,9 @@ def test_what_is_drawn_in_a_column_is_what_there_was(
     np.testing.assert_array_equal(plot.row_of(bands.high, low, high, rows), top)
     for column, each in enumerate(mine):
         known = [value for value in each if not np.isnan(value)]
-        assert bands.mean[column] == pytest.approx(sum(known) / len(known) if known else NAN, nan_ok=True)
+        assert bands.mean[column] == pytest.approx(
+            sum(known) / len(known) if known else NAN, nan_ok=True
+        )
     dots = plot.picture(*plot.reach(bottom, top), rows)[::-1]
     for column in range(columns):
         drawn = np.flatnonzero(dots[:, column])
@@ -99,15 +106,28 @@ def test_what_is_drawn_in_a_column_is_what_there_was(
 
 
 @given(values, st.integers(1, 20), st.integers(1, 6))
-def test_cells_have_exactly_the_dots_of_their_columns(samples: list[float], cells: int, height: int) -> None:
+def test_cells_have_exactly_the_dots_of_their_columns(
+    samples: list[float], cells: int, height: int
+) -> None:
     """Of every cell, the dots are those of its two columns and four rows."""
     bands = Grid(60, 2 * cells, max(1, len(samples))).bands(track_of(samples))
     rows = 4 * height
-    dots = plot.picture(plot.row_of(bands.low, -50, 50, rows), plot.row_of(bands.high, -50, 50, rows), rows)
+    dots = plot.picture(
+        plot.row_of(bands.low, -50, 50, rows), plot.row_of(bands.high, -50, 50, rows), rows
+    )
     bits = plot.cells_of(dots)
     assert bits.shape == (height, cells)
     assert sum(int(each).bit_count() for each in bits.flatten()) == dots.sum()
-    order = ((0, 0, 1), (1, 0, 2), (2, 0, 4), (0, 1, 8), (1, 1, 16), (2, 1, 32), (3, 0, 64), (3, 1, 128))
+    order = (
+        (0, 0, 1),
+        (1, 0, 2),
+        (2, 0, 4),
+        (0, 1, 8),
+        (1, 1, 16),
+        (2, 1, 32),
+        (3, 0, 64),
+        (3, 1, 128),
+    )
     for row in range(height):
         for cell in range(cells):
             expected = sum(bit for y, x, bit in order if dots[4 * row + y, 2 * cell + x])

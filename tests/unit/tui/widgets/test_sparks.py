@@ -10,7 +10,9 @@ from trnfleet.tui.theme import to_ascii
 from trnfleet.tui.widgets.cells import bar, fit, right, text_of, width_of
 from trnfleet.tui.widgets.sparks import area, bucket, spark
 
-series = arrays(np.float64, st.integers(0, 60), elements=st.one_of(st.just(np.nan), st.floats(-10, 200)))
+series = arrays(
+    np.float64, st.integers(0, 60), elements=st.one_of(st.just(np.nan), st.floats(-10, 200))
+)
 
 
 def test_sparkline_tells_the_lowest_from_a_gap() -> None:
@@ -42,7 +44,11 @@ def test_a_full_ring_does_not_shimmer() -> None:
 
 @given(series, st.integers(1, 40), st.integers(1, 9), st.integers(0, 50), st.integers(1, 6))
 def test_charts_are_as_large_as_asked(
-    values: np.ndarray[tuple[int], np.dtype[np.float64]], cells: int, per_cell: int, more: int, height: int
+    values: np.ndarray[tuple[int], np.dtype[np.float64]],
+    cells: int,
+    per_cell: int,
+    more: int,
+    height: int,
 ) -> None:
     """Any series fills the width and height exactly."""
     bucketed = bucket(values, cells, per_cell, len(values) + more)

@@ -55,7 +55,8 @@ class Stage:
                 "trnfleet/v1/demo/command/fleet", json.dumps(command).encode(), 1, received_s=now_s
             )
             replies += [
-                decode_message(each.payload, ReplyMessage) for each in self.commands.handle(envelope, WALL_NS)
+                decode_message(each.payload, ReplyMessage)
+                for each in self.commands.handle(envelope, WALL_NS)
             ]
         return replies
 
@@ -111,7 +112,9 @@ def test_only_so_much_is_parsed_and_kept() -> None:
     """A flood of messages is not even parsed, and clients are forgotten, the one that was used longest ago first."""
     stage = Stage()
     for _ in range(READ_BURST + 5):
-        stage.commands.handle(Envelope("trnfleet/v1/demo/command/fleet", b"{", 1, received_s=1.0), WALL_NS)
+        stage.commands.handle(
+            Envelope("trnfleet/v1/demo/command/fleet", b"{", 1, received_s=1.0), WALL_NS
+        )
     assert (stage.commands.counts.undecodable, stage.commands.counts.flooded) == (READ_BURST, 5)
     rates = CommandRates()
     for number in range(MOST_CLIENTS + 5):

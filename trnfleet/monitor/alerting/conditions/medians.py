@@ -157,10 +157,14 @@ class InstanceShareRows(MedianShareRows):
             if is_below and metric.width > 1:
                 rows.append(self._busy(readings, metric, few))
             else:
-                rows.append(self._far(readings, metric, few, (highest if is_below else lowest)[few]))
+                rows.append(
+                    self._far(readings, metric, few, (highest if is_below else lowest)[few])
+                )
         return np.concatenate(rows) if rows else NO_ROWS
 
-    def _spread(self, readings: Readings, metric: Metric, some: Rows | slice = slice(None)) -> Slices[Spread]:
+    def _spread(
+        self, readings: Readings, metric: Metric, some: Rows | slice = slice(None)
+    ) -> Slices[Spread]:
         """Return the least and the largest codes of some instances: those of the roll-ups, or made in slices."""
         known = readings.rollups.spread(metric.name, some)
         if known is not None:
@@ -292,12 +296,14 @@ def peer_medians(readings: Readings, figure: str, width: int, instances: Rows) -
     return Peers(medians.reshape(len(instances), width), newest_ns)
 
 
-_MEDIANS: Mapping[tuple[Scope, str], Callable[[Readings, Scope, str, Rows], Values]] = MappingProxyType(
-    {
-        (Scope.CHIP, "job"): _job_medians,
-        (Scope.CHIP, "instance"): _peer_medians,
-        (Scope.LINK, "job"): _peer_medians,
-        (Scope.LINK, "instance"): _peer_medians,
-    }
+_MEDIANS: Mapping[tuple[Scope, str], Callable[[Readings, Scope, str, Rows], Values]] = (
+    MappingProxyType(
+        {
+            (Scope.CHIP, "job"): _job_medians,
+            (Scope.CHIP, "instance"): _peer_medians,
+            (Scope.LINK, "job"): _peer_medians,
+            (Scope.LINK, "instance"): _peer_medians,
+        }
+    )
 )
 """The medians of each scope and reference; links of a job are compared within their instance."""

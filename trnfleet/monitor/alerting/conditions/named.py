@@ -196,7 +196,9 @@ class NamedCondition:
             flags = flags & _fulfil(condition, table)
         return np.flatnonzero(flags)
 
-    def search(self, readings: Readings, table: NamedTable, active: set[str]) -> dict[str, tuple[float, str]]:
+    def search(
+        self, readings: Readings, table: NamedTable, active: set[str]
+    ) -> dict[str, tuple[float, str]]:
         """Return the targets that fulfil all conditions, with their values as number and text.
 
         Args:
@@ -211,10 +213,14 @@ class NamedCondition:
             for place in self.places(table).tolist():
                 raw = column[place]
                 if raw is not None:
-                    found[table.names[place]] = (math.nan, raw) if isinstance(raw, str) else (float(raw), "")
+                    found[table.names[place]] = (
+                        (math.nan, raw) if isinstance(raw, str) else (float(raw), "")
+                    )
             return found
         self._value.keep(set(table.names))
-        for place, (name, raw) in enumerate(zip(table.names, table.column(str(rule.figure)), strict=True)):
+        for place, (name, raw) in enumerate(
+            zip(table.names, table.column(str(rule.figure)), strict=True)
+        ):
             # Times in which the other conditions do not hold are left out of windows and of what is usual.
             also = self._also_hold(table, place)
             self._value.add(name, raw if also else None, now_ns)
@@ -250,7 +256,8 @@ def _fulfil(condition: Condition, table: NamedTable) -> NDArray[np.bool_]:
     values = table.array(figure)
     if values is None:
         return np.array(
-            [value is not None and holds(condition, value) for value in table.column(figure)], np.bool_
+            [value is not None and holds(condition, value) for value in table.column(figure)],
+            np.bool_,
         )
     if not isinstance(values, Texts):
         return compare(condition, values)

@@ -56,7 +56,9 @@ class FigureRows(RowCondition):
 
     def is_quick(self, readings: Readings) -> bool:
         """Return whether it is a column, or of a level that has few targets."""
-        return self.level is not Level.CHIP or readings.column_of(self.scope, self.figure) is not None
+        return (
+            self.level is not Level.CHIP or readings.column_of(self.scope, self.figure) is not None
+        )
 
     def candidates(self, readings: Readings) -> Slices[Rows]:
         """Return none where the largest of all codes, or the least, does not fulfil it."""
@@ -185,7 +187,9 @@ class SilentRows(RowCondition):
     def mask(self, readings: Readings, part: slice) -> Flags:
         """Return which are silent, by no trouble of ours: of what holds chips, where none lives and any is stale or offline."""
         if readings.all_live:
-            return np.zeros(len(range(*part.indices(count_of(readings.layout, self.scope)))), np.bool_)
+            return np.zeros(
+                len(range(*part.indices(count_of(readings.layout, self.scope)))), np.bool_
+            )
         if self.level is Level.CHIP:
             return readings.silent[part]
         states = readings.rollups.states(self.level)
@@ -197,7 +201,9 @@ class SilentRows(RowCondition):
 
     def values(self, readings: Readings, rows: Rows) -> Values:
         """Return seconds of monitor time since anything has come; NaN where nothing ever has."""
-        newest_ns = _of_nodes(readings.layout, self.level, readings.store.chip_ts_ns, np.maximum, rows)
+        newest_ns = _of_nodes(
+            readings.layout, self.level, readings.store.chip_ts_ns, np.maximum, rows
+        )
         age_s = (readings.instant.flow_ns - newest_ns) / 1e9
         return np.where(newest_ns > 0, np.maximum(age_s, 0.0), np.nan)
 

@@ -199,7 +199,9 @@ class Counters:
                 increases[figure] = feed.take(readings.store.columns[figure], highest)
             window = self._windows.get((figure, window_s))
             if window is None:
-                window = self._windows[figure, window_s] = CounterWindow(window_s, readings.layout.chips)
+                window = self._windows[figure, window_s] = CounterWindow(
+                    window_s, readings.layout.chips
+                )
             window.add(readings.instant.flow_ns, increases[figure])
 
     def above(self, figure: str, window_s: float, limit: float) -> Rows:
@@ -292,7 +294,9 @@ class UsualValue:
             self._kept.clear()
             self._median = None
         # The first samples come closer together, so that what is usual is known soon.
-        every_ns = self._every_ns if len(self._kept) >= PAST_LEAST else min(self._every_ns, FIRST_EVERY_NS)
+        every_ns = (
+            self._every_ns if len(self._kept) >= PAST_LEAST else min(self._every_ns, FIRST_EVERY_NS)
+        )
         if not self._kept or now_ns - self._kept[-1][0] >= every_ns:
             self._kept.append((now_ns, value))
             self._median = None

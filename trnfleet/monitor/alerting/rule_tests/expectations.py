@@ -26,9 +26,7 @@ class ActiveAlert(NamedTuple):
         """Return it in one line."""
         value = "" if self.value is None else f" value={_short(self.value)}"
         place = f" place={self.place}" if self.place and self.place != self.target else ""
-        return (
-            f"{self.target or 'the fleet'} {self.state}{value} members={self.members}{place}  {self.summary}"
-        )
+        return f"{self.target or 'the fleet'} {self.state}{value} members={self.members}{place}  {self.summary}"
 
 
 Frame = dict[str, tuple[ActiveAlert, ...]]

@@ -99,7 +99,9 @@ class RuleTest:
                 self._rows.append(_named(case, partial(SeriesRows, series, playback, layout)))
             else:
                 scope = (
-                    Scope.JOB if series.target in self._jobs and series.scope is None else series.named_scope
+                    Scope.JOB
+                    if series.target in self._jobs and series.scope is None
+                    else series.named_scope
                 )
                 self._names[scope, series.target, series.figure] = playback
         self._heard = np.zeros(layout.chips, np.bool_)
@@ -176,7 +178,10 @@ class RuleTest:
         return job.model_copy(update={"state": state}) if isinstance(state, str) else job
 
     def _tables(self) -> dict[Scope, NamedColumns]:
-        tables = {scope: self._table(scope) for scope in (Scope.RESERVATION, Scope.PUBLISHER, Scope.PIPELINE)}
+        tables = {
+            scope: self._table(scope)
+            for scope in (Scope.RESERVATION, Scope.PUBLISHER, Scope.PIPELINE)
+        }
         rolled = jobs_table(self._jobs, self._store, self._rollups)
 
         def make(figure: str) -> Sequence[Value]:
@@ -184,7 +189,9 @@ class RuleTest:
                 return rolled.column(figure)
             given = rolled.column(figure)
             return [
-                self._value(Scope.JOB, name, figure) if (Scope.JOB, name, figure) in self._names else usual
+                self._value(Scope.JOB, name, figure)
+                if (Scope.JOB, name, figure) in self._names
+                else usual
                 for name, usual in zip(self._jobs, given, strict=True)
             ]
 
@@ -193,7 +200,9 @@ class RuleTest:
 
     def _table(self, scope: Scope) -> NamedColumns:
         names = sorted({name for other, name, _ in self._names if other is scope})
-        return NamedColumns(names, lambda figure: [self._value(scope, name, figure) for name in names])
+        return NamedColumns(
+            names, lambda figure: [self._value(scope, name, figure) for name in names]
+        )
 
     def _value(self, scope: Scope, name: str, figure: str) -> Value:
         playback = self._names.get((scope, name, figure))
@@ -223,7 +232,11 @@ def play(case: Case, rules: Sequence[Rule], file: CaseFile) -> list[FailedExpect
                 f"test {case.name!r}: there is no rule {expected.rule!r}: {nearest(expected.rule, known)}"
             )
     test = RuleTest(
-        case, rules, interval_s=file.interval, stale_after_s=file.stale_after_s, flapping=file.flapping
+        case,
+        rules,
+        interval_s=file.interval,
+        stale_after_s=file.stale_after_s,
+        flapping=file.flapping,
     )
     found: list[FailedExpectation] = []
     step, frame = -1, Frame()
@@ -247,10 +260,17 @@ def play(case: Case, rules: Sequence[Rule], file: CaseFile) -> list[FailedExpect
 
 
 def frames(
-    case: Case, rules: Sequence[Rule], *, interval_s: float, stale_after_s: float, flapping: bool = True
+    case: Case,
+    rules: Sequence[Rule],
+    *,
+    interval_s: float,
+    stale_after_s: float,
+    flapping: bool = True,
 ) -> Iterator[Frame]:
     """Yield the active alerts at every interval from 0 on, without end."""
-    test = RuleTest(case, rules, interval_s=interval_s, stale_after_s=stale_after_s, flapping=flapping)
+    test = RuleTest(
+        case, rules, interval_s=interval_s, stale_after_s=stale_after_s, flapping=flapping
+    )
     while True:
         yield test.advance()
 
@@ -259,14 +279,22 @@ def _jobs_of(case: Case) -> dict[str, JobMessage]:
     """Return the jobs of a test: those that it lists, and those that its series name."""
     jobs = {
         job.name: JobMessage(
-            job=job.name, kind=job.kind, state=job.state, ts=format_rfc3339(START_NS), on=tuple(job.on)
+            job=job.name,
+            kind=job.kind,
+            state=job.state,
+            ts=format_rfc3339(START_NS),
+            on=tuple(job.on),
         )
         for job in case.jobs
     }
     for series in case.series:
         if not series.has_address and series.target not in jobs and series.named_scope is Scope.JOB:
             jobs[series.target] = JobMessage(
-                job=series.target, kind="training", state="running", ts=format_rfc3339(START_NS), on=()
+                job=series.target,
+                kind="training",
+                state="running",
+                ts=format_rfc3339(START_NS),
+                on=(),
             )
     return jobs
 

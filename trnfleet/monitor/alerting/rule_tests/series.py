@@ -69,7 +69,9 @@ class SeriesRows:
             path, _, direction = target.partition(":")
             node = layout.find(path)
             if node is None:
-                raise ValueError(f"{target!r} is not there; name its instance in [[tests.instances]]")
+                raise ValueError(
+                    f"{target!r} is not there; name its instance in [[tests.instances]]"
+                )
             covered = layout.chip_range(node)
             chips += covered
             lane = -1

@@ -78,7 +78,8 @@ class Track(NamedTuple):
     def distance_pct(self, base: float) -> Track:
         """Return the track with all values as their distance from a base in percent of it."""
         low, mean, high = (
-            np.asarray(100.0 * (each / base - 1.0), np.float32) for each in (self.low, self.mean, self.high)
+            np.asarray(100.0 * (each / base - 1.0), np.float32)
+            for each in (self.low, self.mean, self.high)
         )
         return self._replace(low=low, mean=mean, high=high)
 

@@ -45,7 +45,9 @@ class Ring:
         self.length = samples
         self._growth = growth
         # What is not filled yet is never read.
-        self.values: NDArray[np.float32] = np.empty((_first_rows(samples, growth), fields, nodes), np.float32)
+        self.values: NDArray[np.float32] = np.empty(
+            (_first_rows(samples, growth), fields, nodes), np.float32
+        )
         self.filled = 0
         self.next = 0
 
@@ -127,7 +129,9 @@ class CodedRing:
     @property
     def nbytes(self) -> int:
         """Bytes that it takes once it is full."""
-        return self.length * sum(int(each[0].nbytes) for each in (self.codes, self.least, self.step))
+        return self.length * sum(
+            int(each[0].nbytes) for each in (self.codes, self.least, self.step)
+        )
 
     @property
     def taken_bytes(self) -> int:
@@ -159,7 +163,9 @@ class CodedRing:
 
     def series(self, field: int, node: int) -> NDArray[np.float32]:
         kept = slice(self.filled)
-        column = _decoded(self.codes[kept, field, node], self.least[kept, field], self.step[kept, field])
+        column = _decoded(
+            self.codes[kept, field, node], self.least[kept, field], self.step[kept, field]
+        )
         if self.filled < self.length:
             return column
         return np.concatenate([column[self.next :], column[: self.next]])
@@ -200,7 +206,8 @@ class CodedRing:
         step = np.maximum(span, 0.0) / _MOST_CODE
         self.least[place], self.step[place] = least, step
         codes = np.rint(
-            (np.where(known, rows, 0.0) - least[:, np.newaxis]) / np.where(step > 0, step, 1.0)[:, np.newaxis]
+            (np.where(known, rows, 0.0) - least[:, np.newaxis])
+            / np.where(step > 0, step, 1.0)[:, np.newaxis]
         )
         self.codes[place] = np.where(known, np.minimum(codes, _MOST_CODE), _NO_CODE)
 
@@ -231,10 +238,14 @@ class SteppedRing(CodedRing):
         # Both NaN where a field has no values, or no step.
         low, high = np.fmin.reduce(codes, axis=1), np.fmax.reduce(codes, axis=1)
         first = np.where((low < 0) | (high > _MOST_CODE), low, 0.0)
-        stepped = (~known | (np.abs(counts - codes) <= _ON_A_STEP)).all(axis=1) & ~(high - first > _MOST_CODE)
+        stepped = (~known | (np.abs(counts - codes) <= _ON_A_STEP)).all(axis=1) & ~(
+            high - first > _MOST_CODE
+        )
         if not stepped.all():
             super()._put(place, rows)
-        self.codes[place, stepped] = np.where(known, codes - first[:, np.newaxis], _NO_CODE)[stepped]
+        self.codes[place, stepped] = np.where(known, codes - first[:, np.newaxis], _NO_CODE)[
+            stepped
+        ]
         self.least[place, stepped] = (first * self._steps[:, 0])[stepped]
         self.step[place, stepped] = self._steps[stepped, 0]
 

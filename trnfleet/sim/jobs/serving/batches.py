@@ -73,7 +73,9 @@ class Batches:
         self._sequence_bytes = of_replicas("sequence_bytes")
         self._carry = of_replicas("requests_per_s")
         self._most_waiting = np.maximum(np.ceil(MAX_WAIT_S * self._carry), 2.0)
-        self._waiting, self._prefilled_s, self._sequences, self._made = (np.zeros(len(job)) for _ in range(4))
+        self._waiting, self._prefilled_s, self._sequences, self._made = (
+            np.zeros(len(job)) for _ in range(4)
+        )
 
     @property
     def size(self) -> Row:

@@ -195,7 +195,11 @@ class InferenceJobs:
                 load = self.loads.at(at_s, time_of_day_s + (at_s - middle_s), SLOT_S)
                 came = self._route(slot, load * rate, router)
             part = self._batches.serve(length_s, rates, came)
-            work = part if work is None else SlotWork(*(a + b for a, b in zip(work, part, strict=True)))
+            work = (
+                part
+                if work is None
+                else SlotWork(*(a + b for a, b in zip(work, part, strict=True)))
+            )
             simulated_s += length_s
         assert work is not None  # noqa: S101  for the type checker; every window has a slot
         if simulated_s != 1.0:
@@ -265,7 +269,9 @@ class InferenceJobs:
         """Give the replicas of jobs in the middle of their lives the sequences that they usually have."""
         self._is_alive = True
         first = np.maximum.reduceat(rate, self._begin)
-        batch = np.array([each.batch_at(float(mean)) for each, mean in zip(self.times, first, strict=True)])
+        batch = np.array(
+            [each.batch_at(float(mean)) for each, mean in zip(self.times, first, strict=True)]
+        )
         batch[self._is_new] = 0.0
         self._batches.begin(np.where(rate > 0, batch[self.job], 0.0), self._rng)
 

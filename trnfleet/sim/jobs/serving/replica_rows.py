@@ -80,7 +80,9 @@ class ReplicaRows:
         there = of_jobs[self._job] * (1.0 if work.there is None else work.there)
         return np.minimum(work.hbm_used * there + idle * (1.0 - there), 1.0)
 
-    def phases(self, work: ReplicaWork, shares: JobShares) -> tuple[dict[Phase, Row], dict[Phase, Row]]:
+    def phases(
+        self, work: ReplicaWork, shares: JobShares
+    ) -> tuple[dict[Phase, Row], dict[Phase, Row]]:
         """Return work and time of each replica by phase, without those that none is in."""
         time = {Phase.PREFILL: work.prefill, Phase.DECODE: work.decode}
         done = {Phase.PREFILL: work.prefill * work.pace, Phase.DECODE: work.decode * work.pace}

@@ -59,7 +59,11 @@ class Slots:
             self._next = math.ceil(begin_s / SLOT_S - _EDGE)
         if elapsed_s > MAX_SLOTS * SLOT_S:
             for place in range(MAX_SLOTS):
-                yield math.floor((begin_s + (place + 0.5) * elapsed_s / MAX_SLOTS) / SLOT_S), SLOT_S, True
+                yield (
+                    math.floor((begin_s + (place + 0.5) * elapsed_s / MAX_SLOTS) / SLOT_S),
+                    SLOT_S,
+                    True,
+                )
             self._next = math.ceil(end_s / SLOT_S - _EDGE)
             return
         if not begin_s < end_s:
@@ -96,7 +100,9 @@ class Load:
         self._peaks = [(place, each) for place, job in enumerate(jobs) for each in job.peaks]
         self._count = int(ordinals.max()) + 1 if len(ordinals) else 0
 
-    def at(self, middle_s: float, time_of_day_s: float, elapsed_s: float = 0.0) -> NDArray[np.float64]:
+    def at(
+        self, middle_s: float, time_of_day_s: float, elapsed_s: float = 0.0
+    ) -> NDArray[np.float64]:
         """Return each job's load at a moment, 0 to 1.
 
         Args:
@@ -111,7 +117,9 @@ class Load:
         minute = self._rng.smooth(Stream.LOAD_MINUTE, middle_s, MINUTE_KNOT_S, self._count)
         offered = (self._mean + self._swing * daily) * (1.0 + MINUTE_NOISE * minute[self._ordinals])
         for place, peak in self._peaks:
-            offered[place] *= 1.0 + (peak.factor - 1.0) * _covered(peak, middle_s, time_of_day_s, elapsed_s)
+            offered[place] *= 1.0 + (peak.factor - 1.0) * _covered(
+                peak, middle_s, time_of_day_s, elapsed_s
+            )
         return np.clip(offered, 0.0, 1.0)
 
 
@@ -192,7 +200,8 @@ def _covered(peak: Peak, middle_s: float, time_of_day_s: float, elapsed_s: float
     if peak.at_s is not None:
         since_s = middle_s - peak.at_s
         before, after = (
-            min(max(since_s + half, 0.0), peak.for_s) for half in (-elapsed_s / 2.0, elapsed_s / 2.0)
+            min(max(since_s + half, 0.0), peak.for_s)
+            for half in (-elapsed_s / 2.0, elapsed_s / 2.0)
         )
     else:
         since_s = time_of_day_s - (peak.at_hour_utc or 0.0) * 3_600.0

@@ -32,8 +32,12 @@ def test_codes_are_held_against_a_limit_as_values_are(metric: Any, data: st.Data
         + data.draw(st.sampled_from([-0.5, 0.0, 0.5])) * metric.scale
     )
 
-    assert compare_codes(column, metric, "above", limit).tolist() == [bool(value > limit) for value in values]
-    assert compare_codes(column, metric, "below", limit).tolist() == [bool(value < limit) for value in values]
+    assert compare_codes(column, metric, "above", limit).tolist() == [
+        bool(value > limit) for value in values
+    ]
+    assert compare_codes(column, metric, "below", limit).tolist() == [
+        bool(value < limit) for value in values
+    ]
     assert compare_codes(column, metric, "equals", limit).tolist() == [
         bool(value == limit) for value in values
     ]
@@ -51,8 +55,18 @@ def test_limits_beyond_the_codes(metric: Any, limit: float) -> None:
         limit <= 0,
         False,
     ]
-    assert compare_codes(column, metric, "below", limit).tolist() == [limit > 0, limit > 0, limit > 0, False]
-    assert compare_codes(column, metric, "equals", limit).tolist() == [limit == 0, False, False, False]
+    assert compare_codes(column, metric, "below", limit).tolist() == [
+        limit > 0,
+        limit > 0,
+        limit > 0,
+        False,
+    ]
+    assert compare_codes(column, metric, "equals", limit).tolist() == [
+        limit == 0,
+        False,
+        False,
+        False,
+    ]
 
 
 def test_a_limit_is_what_the_rule_says() -> None:

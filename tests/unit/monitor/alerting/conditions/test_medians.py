@@ -65,17 +65,25 @@ def plain(bench: AlertBench, below: float) -> dict[int, float]:
 
 @pytest.mark.parametrize("instances", [MIXED, ultraservers(20)], ids=["mixed", "alike"])
 @pytest.mark.parametrize("below", [0.85, 0.4])
-def test_slow_links_are_those_of_a_plain_loop(instances: list[tuple[str, str]], below: float) -> None:
+def test_slow_links_are_those_of_a_plain_loop(
+    instances: list[tuple[str, str]], below: float
+) -> None:
     """Whatever chooses the instances and chips to look at leaves out none whose link is that far below its peers."""
     for seed in range(3):
         bench = serving(seed, instances)
         rule = rule_of(
-            scope="link", figure="link_tx_bytes_per_s", share_of_median_of="instance", above=None, below=below
+            scope="link",
+            figure="link_tx_bytes_per_s",
+            share_of_median_of="instance",
+            above=None,
+            below=below,
         )
         last = finish(RowSearch(rule, Counters()).search(bench.readings()))
         wanted = plain(bench, below)
         assert len(wanted) > 10
-        assert dict(zip(last.rows.tolist(), last.values.tolist(), strict=True)) == pytest.approx(wanted)
+        assert dict(zip(last.rows.tolist(), last.values.tolist(), strict=True)) == pytest.approx(
+            wanted
+        )
 
 
 def test_links_are_looked_at_by_the_share_that_they_are_compared_by() -> None:
@@ -86,7 +94,11 @@ def test_links_are_looked_at_by_the_share_that_they_are_compared_by() -> None:
     column[0] = [5_000, 900, 900, 400, 900, 900]
     bench.store.chip_ts_ns[:] = bench.now_ns
     rule = rule_of(
-        scope="link", figure="link_tx_bytes_per_s", share_of_median_of="instance", above=None, below=0.5
+        scope="link",
+        figure="link_tx_bytes_per_s",
+        share_of_median_of="instance",
+        above=None,
+        below=0.5,
     )
     candidates = finish(evaluation_of(rule.scope, rule, Counters()).candidates(bench.readings()))
     assert candidates.tolist() == [3]

@@ -34,14 +34,17 @@ def series(rule: Any, looks: Sequence[float | str | None], every_s: float = 1.0)
         bench.flow_s += every_s
         table = NamedColumns(["train"], partial(_column, value))
         held.append(
-            "train" in watch.search(bench.readings(), table, {"train"} if held and held[-1] else set())
+            "train"
+            in watch.search(bench.readings(), table, {"train"} if held and held[-1] else set())
         )
     return held
 
 
 def test_a_share_of_its_own_past() -> None:
     """What is usual is learnt while all is well; what is out of order is not, however long it lasts."""
-    rule = rule_of(scope="job", figure="step_time_s", share_of_median_of="past", past="10m", above=1.2)
+    rule = rule_of(
+        scope="job", figure="step_time_s", share_of_median_of="past", past="10m", above=1.2
+    )
 
     held = series(rule, [2.0] * 40 + [3.0] * 600 + [2.1] * 3, every_s=5.0)
 
@@ -77,7 +80,9 @@ def test_ticks_that_were_only_late_are_no_loss_and_hide_none(
 def test_every_window_and_reference_is_evaluated(key: str, past: bool) -> None:
     """A row in the domain's tables that takes targets with names has one here."""
     taken = {
-        of for (_, of), row in REFERENCES.items() if not row.scopes.isdisjoint(set(Scope) - LEVEL_OF.keys())
+        of
+        for (_, of), row in REFERENCES.items()
+        if not row.scopes.isdisjoint(set(Scope) - LEVEL_OF.keys())
     }
     assert taken == {"past"}
     is_counter = bool(key) and Form.COUNTER in WINDOWS[key].forms

@@ -131,7 +131,9 @@ def test_silence() -> None:
 
 def test_silence_of_what_holds_chips_lasts_since_the_last_of_them_was_heard() -> None:
     """Each silent instance and UltraServer has the newest of its own chips, whatever is live beside it and however large they are."""
-    bench = AlertBench([*ultraservers(3), ("uc1/standalone/small-1", "trn2.3xlarge"), *standalone(1)], ())
+    bench = AlertBench(
+        [*ultraservers(3), ("uc1/standalone/small-1", "trn2.3xlarge"), *standalone(1)], ()
+    )
     layout = bench.store.layout
     bench.store.chip_ts_ns[:] = bench.now_ns - 5 * 10**9
     us, small = bench.rows("uc1/us-0002"), bench.rows("uc1/standalone/small-1")
@@ -188,7 +190,11 @@ def test_a_link_is_held_against_its_instance() -> None:
     bench.set("link_tx_bytes_per_s", 40e9)
     bench.set("link_tx_bytes_per_s", 10e9, (3, 1))
     rule = rule_of(
-        scope="link", figure="link_tx_bytes_per_s", share_of_median_of="instance", above=None, below=0.7
+        scope="link",
+        figure="link_tx_bytes_per_s",
+        share_of_median_of="instance",
+        above=None,
+        below=0.7,
     )
 
     assert found(bench, rule) == {3 * 6 + 1: 0.25}
@@ -206,7 +212,11 @@ def test_links_of_a_chip_that_is_less_busy_are_no_slow_links() -> None:
         bench.set("link_tx_bytes_per_s", 16e9, chip)
     bench.set("link_tx_bytes_per_s", 6.4e9, (5, 2))
     rule = rule_of(
-        scope="link", figure="link_tx_bytes_per_s", share_of_median_of="instance", above=None, below=0.85
+        scope="link",
+        figure="link_tx_bytes_per_s",
+        share_of_median_of="instance",
+        above=None,
+        below=0.85,
     )
     assert found(bench, rule) == {5 * 6 + 2: pytest.approx(0.4, abs=0.01)}
 
@@ -220,7 +230,11 @@ def test_a_slow_link_is_found_beside_busier_chips() -> None:
     for lane in range(1, 6):
         bench.set("link_tx_bytes_per_s", 20e9, (5, lane))
     rule = rule_of(
-        scope="link", figure="link_tx_bytes_per_s", share_of_median_of="instance", above=None, below=0.5
+        scope="link",
+        figure="link_tx_bytes_per_s",
+        share_of_median_of="instance",
+        above=None,
+        below=0.5,
     )
     assert found(bench, rule) == {0: pytest.approx(0.3, abs=0.01)}
 
@@ -243,8 +257,12 @@ def test_counters_of_chips_add_up() -> None:
         ultraservers(1),
         (
             rule_of(name="chips", figure="exec_errors", above=3, increase_over="10s"),
-            rule_of(name="hosts", scope="instance", figure="exec_errors", above=6, increase_over="10s"),
-            rule_of(name="rates", scope="ultraserver", figure="exec_errors", above=0.69, rate_over="10s"),
+            rule_of(
+                name="hosts", scope="instance", figure="exec_errors", above=6, increase_over="10s"
+            ),
+            rule_of(
+                name="rates", scope="ultraserver", figure="exec_errors", above=0.69, rate_over="10s"
+            ),
         ),
     )
     bench.set("exec_errors", 100.0)
@@ -294,7 +312,9 @@ def test_a_share_that_equals_its_limit_is_found_where_all_are_alike() -> None:
 @pytest.mark.parametrize("scope", LEVEL_OF)
 def test_every_window_and_reference_is_evaluated(scope: Scope) -> None:
     """A row in the domain's tables that takes a scope with addresses has one here."""
-    keys: list[dict[str, Any]] = [{key: "1m"} for key, row in WINDOWS.items() if scope in row.scopes]
+    keys: list[dict[str, Any]] = [
+        {key: "1m"} for key, row in WINDOWS.items() if scope in row.scopes
+    ]
     keys += [{key: of} for (key, of), row in REFERENCES.items() if scope in row.scopes]
     for given in keys:
         condition = Condition.model_validate({"figure": "any", "above": 1.0, **given})
@@ -324,20 +344,33 @@ def test_one_chip_of_a_healthy_fleet_is_found(figure: str, code: int) -> None:
 def test_the_ends_of_a_column_say_whether_anything_can_be_found(scope: Scope, figure: str) -> None:
     """At the limit, one step beyond it and back, evaluation after evaluation of one rule, with and without missing codes."""
     bench = AlertBench(ultraservers(129), ())
-    random, name = np.random.default_rng(6), "hbm_used_bytes" if figure == "hbm_used_pct" else figure
+    random, name = (
+        np.random.default_rng(6),
+        "hbm_used_bytes" if figure == "hbm_used_pct" else figure,
+    )
     column, top = bench.store.columns[name], BY_NAME[name].top
     column[...] = random.integers(60, 120, column.shape)
     column[7], column[8] = 120, 60
     values, _ = slow(bench, scope, figure)
     least, most = float(values.min()), float(values.max())
     for keys in ({"above": most}, {"above": None, "below": least}, {"above": None, "equals": most}):
-        search = RowSearch(rule_of(scope=scope.value, figure=figure, group="none", **keys), Counters())
+        search = RowSearch(
+            rule_of(scope=scope.value, figure=figure, group="none", **keys), Counters()
+        )
         for code, beside in (
             (100, 100), (121, 100), (121, 100), (59, 100), (100, 100), (top, 100), (121, top), (top, top), (59, top), (100, 100),
         ):  # fmt: skip  # codes of two chips
             column[-1], column[3] = code, beside
             values, known = slow(bench, scope, figure)
-            fits = values > most if keys["above"] else values < least if "below" in keys else values == most
+            fits = (
+                values > most
+                if keys["above"]
+                else values < least
+                if "below" in keys
+                else values == most
+            )
             got = finish(search.search(bench.readings()))
             assert got.rows.tolist() == np.flatnonzero(fits & known).tolist(), (keys, code)
-            assert ("equals" in keys) or bool(len(got.rows)) == (code == (121 if keys["above"] else 59))
+            assert ("equals" in keys) or bool(len(got.rows)) == (
+                code == (121 if keys["above"] else 59)
+            )

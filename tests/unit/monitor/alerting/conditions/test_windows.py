@@ -80,7 +80,10 @@ def test_each_of_many_counters_is_compared_with_its_own(chips: int) -> None:
 def test_counters_at_0_are_followed_like_others() -> None:
     """Counters of errors stand at 0 for weeks: each look after one at 0 sees what came, a reset, and chips that are new."""
     feed = CounterFeed(TOP)
-    grown = [feed.take(column(look)).amounts.tolist() for look in ([0, 0], [0, 0], [0, 7], [0, 0], [0, 9])]
+    grown = [
+        feed.take(column(look)).amounts.tolist()
+        for look in ([0, 0], [0, 0], [0, 7], [0, 0], [0, 9])
+    ]
     assert grown == [[], [], [7], [], [9]]
     feed.take(column([0, 0]))
     feed.take(column([0, 0]))
@@ -92,11 +95,14 @@ def test_counters_at_0_are_followed_like_others() -> None:
 
 @given(
     st.lists(
-        st.tuples(st.integers(0, 4), st.lists(st.integers(0, 3), min_size=CHIPS, max_size=CHIPS)), max_size=60
+        st.tuples(st.integers(0, 4), st.lists(st.integers(0, 3), min_size=CHIPS, max_size=CHIPS)),
+        max_size=60,
     ),
     st.integers(1, 9),
 )
-def test_a_window_is_the_sum_of_what_lies_in_it(looks: list[tuple[int, list[int]]], window: int) -> None:
+def test_a_window_is_the_sum_of_what_lies_in_it(
+    looks: list[tuple[int, list[int]]], window: int
+) -> None:
     """`(now - window, now]`, for every chip, as a sum over all that ever was."""
     counter, now, ever = CounterWindow(float(window), CHIPS), 100, list[tuple[int, int, int]]()
     for passed, amounts in looks:
