@@ -1,9 +1,11 @@
-"""Modules that are imported at once, most by libraries, and that few commands use: loaded with the first use of a name of theirs.
+"""Deferred imports: modules loaded with the first use of one of their names.
 
-OpenSSL is most of it: asyncio and the MQTT clients import `ssl`, paho and pydantic `hashlib` and `secrets`, and without TLS nothing of
-them is used. paho also imports an HTTP client. Measured with Python 3.11 on Linux, MiB resident: 5.0 for `ssl` and `hashlib`, 2.0 for
-`urllib.request`, 0.8 for the archives, 0.5 for `lz4.frame`, which recordings of others need, and `locale`; 3.2 for what follows
-them in the table: linear algebra and descriptions of numpy, what reads packages, and what draws errors, trees and other widgets.
+Libraries import most of them early, and few commands use them. OpenSSL is the largest part: asyncio
+and the MQTT clients import `ssl`, paho and pydantic `hashlib` and `secrets`, and without TLS none
+of it is used. paho also imports an HTTP client. Measured with Python 3.11 on Linux, MiB resident:
+5.0 for `ssl` and `hashlib`, 2.0 for `urllib.request`, 0.8 for the archives, 0.5 for `lz4.frame`
+(needed for foreign recordings) and `locale`; 3.2 for the rest of the table: linear algebra and
+descriptions of numpy, package metadata readers, and widgets for errors, trees and others.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ DEFERRED = {
     "textual.widgets._placeholder": "",
     "textual.widgets._select": "",
 }
-"""The modules, each with one that has to be there: where it is not, importers see at once that the module cannot be had."""
+"""Deferred modules, each with a module it requires. If the required one is missing, importers fail
+at once."""
 CALLED_LATER = {
     "difflib": {"get_close_matches"},
     "importlib.metadata": {"entry_points"},
@@ -63,20 +66,22 @@ CALLED_LATER = {
     "textual.widgets._placeholder": {"PlaceholderVariant"},
     "textual.widgets._select": {"NoSelection", "SelectType"},
 }
-"""Names that importers of a module take from it at once, to call them later, or for annotations alone, as `textual.types` does."""
+"""Names imported from a module but called later. Some are only used in annotations, as in
+`textual.types`."""
 _OF_IMPORTS = frozenset(
     {"__class__", "__spec__", "__loader__", "__path__", "__name__", "__package__"}
 )
-"""What import statements ask of a module that is there."""
+"""Names read by import statements from a loaded module."""
 _loading = threading.RLock()
 _being_loaded: set[int] = set()
-"""Which modules are being loaded, by the thread that has `_loading`."""
+"""Modules being loaded by the thread with `_loading`."""
 
 
 def defer_imports() -> None:
-    """Defer the modules of `DEFERRED` that are not loaded yet, for as long as the process runs.
+    """Defer the modules of `DEFERRED` not loaded yet, for the life of the process.
 
-    pydantic looks for its plugins in all that is installed with the program, which would load the archives; it is told not to.
+    pydantic searches all installed packages for plugins, and this would load the archives. The
+    search is disabled.
     """
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
@@ -84,21 +89,22 @@ def defer_imports() -> None:
 
 
 class _Deferred(ModuleType):
-    """A module without its names: the first one that is asked for loads it, while other threads wait.
+    """A module loaded on its first attribute access, while other threads wait.
 
-    `importlib.util.LazyLoader` is not enough here: before Python 3.12 a second import of such a module loads it, and two threads load
-    it twice.
+    `importlib.util.LazyLoader` is not enough: before Python 3.12 a second import of such a module
+    loads it, and two threads load it twice.
     """
 
     def __getattribute__(self, name: str) -> Any:
         if name not in _OF_IMPORTS:
             with _loading:
-                # Another thread may have loaded it meanwhile, and while it is loaded its own code asks for names.
+                # Another thread may have loaded it meanwhile, and while it is loaded its own code
+                # asks for names.
                 if type(self) is _Deferred and id(self) not in _being_loaded:
                     if name in CALLED_LATER.get(self.__name__, ()):
                         return functools.partial(_call, self, name)
                     _load(self)
-        # It may be a plain module by now, for which there is no `super`.
+        # It may be a plain module by now. `super` would fail then.
         return ModuleType.__getattribute__(self, name)
 
 
@@ -112,7 +118,7 @@ def _load(module: _Deferred) -> None:
 
 
 def _call(module: ModuleType, name: str, /, *arguments: Any, **named: Any) -> Any:
-    """Call a function of a deferred module, which is loaded for it."""
+    """Load a deferred module and call one of its functions."""
     # Its names beside those of `CALLED_LATER` load it.
     _ = module.__dict__
     return getattr(module, name)(*arguments, **named)

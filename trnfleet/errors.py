@@ -1,6 +1,7 @@
-"""The errors that trnfleet raises on purpose: a shallow tree with messages made for the person at the terminal.
+"""Errors raised on purpose: a shallow tree with messages for the user at the terminal.
 
-A message names the file, the key, the value and the limit, and where there is one the nearest valid choice.
+A message names the file, the key, the value and the limit, and the nearest valid choice if there is
+one.
 """
 
 from __future__ import annotations
@@ -13,23 +14,23 @@ if TYPE_CHECKING:
 
 
 MOST_CHOICES = 100
-"""Choices that a message lists."""
+"""Most choices listed in a message."""
 
 
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
-"""Failures of a disk, whatever file was chosen: it is full, a quota or limit is reached, or it is broken."""
+"""Disk failures independent of the chosen file: full, quota or limit reached, or broken."""
 
 
 class TrnfleetError(Exception):
-    """Base of every error that is explained to the user in one line."""
+    """Base of every error explained to the user in one line."""
 
 
 class ConfigError(TrnfleetError):
-    """A file, an option or a variable that the user wrote is invalid (exit status 2)."""
+    """Invalid file, option or variable of the user (exit status 2)."""
 
 
 class WireError(TrnfleetError):
-    """Bytes from a broker or a file that are not what the protocol says: counted, logged and dropped."""
+    """Invalid bytes from a broker or a file: counted, logged and dropped."""
 
 
 class BrokerError(TrnfleetError):
@@ -37,7 +38,7 @@ class BrokerError(TrnfleetError):
 
 
 class NotConfirmedError(BrokerError):
-    """A message was sent, and nothing shows that the broker took it (exit status 4)."""
+    """A message was sent without a confirmation from the broker (exit status 4)."""
 
 
 class CloudError(TrnfleetError):
@@ -45,18 +46,19 @@ class CloudError(TrnfleetError):
 
 
 def write_failure(what: str, error: OSError) -> TrnfleetError:
-    """Return the error for a file that cannot be made or written.
+    """Return the error for a failure to make or write a file.
 
     Args:
-        what: The file, and what was to be done with it.
-        error: The system's error: of a disk it is no fault of the user's (exit status 1), all else is (2).
+        what: The file, and the intended action.
+        error: The system's error. Exit status 1 for a disk error, 2 for any other (the user's
+            fault).
     """
     kind = TrnfleetError if error.errno in _DISK_ERRORS else ConfigError
     return kind(f"{what}: {error.strerror or error}")
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:
-    """Return a clause that names the valid choice nearest to `name`, or every choice when none is near."""
+    """Return a clause with the valid choice nearest to `name`, or with all choices."""
     import difflib  # noqa: PLC0415  for errors alone, and they are imported before what defers imports
 
     known = sorted(choices)

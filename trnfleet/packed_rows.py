@@ -1,8 +1,9 @@
-"""Rows of whole numbers that are kept for long in few bytes each, such as the times of seconds and the places of chunks.
+"""Rows of whole numbers in few bytes each, for long storage.
 
-Such rows grow by a little from one to the next. They are kept in blocks of a fixed number: the newest as it is, in memory that is taken
-once, and each full one as the differences of its rows, compressed. Lists that grow are copied to ever larger places instead, and
-leave holes as large as themselves behind.
+Examples are the times of seconds and the places of chunks. Such rows grow by a little from one to
+the next. They are stored in blocks of a fixed number: the newest as it is, in memory allocated
+once, and each full one as the compressed differences of its rows. Growing lists would be copied to
+ever larger places, and leave holes as large as themselves.
 """
 
 from __future__ import annotations
@@ -19,17 +20,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 BLOCK_ROWS = 256
-"""Rows of a block: the newest takes as many as they are, which is 16 KiB at eight numbers a row."""
+"""Rows of a block. The newest block is not packed: 16 KiB at eight numbers a row."""
 _NUMBER_BYTES = 8
 _MASK = 2**64 - 1
 _LEVEL = 1
-"""Of the compression: the differences hardly repeat, and it is their zeros that go."""
+"""Compression level. The differences hardly repeat; only their zeros compress."""
 
 Row = tuple[int, ...]
 
 
 class PackedRows(Sequence[Row]):
-    """Rows of one width, of numbers from 0 to 2^64 - 1, oldest first; `append` at the end, `drop` at the begin."""
+    """Rows of one width, oldest first, with numbers from 0 to 2^64 - 1.
+
+    `append` adds at the end, `drop` removes at the beginning.
+    """
 
     def __init__(self, width: int, rows: Iterable[Row] = ()) -> None:
         """Take rows.
@@ -43,13 +47,13 @@ class PackedRows(Sequence[Row]):
         self._heads: list[Row] = []
         """First row of each block, the newest included."""
         self._dropped = 0
-        """Rows of the oldest block that are gone."""
+        """Rows dropped from the oldest block."""
         self._newest = array("Q")
         """As long as a whole block from the first row on."""
         self._count = 0
         """Rows of the newest block."""
         self._unpacked: tuple[bytes, list[Row]] = b"", []
-        """The block that was unpacked last: who reads a row most often reads its neighbours."""
+        """Block unpacked last. A row's neighbours are often read next."""
         for row in rows:
             self.append(row)
 
@@ -81,7 +85,7 @@ class PackedRows(Sequence[Row]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its numbers, but for the block that was unpacked last."""
+        """Bytes of its numbers, without the block unpacked last."""
         return len(self._newest) * _NUMBER_BYTES + sum(len(block) for block in self._packed)
 
     def append(self, row: Row) -> None:
@@ -112,7 +116,10 @@ class PackedRows(Sequence[Row]):
         del self._packed[:blocks], self._heads[:blocks]
 
     def bisect_right(self, column: int, value: int) -> int:
-        """Return the number of the first row whose number in a column is above a value; that column never falls."""
+        """Return the number of the first row above a value in a column.
+
+        The column must never fall.
+        """
         block = bisect.bisect_right(self._heads, value, key=operator.itemgetter(column)) - 1
         if block < 0:
             return 0
@@ -123,7 +130,7 @@ class PackedRows(Sequence[Row]):
         return max(0, block * BLOCK_ROWS + place - self._dropped)
 
     def _rows(self, block: int) -> list[Row]:
-        """Return the rows of a block, but for those that are gone."""
+        """Return the rows of a block, without dropped ones."""
         count = self._count if block == len(self._packed) else BLOCK_ROWS
         begin = self._dropped if block == 0 else 0
         return [self._row(block, place) for place in range(begin, count)]
@@ -138,7 +145,10 @@ class PackedRows(Sequence[Row]):
 
 
 def _packed(numbers: array[int], width: int) -> bytes:
-    """Return the rows of a block: column by column as differences, their lowest bytes first, compressed."""
+    """Return the packed rows of a block.
+
+    Columns are stored one after the other as differences, their lowest bytes first, compressed.
+    """
     differences = array("Q")
     for column in range(width):
         last = 0

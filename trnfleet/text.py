@@ -1,7 +1,8 @@
 """Sanitisation of untrusted strings for terminal output.
 
-Control characters, bidirectional overrides, combining marks and characters that show nothing are shown as visible escapes; markup is never
-interpreted, because the result only ever goes into segments, never into a widget's markup.
+Control characters, bidirectional overrides, combining marks and invisible characters are shown as
+visible escapes. Markup is never interpreted: the result only goes into segments, never into a
+widget's markup.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ import unicodedata
 
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Mn", "Mc", "Me"}
 _BLANK = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
-"""Letters and symbols that show nothing."""
+"""Invisible letters and symbols."""
 
 
 def plain(text: str, limit: int = 200) -> str:
-    """Return `text` with every character that a terminal could act upon written out, cut to `limit` characters."""
+    """Return `text` with terminal control characters written out, cut to `limit` characters."""
     if text.isascii() and text.isprintable():
         return text if len(text) <= limit else text[: limit - 1] + "…"
     shown = "".join(_escape(char) if _is_hidden(char) else char for char in text[:limit])

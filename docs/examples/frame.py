@@ -14,7 +14,7 @@ FORMATS = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q"}
 
 
 def typed_array(column: dict[str, object], values: list[float | None]) -> cbor2.CBORTag:
-    """Return raw integers: value / scale, and the type's largest one for a value that is not available."""
+    """Return value / scale as raw integers; the largest means not available."""
     kind, scale = str(column["type"]), float(str(column["scale"]))
     missing = 256 ** struct.calcsize(FORMATS[kind]) - 1
     raw = [missing if value is None else round(value / scale) for value in values]
@@ -24,7 +24,7 @@ def typed_array(column: dict[str, object], values: list[float | None]) -> cbor2.
 def frame(
     path: str, boot: str, seq: int, ts_ns: int, values: dict[str, list[float | None]]
 ) -> bytes:
-    """Return the payload for `telemetry/{path}`: rows in the descriptor's order, lanes next to each other in a row."""
+    """Return the payload for `telemetry/{path}`: rows as in the descriptor, lanes side by side."""
     arrays: dict[str, dict[str, cbor2.CBORTag]] = {"chip": {}, "instance": {}}
     for column in COLUMNS:
         arrays[str(column["per"])][str(column["name"])] = typed_array(

@@ -19,7 +19,7 @@ PRESENCE = {"v": 1, "client": CLIENT, "boot": BOOT}
 DESCRIPTOR = {
     "v": 1, "path": PATH, "publisher": CLIENT, "boot": BOOT, "revision": 0, "origin": "neuron",
     "period_s": PERIOD_S, "clock": {"epoch": EPOCH, "speed": 1.0},
-    "instances": [{"path": PATH, "type": "trn2.48xlarge", "ec2_id": "i-0123456789abcdef0", "lnc": 2}],
+    "instances": [{"path": PATH, "type": "trn2.48xlarge", "ec2_id": "i-0123456789abcdef0", "lnc": 2}],  # noqa: E501
     "columns": [],  # JSON names its values itself; CBOR frames need their columns here
 }  # fmt: skip
 
@@ -43,7 +43,7 @@ client.loop_start()
 seq = 0  # every topic counts for itself; here all of them tick together
 while True:
     identity = {"v": 1, "ts": datetime.now(UTC).isoformat(), "boot": BOOT, "seq": seq,
-                "cluster": CLUSTER, "ultraserver": ULTRASERVER, "instance": INSTANCE, "job": None}  # fmt: skip
+                "cluster": CLUSTER, "ultraserver": ULTRASERVER, "instance": INSTANCE, "job": None}  # fmt: skip  # noqa: E501
     client.publish(f"{ROOT}/telemetry/{PATH}", json.dumps(identity | {"vcpu_util_pct": 12.5}))
     for chip in range(16):
         values = {

@@ -1,8 +1,10 @@
-"""What alert rules cost: `python tests/bench/bench_alerts.py [--fleet rainier-1m] [--ticks 30] [--rules 25] [--profile]`.
+"""Cost of alert rules.
 
-The shipped pack (its first rules, as many as asked for) is evaluated over a simulated fleet, tick by tick and in memory, and beside it
-a pass of roll-ups over the same store, as the measure of the machine. The longest slice is what a key may have to wait for.
-Figures are printed, never asserted.
+`python tests/bench/bench_alerts.py [--fleet rainier-1m] [--ticks 30] [--rules 25] [--profile]`
+
+The shipped pack (its first rules, up to the number) is evaluated over a simulated fleet, tick by
+tick and in memory. A pass of roll-ups over the same store is the measure of the machine. The
+longest slice is a key's longest wait. Figures are printed, never asserted.
 """
 
 # ruff: noqa: T201  a benchmark's figures go to the terminal
@@ -73,17 +75,24 @@ async def measure(fleet: str, ticks: int, count: int, *, storm: bool, profile: b
     watched.evaluate = timed
     await run.play(ticks)
     after = own[2 : ticks // 2] if storm else own[2:]
-    print(f"{fleet}: {monitor.store.layout.chips:,} chips, {count} rules, {len(own)} evaluations, "
-          f"{len(monitor.alerts.active()):,} alerts active")  # fmt: skip
-    print(f"  an evaluation, ms of CPU: median {1e3 * statistics.median(after):.1f}, p95 {1e3 * quantile(after, 0.95):.1f}, "
-          f"most {1e3 * max(after):.1f}; a pass of roll-ups {1e3 * statistics.median(rollups[2:]):.1f}, "
-          f"ratio {statistics.median(after) / statistics.median(rollups[2:]):.2f}")  # fmt: skip
+    print(
+        f"{fleet}: {monitor.store.layout.chips:,} chips, {count} rules, {len(own)} evaluations, "
+        f"{len(monitor.alerts.active()):,} alerts active"
+    )
+    print(
+        f"  an evaluation, ms of CPU: median {1e3 * statistics.median(after):.1f}, p95"
+        f" {1e3 * quantile(after, 0.95):.1f}, most {1e3 * max(after):.1f}; a pass of roll-ups"
+        f" {1e3 * statistics.median(rollups[2:]):.1f}, ratio"
+        f" {statistics.median(after) / statistics.median(rollups[2:]):.2f}"
+    )
     if storm:
         print(
-            f"  in the storm: first {1e3 * own[ticks // 2]:.0f} ms, then {1e3 * statistics.median(own[ticks // 2 + 1 :]):.0f}"
+            f"  in the storm: first {1e3 * own[ticks // 2]:.0f} ms, then"
+            f" {1e3 * statistics.median(own[ticks // 2 + 1 :]):.0f}"
         )
     print(
-        f"  slices, ms: p99 {1e3 * quantile(slices, 0.99):.1f}, longest {1e3 * max(slices[len(slices) // 10 :]):.1f}"
+        f"  slices, ms: p99 {1e3 * quantile(slices, 0.99):.1f}, longest"
+        f" {1e3 * max(slices[len(slices) // 10 :]):.1f}"
     )
     if profile:
         pstats.Stats(profiler).sort_stats("tottime").print_stats(12)
@@ -109,8 +118,8 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true")
     options = parser.parse_args()
     print(
-        f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
-        f"NumPy {np.__version__}"
+        f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python"
+        f" {platform.python_version()}, NumPy {np.__version__}"
     )
     asyncio.run(
         measure(

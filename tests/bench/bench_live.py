@@ -1,9 +1,9 @@
-"""A live fleet with the app open: CPU of each process, lag, loss, memory, and how long keys take.
+"""A live fleet with the app open: CPU of each process, lag, loss, memory, keys.
 
 `python tests/bench/bench_live.py [--fleet cluster-10k] [--seconds 60] [--columns 120 --rows 40]`
 
-Everything runs on this machine: Mosquitto, `trnfleet simulate`, and `trnfleet monitor` in a pseudo-terminal. Figures are
-printed, never asserted.
+Everything runs on this machine: Mosquitto, `trnfleet simulate`, and `trnfleet monitor` in a
+pseudo-terminal. Figures are printed, never asserted.
 """
 
 # ruff: noqa: T201  a benchmark's figures go to the terminal
@@ -29,7 +29,7 @@ from support.processes.terminal import Terminal
 
 
 def first_paint(columns: int, rows: int) -> None:
-    """Print how long the demo takes to its first useful paint and to 192 live chips."""
+    """Print the demo's time to its first useful paint and to 192 live chips."""
     paints: list[float] = []
     lives: list[float] = []
     for _ in range(5):
@@ -40,12 +40,13 @@ def first_paint(columns: int, rows: int) -> None:
             lives.append(time.monotonic() - terminal.started_s)
             terminal.end(keys="q")
     print(
-        f"demo: first paint {sorted(paints)[2]:.2f} s, 192 chips live {sorted(lives)[2]:.2f} s (median of 5)"
+        f"demo: first paint {sorted(paints)[2]:.2f} s, 192 chips live {sorted(lives)[2]:.2f} s"
+        " (median of 5)"
     )
 
 
 def live(fleet: str, seconds: float, columns: int, rows: int, past: str) -> None:
-    """Print what a fleet costs, live, over some seconds."""
+    """Print the cost of a live fleet over some seconds."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_STATE_HOME"] = os.environ["XDG_CACHE_HOME"] = folder
         broker = MosquittoProcess(Path(folder), "max_queued_messages 4000")
@@ -97,14 +98,19 @@ def live(fleet: str, seconds: float, columns: int, rows: int, past: str) -> None
             said = simulator.output.strip().splitlines()[-1:]
         broker.stop()
     print(f"{fleet}, {columns}x{rows}, {elapsed:.0f} s, {past} for the past")
-    print("  CPU, % of a core: " + ", ".join(f"{name} {share:.1f}" for name, share in used.items())
-          + f"; together {sum(used.values()):.1f}")  # fmt: skip
+    print(
+        "  CPU, % of a core: "
+        + ", ".join(f"{name} {share:.1f}" for name, share in used.items())
+        + f"; together {sum(used.values()):.1f}"
+    )
     print("  memory, MiB: " + ", ".join(f"{name} {size:.0f}" for name, size in memory.items()))
     print(
-        f"  lag, ms: median {quantile(lags, 0.5):.0f}, p95 {quantile(lags, 0.95):.0f} ({len(lags)} looks)"
+        f"  lag, ms: median {quantile(lags, 0.5):.0f}, p95 {quantile(lags, 0.95):.0f} ({len(lags)}"
+        " looks)"
     )
     print(
-        f"  key to screen, ms: median {quantile(keys, 0.5):.0f}, p95 {quantile(keys, 0.95):.0f} ({len(keys)} keys)"
+        f"  key to screen, ms: median {quantile(keys, 0.5):.0f}, p95 {quantile(keys, 0.95):.0f}"
+        f" ({len(keys)} keys)"
     )
     print(f"  status line: {status.strip()}")
     print(f"  simulator: {' '.join(said)}")
@@ -123,7 +129,8 @@ def main() -> None:
     parser.add_argument("--no-paint", action="store_true", help="leave out the demo's first paint")
     options = parser.parse_args()
     print(
-        f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+        f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python"
+        f" {platform.python_version()}"
     )
     if not options.no_paint:
         first_paint(options.columns, options.rows)

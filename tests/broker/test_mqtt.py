@@ -59,7 +59,10 @@ def topics(envelopes: list[Envelope]) -> list[str]:
 async def test_messages_come_through(
     mosquitto: MosquittoProcess, protocol: ProtocolName, client: ClientName, kept: str | None
 ) -> None:
-    """Topic, payload, QoS, order and, in MQTT 5, content type arrive as they were sent; topics are shared strings."""
+    """Topic, payload, QoS and order arrive unchanged, in MQTT 5 also the content type.
+
+    Topics are shared strings.
+    """
     publisher = MqttPublisher(mosquitto.url, client_id="p", protocol=protocol)
     topic_filters = [("telemetry/#", 0), ("event/#", 1)]
     source = MqttSource(mosquitto.url, topic_filters, protocol=protocol, client=client)
@@ -85,7 +88,7 @@ async def test_messages_come_through(
 
 
 async def test_mqtt_5_is_the_first_choice(mosquitto: MosquittoProcess) -> None:
-    """A broker that knows MQTT 5 is spoken to in it."""
+    """MQTT 5 is used if the broker knows it."""
     source = MqttSource(mosquitto.url, [("#", 0)])
     async with running(source.run()):
         await source.wait_connected(5)
@@ -97,7 +100,10 @@ async def test_mqtt_5_is_the_first_choice(mosquitto: MosquittoProcess) -> None:
 
 
 async def test_announcements_are_retained_for_the_late(mosquitto: MosquittoProcess) -> None:
-    """What is announced greets a source that subscribes later, flagged as retained; an empty payload clears it."""
+    """A late source receives announcements as retained.
+
+    An empty payload clears them.
+    """
     publisher = MqttPublisher(mosquitto.url, client_id="p", will=WILL)
     publisher.on_connect(
         lambda: [Envelope("node/a", b"d", 1, retain=True), Envelope("node/b", b"d", 1, retain=True)]
@@ -115,7 +121,10 @@ async def test_announcements_are_retained_for_the_late(mosquitto: MosquittoProce
 
 
 async def test_orderly_stop_leaves_the_will_unsent(mosquitto: MosquittoProcess) -> None:
-    """A publisher that is cancelled says goodbye: what it published last stands, and no last will follows."""
+    """A cancelled publisher says goodbye.
+
+    Its last message stays, without a last will.
+    """
     source = MqttSource(mosquitto.url, [("publisher/+", 1)])
     async with running(source.run()):
         await source.wait_connected(5)
@@ -129,7 +138,10 @@ async def test_orderly_stop_leaves_the_will_unsent(mosquitto: MosquittoProcess) 
 
 
 async def test_will_follows_a_killed_publisher(mosquitto: MosquittoProcess) -> None:
-    """When a publisher's process is killed with -9, its last will arrives within a second, content type and all."""
+    """A publisher killed with -9 has its last will within a second.
+
+    It has its content type.
+    """
     code = f"""
 import asyncio, sys
 from trnfleet.transport.mqtt import MqttPublisher
@@ -158,7 +170,10 @@ asyncio.run(main())
 
 
 async def test_broker_killed_and_restarted(mosquitto: MosquittoProcess) -> None:
-    """After a broker's kill -9 and restart both sides come back by themselves, subscribed and announced again."""
+    """After a broker's kill -9 and restart both sides return by themselves.
+
+    They subscribe and announce again.
+    """
     publisher = MqttPublisher(mosquitto.url, client_id="p", rng=rng())
     publisher.on_connect(lambda: [Envelope("node/a", b"descriptor", 1, retain=True)])
     sources = [
@@ -191,7 +206,10 @@ async def test_broker_killed_and_restarted(mosquitto: MosquittoProcess) -> None:
 
 
 async def test_broker_that_holds_still_is_noticed(mosquitto: MosquittoProcess) -> None:
-    """A half-open connection is noticed within about twice the keepalive, also by a publisher in the middle of it."""
+    """A half-open connection is noticed within about twice the keepalive.
+
+    Also by a publisher in the middle of publishing.
+    """
     publisher = MqttPublisher(mosquitto.url, client_id="p", keepalive_s=1)
     sources = [
         MqttSource(mosquitto.url, [("#", 0)], keepalive_s=1, client=client) for client in READERS
@@ -201,7 +219,8 @@ async def test_broker_that_holds_still_is_noticed(mosquitto: MosquittoProcess) -
         for each in links:
             await each.wait_connected(5)
         mosquitto.pause()
-        # More than the socket's buffers hold: it waits for room until the connection counts as lost.
+        # More than the socket's buffers hold: it waits for room until the connection counts as
+        # lost.
         batch = [Envelope("telemetry/a", b"x" * 131_072)] * 200
         publishing = asyncio.create_task(publisher.publish(batch))
         await eventually(lambda: not any(each.status.connected for each in links), 2 + 2)
@@ -216,7 +235,7 @@ async def test_broker_that_holds_still_is_noticed(mosquitto: MosquittoProcess) -
 async def test_stop_does_not_wait_for_a_broker_that_holds_still(
     mosquitto: MosquittoProcess,
 ) -> None:
-    """A client that is stopped in the middle of sending ends within two seconds even if the broker does not react."""
+    """A client stopped while sending ends within two seconds without a reaction."""
     publisher = MqttPublisher(mosquitto.url, client_id="p")
     async with running(publisher.run()):
         await publisher.wait_connected(5)
@@ -231,7 +250,7 @@ async def test_stop_does_not_wait_for_a_broker_that_holds_still(
 
 
 async def test_retained_state_of_a_large_fleet_arrives(mosquitto: MosquittoProcess) -> None:
-    """More retained messages than Mosquitto's queue holds by default all arrive at a subscription."""
+    """More retained messages than Mosquitto's default queue all arrive."""
     publisher = MqttPublisher(mosquitto.url, client_id="p")
     publisher.on_connect(
         lambda: (Envelope(f"node/{number}", b"d", 1, retain=True) for number in range(3000))
@@ -247,7 +266,10 @@ async def test_retained_state_of_a_large_fleet_arrives(mosquitto: MosquittoProce
 async def test_requests_wait_for_a_reader_of_state(
     mosquitto: MosquittoProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While what is retained waits to be taken no more of it is asked for, also of a reader that gets only the newest telemetry when behind."""
+    """No more retained messages are requested while others wait.
+
+    Also for a reader with only the newest telemetry when behind.
+    """
     monkeypatch.setattr("trnfleet.transport.retained_requests.MOST_WAITING", 20)
     paths = [f"node/{number}" for number in range(20)]
     publisher = MqttPublisher(mosquitto.url, client_id="p")
@@ -266,7 +288,7 @@ async def test_requests_wait_for_a_reader_of_state(
 
 
 async def test_oversize_is_counted_and_not_taken(mosquitto: MosquittoProcess) -> None:
-    """A payload above the limit is counted as oversize; the connection goes on and the next message comes."""
+    """An oversized payload is counted, and the next message comes on the same connection."""
     publisher = MqttPublisher(mosquitto.url, client_id="p", max_payload_bytes=1_000_000)
     sources = [MqttSource(mosquitto.url, [("#", 1)], client=client) for client in READERS]
     async with running(publisher.run(), *(source.run() for source in sources)):
@@ -286,7 +308,10 @@ async def test_oversize_is_counted_and_not_taken(mosquitto: MosquittoProcess) ->
 
 
 async def test_stalled_consumer_loses_telemetry_by_the_count(mosquitto: MosquittoProcess) -> None:
-    """A consumer that stalls keeps a bounded queue: the newest telemetry and every event stay, the rest is counted."""
+    """A stalled consumer's queue is bounded: newest telemetry and every event stay.
+
+    The rest is counted.
+    """
     publisher = MqttPublisher(mosquitto.url, client_id="p")
     source = MqttSource(mosquitto.url, [("#", 1)], limits=InboxLimits(messages=100))
     async with running(publisher.run(), source.run()):
@@ -306,7 +331,7 @@ async def test_stalled_consumer_loses_telemetry_by_the_count(mosquitto: Mosquitt
 
 
 async def test_a_backlog_is_read_in_few_turns(mosquitto: MosquittoProcess) -> None:
-    """What came while the event loop was busy is read within a few of its turns, not one message a turn."""
+    """A backlog is read within a few event loop turns, not one message a turn."""
     source = MqttSource(mosquitto.url, [("telemetry/#", 0)])
     turns = 0
     async with running(source.run()):
@@ -327,18 +352,18 @@ async def test_a_backlog_is_read_in_few_turns(mosquitto: MosquittoProcess) -> No
 async def test_of_a_backlog_the_newest_of_each_topic_is_handled(
     mosquitto: MosquittoProcess,
 ) -> None:
-    """A loop that stands still under a flood counts all that came, leaves out what is old, and says of which topic."""
+    """After a stall under a flood, old messages are shed and counted per topic."""
     limits = InboxLimits(newest_of="telemetry/")
     source = MqttSource(mosquitto.url, [("telemetry/#", 0), ("event/#", 1)], limits=limits)
     async with running(source.run()):
         await source.wait_connected(5)
         lines = b"".join(b"%d\n" % number for number in range(1_000))
         command = ["mosquitto_pub", "-p", str(mosquitto.url.port), "-t", "telemetry/a", "-l"]
-        subprocess.run(command, input=lines, check=True)  # noqa: ASYNC221  the loop must stand still
+        subprocess.run(command, input=lines, check=True)  # noqa: ASYNC221  as above
         while not source.status.received:  # noqa: ASYNC110  each turn of the loop counts
             await asyncio.sleep(0)
         time.sleep(SHED_FROM_S + 0.1)  # noqa: ASYNC251  as above
-        subprocess.run(command, input=lines, check=True)  # noqa: ASYNC221  as above
+        subprocess.run(command, input=lines, check=True)  # noqa: ASYNC221  the loop must stand still
         await eventually(lambda: source.status.received == 2_000)
         taken = await source.take()
     assert taken[-1].payload == b"999"
@@ -349,7 +374,10 @@ async def test_of_a_backlog_the_newest_of_each_topic_is_handled(
 async def test_user_and_password(
     mosquitto_with: Callable[..., MosquittoProcess], tmp_path: Path
 ) -> None:
-    """The right user and password are let in; anything else is refused in plain words, without the password."""
+    """Only the right user and password are accepted.
+
+    The refusal is plain and without the password.
+    """
     file = password_file(tmp_path, "ops", "hunter2")
     broker = mosquitto_with(f"password_file {file}", anonymous=False, user="ops")
     for url, password, words in (
@@ -385,7 +413,7 @@ async def test_user_and_password(
     [("127.0.0.1", "connection refused"), ("no-such-host.invalid", "name not found")],
 )
 async def test_unreachable_broker_is_told_at_once(host: str, words: str) -> None:
-    """A command that needs a broker at its start is told in one line, with host and port, why there is none."""
+    """An unreachable broker is reported at the start in one line with host and port."""
     source = MqttSource(BrokerUrl(host, 1), [("#", 0)])
     async with running(source.run()):
         with pytest.raises(BrokerError, match=rf"^broker mqtt://{host}:1: {words}$"):
@@ -393,7 +421,7 @@ async def test_unreachable_broker_is_told_at_once(host: str, words: str) -> None
 
 
 async def test_stopping_while_connecting_leaves_nothing_behind() -> None:
-    """A client that is cancelled while the broker keeps silent closes its connection and leaves no task."""
+    """A client cancelled while connecting closes its connection and leaves no task."""
     closed = asyncio.Event()
 
     async def keep_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -418,7 +446,10 @@ async def test_stopping_while_connecting_leaves_nothing_behind() -> None:
 async def test_an_interruption_on_purpose(
     mosquitto: MosquittoProcess, protocol: ProtocolName
 ) -> None:
-    """An interrupted publisher's last will speaks at once; after the time asked for it is back and announces again."""
+    """An interrupted publisher's last will comes at once; it returns after the time.
+
+    It then announces itself again.
+    """
     publisher = MqttPublisher(mosquitto.url, client_id="p", protocol=protocol, will=WILL, rng=rng())
     publisher.on_connect(lambda: [Envelope(WILL.topic, b"online", 1, retain=True)])
     source = MqttSource(mosquitto.url, [("#", 1)], protocol=protocol)

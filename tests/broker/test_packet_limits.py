@@ -1,4 +1,4 @@
-"""Bounds of packets: our own towards any broker, and those that a real Mosquitto states."""
+"""Packet limits: our own towards any broker, and a real Mosquitto's."""
 
 from __future__ import annotations
 
@@ -60,7 +60,10 @@ async def broker_that_sends(*parts: bytes) -> AsyncIterator[BrokerUrl]:
 
 
 async def test_a_message_beyond_the_limit_is_skipped_unread() -> None:
-    """A broker that heeds no limit costs neither memory nor the connection: the message is counted, the next one comes."""
+    """A message beyond the limit is counted unread, and the next one comes.
+
+    It costs neither memory nor the connection.
+    """
     body = b"\x00\x01a\x00\x07" + b"x" * (MIB - 5)
     flood = [header(0x32, 64 * MIB), body, *[b"x" * MIB] * 63]
     async with broker_that_sends(*flood, header(0x30, 4) + b"\x00\x01ab") as url:
@@ -97,7 +100,10 @@ async def test_a_message_beyond_the_limit_is_skipped_unread() -> None:
     ids=["QoS 2", "large SUBACK", "unexpected SUBACK"],
 )
 async def test_what_no_broker_should_send_ends_no_reader(packet: bytes, reason: str) -> None:
-    """A packet that could take memory without a bound costs the connection, with a reason; the source goes on."""
+    """A packet without a memory bound ends the connection with a reason.
+
+    The source goes on.
+    """
     async with broker_that_sends(packet) as url:
         source = MqttSource(url, [("a", 1)], protocol="3.1.1")
         async with running(source.run()) as tasks:
@@ -110,7 +116,10 @@ async def test_what_no_broker_should_send_ends_no_reader(packet: bytes, reason: 
 async def test_what_a_broker_states_is_obeyed(
     mosquitto_with: Callable[..., MosquittoProcess],
 ) -> None:
-    """A packet over the broker's limit stays here, named with its size; the largest that fits goes; the link stands."""
+    """A packet over the broker's limit is not sent, and named with its size.
+
+    The largest within it is sent, and the link stays.
+    """
     broker = mosquitto_with("max_packet_size 1500", "max_inflight_messages 4")
     publisher = MqttPublisher(broker.url, client_id="p")
     # 2 + 1 for the header, 2 + 6 for the topic, 2 for the identifier, 1 for no properties.
@@ -131,7 +140,7 @@ async def test_what_a_broker_states_is_obeyed(
 async def test_a_broker_without_qos_1_gets_qos_0(
     mosquitto_with: Callable[..., MosquittoProcess],
 ) -> None:
-    """Messages and the last will go out at the highest QoS that there is."""
+    """Messages and the last will use the broker's highest QoS."""
     broker = mosquitto_with("max_qos 0")
     publisher = MqttPublisher(broker.url, client_id="p", will=Envelope("will", b"offline", 1))
     source = MqttSource(broker.url, [("#", 1)])
@@ -149,7 +158,10 @@ async def test_a_broker_without_qos_1_gets_qos_0(
 async def test_a_broker_without_retained_messages_is_named(
     mosquitto_with: Callable[..., MosquittoProcess],
 ) -> None:
-    """Retained state is refused in plain words, and so is a connection whose last will is retained; the rest goes."""
+    """Retained state and a retained last will are refused in plain words.
+
+    Other messages are sent.
+    """
     broker = mosquitto_with("retain_available false")
     reason = "the broker does not keep retained messages"
     publisher = MqttPublisher(broker.url, client_id="p")

@@ -1,4 +1,4 @@
-"""Properties of MQTT 5 through a real broker: of messages, of recordings, and of their replay."""
+"""MQTT 5 properties through a real broker: messages, recordings, replay."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ ALL = MessageProperties((("site", "fra"), ("site", "\u00fc")), "a/reply", b"\x00
 
 
 async def test_properties_come_through_in_mqtt_5(mosquitto: MosquittoProcess) -> None:
-    """Messages with properties arrive with them and in order, at QoS 0, too; those over the limit are counted; 3.1.1 has none."""
+    """Properties arrive with their messages in order, also at QoS 0.
+
+    Those over the limit are counted. 3.1.1 has none.
+    """
     publisher = MqttPublisher(mosquitto.url, client_id="p")
     sources = [MqttSource(mosquitto.url, [("a/#", 1)], client=client) for client in READERS]
     older = MqttSource(mosquitto.url, [("a/#", 1)], protocol="3.1.1")
@@ -85,7 +88,10 @@ async def test_a_byte_order_mark_in_a_property_ends_no_connection(
 async def test_user_properties_come_back_at_a_replay(
     mosquitto: MosquittoProcess, tmp_path: Path
 ) -> None:
-    """What was recorded with properties is replayed with the user's own; nobody waits for a reply any more."""
+    """A replay has the recorded user properties only.
+
+    Nobody waits for a reply any more.
+    """
     topic = "trnfleet/v1/lab/event/uc1"
     path = tmp_path / "kept.mcap"
     writer = RecordingWriter(path, About(schema=SCHEMA))

@@ -32,7 +32,10 @@ pytestmark = pytest.mark.broker
 async def stub_broker(
     version_5: bytes | None, version_4: bytes | None, granted: bytes = b"\x00"
 ) -> AsyncIterator[tuple[BrokerUrl, list[int]]]:
-    """Answer CONNECT by its version's bytes (None: silence) and SUBSCRIBE by `granted`; tell the versions asked for, negative with a password."""
+    """Answer CONNECT by version (None: silence) and SUBSCRIBE by `granted`.
+
+    Yield the requested versions, negative with a password.
+    """
     asked: list[int] = []
     serving: list[asyncio.Task[None] | None] = []
 
@@ -59,7 +62,7 @@ async def stub_broker(
 
 @pytest.mark.parametrize("refusal", [b"\x20\x02\x00\x01", b"\x20\x03\x00\x84\x00"])
 async def test_refused_version_is_replaced_at_once(refusal: bytes) -> None:
-    """A broker that refuses MQTT 5, in the words of either version, is spoken to in 3.1.1 without a wait."""
+    """A broker refusing MQTT 5, in either version's words, gets 3.1.1 without a wait."""
     async with stub_broker(refusal, ACCEPTED_4) as (url, asked):
         source = MqttSource(url, [("#", 0)])
         async with running(source.run()):
@@ -68,7 +71,7 @@ async def test_refused_version_is_replaced_at_once(refusal: bytes) -> None:
 
 
 async def test_silent_broker_is_told() -> None:
-    """Something that takes connections and answers nothing is told apart from a broker that refuses, and gets the password once."""
+    """A silent port is reported differently from a refusal, and gets the password once."""
     async with stub_broker(None, None) as (url, asked):
         source = MqttSource(replace(url, user="ops"), [("#", 0)], password=Password(SECRET))
         async with running(source.run()):
@@ -78,7 +81,10 @@ async def test_silent_broker_is_told() -> None:
 
 
 async def test_refused_subscription_is_told() -> None:
-    """A source that may read only a part of what it asks for says so and goes on; with no part left it tries again."""
+    """A source with part of its subscriptions reports it and goes on.
+
+    Without any it tries again.
+    """
     topics = [("open/#", 0), ("closed/#", 1)]
     async with stub_broker(None, ACCEPTED_4, granted=b"\x00\x80") as (url, _):
         source = MqttSource(url, topics, protocol="3.1.1")
@@ -97,7 +103,7 @@ async def test_refused_subscription_is_told() -> None:
 
 @pytest.mark.parametrize("client", READERS)
 async def test_refused_subscription_is_told_in_mqtt_5(client: ClientName) -> None:
-    """Each reason code is heeded: a part that is refused is named, and all of it is a reason to try again later."""
+    """Each reason code counts: a refused part is named, and all refused is a retry."""
     topics = [("open/#", 0), ("closed/#", 1)]
     async with stub_broker(ACCEPTED_5, None, granted=b"\x00\x00\x87") as (url, _):
         source = MqttSource(url, topics, client=client)
@@ -118,7 +124,7 @@ async def test_refused_subscription_is_told_in_mqtt_5(client: ClientName) -> Non
 
 
 async def test_reason_of_the_broker_is_told() -> None:
-    """When an MQTT 5 broker says why it ends the connection, that is passed on in plain words."""
+    """An MQTT 5 broker's reason for a disconnect is reported in plain words."""
     taken_over = b"\xe0\x02\x8e\x00"
     async with stub_broker(b"\x20\x03\x00\x00\x00" + taken_over, None) as (url, _):
         links: list[MqttPublisher | MqttSource] = [MqttPublisher(url, client_id="p")]
@@ -130,7 +136,7 @@ async def test_reason_of_the_broker_is_told() -> None:
 
 
 async def test_nats_is_found_to_speak_the_older_version() -> None:
-    """NATS Server refuses MQTT 5: the clients use 3.1.1, and messages come without a content type."""
+    """NATS Server refuses MQTT 5: clients use 3.1.1, without content types."""
     async with embedded_broker(clock=SystemClock(), prefer="nats") as broker:
         publisher = MqttPublisher(broker.url, client_id="p")
         source = MqttSource(broker.url, [("#", 1)])

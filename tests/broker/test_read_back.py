@@ -1,4 +1,4 @@
-"""Writes to a broker that cannot refuse them: MQTT 3.1.1, with an access list."""
+"""Writes to a broker unable to refuse them: MQTT 3.1.1 with an access list."""
 
 from __future__ import annotations
 
@@ -75,7 +75,10 @@ def guarded(mosquitto_with: Callable[..., MosquittoProcess], folder: Path) -> Mo
 async def test_what_is_not_given_back_is_not_confirmed(
     mosquitto_with: Callable[..., MosquittoProcess], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A write that the broker dropped without a word is told; one that it keeps, and one that clears, are done."""
+    """A silently dropped write is reported.
+
+    A stored one and a clearing succeed.
+    """
     monkeypatch.setattr(read_back, "READ_BACK_S", 0.5)
     broker = guarded(mosquitto_with, tmp_path)
     viewer = BrokerSession(broker.url, protocol="3.1.1")
@@ -117,7 +120,7 @@ async def test_what_is_not_given_back_is_not_confirmed(
 async def contested(
     session: BrokerSession, topics: str, payload: bytes
 ) -> AsyncIterator[list[str]]:
-    """Let another publisher replace what anybody else writes to some topics, at once; yield the topics that it has replaced."""
+    """Replace others' messages on some topics at once, and yield the replaced topics."""
     source, publisher = session.source([(topics, 1)]), session.publisher("contends")
     replaced: list[str] = []
 
@@ -141,7 +144,10 @@ async def contested(
 async def test_another_publisher_is_no_reason_to_complain(
     mosquitto_with: Callable[..., MosquittoProcess], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was written and replaced at once is done; another message that stays where ours should be is told."""
+    """A write replaced at once is done.
+
+    A lasting foreign message is reported.
+    """
     monkeypatch.setattr(read_back, "READ_BACK_S", 1.0)
     broker = guarded(mosquitto_with, tmp_path)
     viewer = BrokerSession(broker.url, protocol="3.1.1")
@@ -149,7 +155,7 @@ async def test_another_publisher_is_no_reason_to_complain(
     node = Envelope("trnfleet/v1/lab/node/uc1", b"ours", 1, retain=True)
 
     async def checked(session: BrokerSession) -> str:
-        """Publish a descriptor, then what no publisher may read, and return what is said about it."""
+        """Publish a descriptor, then an unreadable message, and return the report."""
         lines: list[str] = []
         publisher = session.publisher("ours")
         check = StateCheck(session, publisher, lines.append)

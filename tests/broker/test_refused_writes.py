@@ -1,4 +1,4 @@
-"""Messages that a real Mosquitto refuses, and that another broker never acknowledges."""
+"""Messages refused by a real Mosquitto, or never acknowledged by another broker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.broker
 async def test_access_list_refuses_with_its_reason(
     mosquitto_with: Callable[..., MosquittoProcess], tmp_path: Path
 ) -> None:
-    """In MQTT 5 a refused message is told apart from one that was taken; in 3.1.1 the broker does not say."""
+    """MQTT 5 reports a refused message with its reason; 3.1.1 reports nothing."""
     lists = tmp_path / "acl"
     lists.write_text("topic write open/#\n", encoding="utf-8")
     lists.chmod(0o600)
@@ -54,7 +54,10 @@ async def test_access_list_refuses_with_its_reason(
 async def test_a_broker_that_acknowledges_nothing_loses_the_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One wait for a whole batch, however many chunks it has; then the connection is given up with its reason, and made again."""
+    """A whole batch has one wait for acknowledgements, however many chunks it has.
+
+    Then the connection is closed with its reason, and made again.
+    """
     monkeypatch.setattr(connection_module, "ACKNOWLEDGE_S", 0.2)
     way = next(way for way in WAYS if way.name == "no PUBACK")
     with FakeBroker(way, random.Random(1)) as broker:  # noqa: S311  a test's choices

@@ -1,4 +1,7 @@
-"""Jobs and reservations of a cell that only a real top broker has: a relay clears them, and nothing of other cells."""
+"""A relay clears ended jobs and reservations of its cell from a real top broker.
+
+Nothing of other cells is cleared.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +89,10 @@ def cleared(top: Top) -> set[str]:
 async def test_what_the_cell_does_not_have_any_more_is_cleared_once(
     mosquitto: MosquittoProcess,
 ) -> None:
-    """What runs in the cell alone and is not known there; not what others have, share or publish just then, nor what says no place."""
+    """Jobs and reservations of this cell alone, unknown there, are cleared.
+
+    Other cells' stay, and shared ones, ones just published, and ones without a place.
+    """
     memory = Top()
     relay = await memory.join("relay-a")
     await relay.service.pass_on(QueueSource([job("there", HOST)], []))

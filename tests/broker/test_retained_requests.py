@@ -1,4 +1,4 @@
-"""Retained messages that a broker drops or withholds, asked for by their topics."""
+"""Retained messages dropped or withheld by a broker, requested by topic."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.broker
 async def test_what_a_full_queue_dropped_is_given(
     mosquitto_with: Callable[..., MosquittoProcess], protocol: ProtocolName
 ) -> None:
-    """Mosquitto drops most of a flood of retained messages; asked for by their topics in batches all come, once each."""
+    """Retained messages dropped by Mosquitto all come once when requested by topic."""
     broker = mosquitto_with("max_queued_messages 20", "max_inflight_messages 5")
     topics = [f"node/{number:03d}" for number in range(300)]
     publisher = MqttPublisher(broker.url, client_id="p", protocol=protocol)
@@ -56,7 +56,8 @@ async def test_what_a_full_queue_dropped_is_given(
                     source, lambda taken: {each.topic for each in taken} >= wanted
                 )
                 assert len(given) == len(wanted)
-                # The exact subscriptions have gone: what is published now comes once, by the wildcard.
+                # The exact subscriptions have gone: what is published now comes once, by the
+                # wildcard.
                 await eventually(lambda: not source._requests.is_asking)
                 await publisher.publish([Envelope(missing[0], b"new", 1, retain=True)])
                 assert [each.payload for each in await take_until(source, bool)] == [b"new"]

@@ -1,4 +1,4 @@
-"""Messages on topics without a subscription, as amqtt sends them to every client at its CONNECT."""
+"""Messages on unsubscribed topics, as amqtt sends them to every client at CONNECT."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ def publish_packet(topic: str, payload: bytes) -> bytes:
 
 
 async def test_links_outlive_what_they_did_not_ask_for() -> None:
-    """Neither a publisher nor a source takes an unsolicited message for the end or for its own; both count it."""
+    """Publisher and source count unsolicited messages and go on.
+
+    Neither mistakes one for the end or for its own.
+    """
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while packet := await reader.read(4096):
@@ -77,7 +80,10 @@ async def test_links_outlive_what_they_did_not_ask_for() -> None:
 
 
 async def test_commands_work_beside_a_monitor_on_the_fallback(tmp_path: Path) -> None:
-    """With a subscriber to the whole fleet, inject, silence, watch and replay do on NATS Server what they do on Mosquitto."""
+    """inject, silence, watch and replay work on NATS Server as on Mosquitto.
+
+    With a subscriber to the whole fleet.
+    """
     async with embedded_broker(clock=SystemClock(), prefer="nats") as broker:
         url = str(broker.url)
         fleet = ("--broker", url, "--name", "demo")

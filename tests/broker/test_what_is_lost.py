@@ -1,4 +1,4 @@
-"""What a reader cannot get, because it is cut off or too slow, is counted to the message."""
+"""Losses of a reader cut off or too slow are counted to the message."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HELD_TICKS = 3_000
 async def test_sent_is_received_and_lost(
     mosquitto_with: Callable[..., MosquittoProcess], *, is_cut: bool
 ) -> None:
-    """Through a partition, and where the broker's queue for a reader is full, every message came or is counted as lost."""
+    """Through a partition or a full broker queue, received and lost add up to sent."""
     broker = mosquitto_with("max_queued_messages 100")
     feed = Feed(standalone(2))
     feed.scatter()
@@ -66,7 +66,8 @@ async def test_sent_is_received_and_lost(
                 proxy.is_held = True
                 await tick(HELD_TICKS)
                 proxy.mend()
-            # The next message of a topic tells what was lost before it, and may find the queue still full.
+            # The next message of a topic tells what was lost before it, and may find the queue
+            # still full.
             for _ in range(20):
                 await tick(1)
                 with contextlib.suppress(AssertionError):

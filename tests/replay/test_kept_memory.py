@@ -1,4 +1,4 @@
-"""What a monitor and its past keep: full after twenty minutes."""
+"""Memory of a monitor and its past: full after twenty minutes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from trnfleet.clock import NS_PER_S
 from trnfleet.monitor.replay.marks import MOST_SNAPSHOTS, RecordingIndex
 
 SPANS_S = ((1_200, 20), (3_600, 60))
-"""The end of each part of the hour, and the seconds between two ticks in it."""
+"""End of each part of the hour, and the seconds between its ticks."""
 MOST_GROWTH_BYTES = 64 * 2**10
-"""Lists of times have some room in reserve; one object of 32 bytes a second would be beyond it."""
+"""Reserve of growing lists. One object of 32 bytes a second would exceed it."""
 
 
 async def test_what_is_kept_after_an_hour_is_what_was_kept_after_twenty_minutes() -> None:
-    """Charts, means, snapshots and all that is known of topics have reached their size by then."""
+    """Charts, means, snapshots and topics' state do not grow after twenty minutes."""
     feed = Feed(standalone(1), period_s=60.0)
     monitor, clock = feed.monitor, feed.clock
     index = RecordingIndex(lambda at_s: round(at_s * NS_PER_S), clock.monotonic_s, every_s=20.0)

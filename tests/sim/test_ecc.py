@@ -28,7 +28,10 @@ def errors(sizes: list[int], seed: int = 5) -> tuple[CorrectedErrors, dict[str, 
 @pytest.mark.parametrize(("ticks", "elapsed_s"), [(288, 300.0), (24, 3_600.0), (1, DAY_S)])
 @pytest.mark.parametrize("name", list(RATES_PER_CHIP_DAY))
 def test_a_day_has_as_many_with_any_tick(name: str, ticks: int, elapsed_s: float) -> None:
-    """A day of 4,000 chips has its rate x 4,000 events, within four standard deviations of bursts, for ticks of any length."""
+    """A day of 4,000 chips has rate x 4,000 events, for any ticks.
+
+    Within four standard deviations of bursts.
+    """
     source, counted = errors([16] * 250)
     for tick in range(ticks):
         source.add(counted, tick, elapsed_s)
@@ -37,7 +40,10 @@ def test_a_day_has_as_many_with_any_tick(name: str, ticks: int, elapsed_s: float
 
 
 def test_every_chip_of_every_size_of_instance_has_its_part() -> None:
-    """Instances of one chip have a sixteenth of the events of those of sixteen, and no place is left out."""
+    """One-chip instances have a sixteenth of the events of 16-chip instances.
+
+    No place is left out.
+    """
     source, counted = errors([16] * 60 + [1] * 960)
     for tick in range(60):
         source.add(counted, tick, DAY_S)
@@ -61,7 +67,10 @@ def test_the_same_seed_gives_the_same_events() -> None:
 
 
 def test_instances_of_many_chips_lose_no_events() -> None:
-    """A day of an instance of 4,096 chips has its rate, within four standard deviations, though a round gives few events."""
+    """An instance of 4,096 chips has its daily rate, though a round has few events.
+
+    Within four standard deviations.
+    """
     source, counted = errors([4_096])
     for tick in range(24):
         source.add(counted, tick, 3_600.0)
@@ -73,7 +82,7 @@ def test_instances_of_many_chips_lose_no_events() -> None:
 
 
 def test_corrected_errors_come_in_bursts() -> None:
-    """Of the ticks of an hour that have some, a third have several on one chip."""
+    """Of an hour's ticks with errors, a third have several on one chip."""
     source, counted = errors([16] * 250)
     most = []
     for tick in range(600):

@@ -73,7 +73,7 @@ def shards() -> Iterator[Engine]:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 10, 40])
 def test_shards_cover_every_instance_once(count: int) -> None:
-    """Whatever their number, shards follow each other without gap, and none cuts an UltraServer."""
+    """Any number of shards covers the fleet without gaps or a cut UltraServer."""
     layout = make(Shard()).layout
     parts = [own_instances(layout, Shard(number, count)) for number in range(1, count + 1)]
     assert [instance for part in parts for instance in part] == list(range(len(layout.instances)))
@@ -99,7 +99,10 @@ def test_an_event_belongs_to_the_shard_with_its_first_instance() -> None:
 
 
 def test_lines_of_shards_are_those_of_the_whole() -> None:
-    """The merged and sorted lines of four shards equal the whole run's byte for byte: telemetry, events and jobs."""
+    """The merged, sorted lines of four shards equal the whole run's byte for byte.
+
+    This includes telemetry, events and jobs.
+    """
     kinds = set(Include)
     whole = sorted(stdout_lines(make(Shard()), ticks=40, include=kinds))
     merged = sorted(
@@ -129,14 +132,20 @@ async def _published(engine: Engine, publishing: Publishing) -> list[tuple[str, 
     ids=["chip", "instance", "ultraserver"],
 )
 async def test_messages_of_shards_are_those_of_the_whole(publishing: Publishing) -> None:
-    """Topics and payloads of four shards are the whole run's, byte for byte, in JSON and in frames."""
+    """Topics and payloads of four shards equal the whole run's, in JSON and frames.
+
+    Byte for byte.
+    """
     whole = Counter(await _published(make(Shard()), publishing))
     merged = Counter([each for engine in shards() for each in await _published(engine, publishing)])
     assert merged == whole
 
 
 async def _decoded(engine: Engine) -> dict[tuple[int, str, str], NDArray[Any]]:
-    """Return a run's blocks as values by tick, instance and metric; a chip metric's are those of all its chips."""
+    """Return a run's blocks as values by tick, instance and metric.
+
+    A chip metric has the values of all the instance's chips.
+    """
     stage = SimulationRun(
         engine, publishing=Publishing(format="cbor", granularity="block", block_ultraservers=2)
     )

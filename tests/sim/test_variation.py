@@ -1,4 +1,7 @@
-"""How telemetry varies, by the estimators of `support.sim.variation`; `make truth` has longer runs and more seeds."""
+"""Variation of telemetry, by the estimators of `support.sim.variation`.
+
+`make truth` has longer runs and more seeds.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +29,20 @@ TICKS = 240
 
 @pytest.fixture(scope="module")
 def telemetry() -> Columns:
-    """Return some minutes of the shipped training fleet's first job, 192 chips: shape (ticks, chips) a metric."""
+    """Return some minutes of the shipped training fleet's first job, 192 chips.
+
+    Shape (ticks, chips) per metric.
+    """
     fleet = shipped_fleet("training")
     engine = Engine(fleet, 1, 1.0, to_ns(fleet.start))
     return chip_columns(engine, TICKS, np.arange(192))
 
 
 def test_cycles_differ_in_length_and_in_shape(shipped: Callable[[str], FleetFile]) -> None:
-    """Successive cycles by 0.5 to 3 %, and the overlapping parts of a job's power in them correlate below 0.97."""
+    """Successive cycles differ by 0.5 to 3 % in length.
+
+    The overlapping parts of a job's power in them correlate below 0.97.
+    """
     for each in cycle_figures(shipped("training"), 0, 2_900.0):
         assert each.cycles >= 8
         assert 0.005 < each.length_sd < 0.03
@@ -42,7 +51,10 @@ def test_cycles_differ_in_length_and_in_shape(shipped: Callable[[str], FleetFile
 
 
 def test_chips_of_a_job_differ_by_some_per_cent(telemetry: Columns) -> None:
-    """In power, not in the work that they do together; and the rear of a tray is 5 to 15 degC warmer than its front."""
+    """Chips of a job differ in power, not in their common work.
+
+    The rear of a tray is 5 to 15 degC warmer than its front.
+    """
     assert 0.01 < variation.spread(telemetry["power_w"]) < 0.05
     assert variation.spread(telemetry["tflops"]) < 0.003
     degrees = telemetry["temperature_c"].mean(axis=0)
@@ -50,7 +62,10 @@ def test_chips_of_a_job_differ_by_some_per_cent(telemetry: Columns) -> None:
 
 
 def test_noise_has_memory_and_no_walls(telemetry: Columns) -> None:
-    """Residuals are correlated from second to second, nearly normal, and those of a chip's metrics move together."""
+    """Residuals are nearly normal and correlated from second to second.
+
+    Residuals of a chip's metrics correlate, too.
+    """
     left = {name: variation.residuals(telemetry[name]) for name in CHIP_METRICS}
     assert variation.autocorrelation(left["power_w"]) > 0.3
     assert variation.autocorrelation(left["power_w"], 20) < 0.2
@@ -60,7 +75,7 @@ def test_noise_has_memory_and_no_walls(telemetry: Columns) -> None:
 
 
 def test_estimators_of_what_is_known() -> None:
-    """White noise, a random walk of lengths, and equal cycles give what they must."""
+    """White noise, a random walk of lengths, and equal cycles give the known results."""
     source = np.random.default_rng(3)
     white = source.normal(size=(4_000, 6))
     assert abs(variation.autocorrelation(white)) < 0.05
@@ -83,7 +98,10 @@ def test_estimators_of_what_is_known() -> None:
 def test_runs_begin_at_the_temperature_of_their_cycles(
     shipped: Callable[[str], FleetFile], fleet: str
 ) -> None:
-    """The first 20 s of every job are within 2 degC of the minute after them, and no job sinks or rises from the start on."""
+    """The first 20 s of every job are within 2 degC of the next minute.
+
+    No job cools or warms steadily from the start.
+    """
     file = shipped(fleet).model_copy(update={"stragglers": (), "links": ()})
     engine = Engine(file, 2, 1.0, to_ns(file.start))
     degrees = []

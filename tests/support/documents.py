@@ -26,7 +26,10 @@ PAGES = tuple(
 
 @functools.cache
 def script(name: str) -> ModuleType:
-    """Return a script of `.ci`, which has no suffix, as a module."""
+    """Return a script of `.ci` as a module.
+
+    It has no suffix.
+    """
     loader = SourceFileLoader(name.replace("-", "_"), str(ROOT / ".ci" / name))
     spec = importlib.util.spec_from_loader(loader.name, loader)
     assert spec is not None
@@ -41,7 +44,7 @@ def read(page: str) -> str:
 
 
 def fields(page: str, title: str) -> dict[str, bool]:
-    """Return the fields that the table whose first column is `title` lists, and whether it says that each is needed."""
+    """Return the fields in the table with first column `title`, and whether each is required."""
     found = re.search(
         rf"^\| {title} \| type \| needed \| [^\n]*\n\|[-|]+\|\n((?:\|[^\n]*\n)+)",
         read(page),

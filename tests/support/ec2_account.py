@@ -1,4 +1,4 @@
-"""Answers of EC2 about one Capacity Block for tests, events that EventBridge delivers, and what a bridge makes of both."""
+"""EC2 answers about one Capacity Block, EventBridge events, and a bridge's view of both."""
 
 from __future__ import annotations
 
@@ -100,11 +100,16 @@ def sorted_out(envelopes: list[Envelope]) -> tuple[list[dict[str, Any]], list[di
 def line(kind: str = "Capacity Block Expiration Warning", **change: Any) -> bytes:
     """Return an event of the block as EventBridge delivers it."""
     data = {
-        "version": "0", "id": "0a1b2c3d-0000-4000-8000-000000000001", "detail-type": kind, "source": "aws.ec2",
-        "account": "111122223333", "time": "2026-01-09T10:50:02Z", "region": "us-east-2",
+        "version": "0",
+        "id": "0a1b2c3d-0000-4000-8000-000000000001",
+        "detail-type": kind,
+        "source": "aws.ec2",
+        "account": "111122223333",
+        "time": "2026-01-09T10:50:02Z",
+        "region": "us-east-2",
         "resources": ["arn:aws:ec2:us-east-2:111122223333:capacity-reservation/cr-1"],
         "detail": {"capacity-reservation-id": "cr-1", "end-date": "2026-01-09T11:30:00Z"},
-    }  # fmt: skip  # keys of a document
+    }
     return json.dumps({**data, **change}).encode() + b"\n"
 
 

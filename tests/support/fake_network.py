@@ -36,7 +36,10 @@ WRONG_VERSION = LinkDown("the broker does not speak this MQTT version", wrong_ve
 
 @dataclass
 class Network:
-    """A broker made of answers: what each attempt to connect leads to, in order; then every one succeeds."""
+    """A scripted broker: the results of connection attempts, in order.
+
+    Later attempts succeed.
+    """
 
     answers: list[LinkDown | None] = field(default_factory=list)
     tried: list[str] = field(default_factory=list)
@@ -51,7 +54,7 @@ class Network:
 
 
 class FakeConnection:
-    """A connection that lives until a test ends it."""
+    """A connection ended by the test."""
 
     def __init__(self, network: Network, protocol: str, login: Login) -> None:
         self.protocol = protocol

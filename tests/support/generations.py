@@ -1,7 +1,8 @@
-"""Chip generations that do not exist: what a new one needs, and what its consumers must not take for granted.
+"""Invented chip generations: the data of a new one, and false assumptions of consumers.
 
-They are in the catalogue while `made_up()` lasts. None has 16 chips an instance, 8 NeuronCores a chip or four instances an
-UltraServer; one is a torus of another shape, one has switches, one is a line and one a ring of many chips.
+They are in the catalogue within `made_up()`. None has 16 chips an instance, 8 NeuronCores a chip or
+four instances an UltraServer. One is a torus of another shape, one has switches, one is a line and
+one a ring of many chips.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Generation(NamedTuple):
 
     @property
     def groups(self) -> list[str]:
-        """Addresses of what jobs run on: two UltraServers, or as many standalone instances."""
+        """Addresses for jobs: two UltraServers, or as many standalone instances."""
         return (
             [f"uc1/us-000{number}" for number in (1, 2)] if self.ultraserver else self.instances[:2]
         )
@@ -96,7 +97,7 @@ class Generation(NamedTuple):
         return expand(self.fleet())
 
     def file(self, **rest: Any) -> dict[str, Any]:
-        """Return a fleet file: two UltraServers where there are such, and three standalone instances."""
+        """Return a fleet file of three standalone instances, and two UltraServers if possible."""
         cluster: dict[str, Any] = {
             "name": "uc1",
             "instances": [{"type": self.alone.name, "count": 3}],
@@ -109,7 +110,10 @@ class Generation(NamedTuple):
         return validate(self.file(**rest), FleetFile, "fleet.toml")
 
     def jobs(self) -> list[dict[str, Any]]:
-        """Return a training job whose traffic follows from its model, and a serving job with a replica an instance."""
+        """Return a training job with derived traffic, and a serving job.
+
+        The latter has a replica an instance.
+        """
         first, second = self.groups
         model = {"parameters": 8e9, "tokens_per_step": 2e6}
         if self.ultraserver is None:

@@ -22,7 +22,12 @@ CHIPS = 16 * len(HOSTS)
 def chip_minute(
     minute: int, *, power_w: float = 100.0, covered_s: float = 60.0, jobs: bool = True
 ) -> MinuteRows:
-    """Return a minute of two UltraServers: chip N takes N watts more than the first; half of them have a job."""
+    """Return a minute of two UltraServers.
+
+    Half of the chips have a job.
+
+    Chip N uses N watts more than the first.
+    """
     instance = np.repeat(np.arange(len(HOSTS), dtype=np.int32), 16)
     figures = {
         each.name: np.zeros(CHIPS, np.uint64 if each.is_whole else np.float32)
@@ -58,7 +63,7 @@ def write_minutes(
     windows: Iterable[int] = (),
     fleet: str = "demo",
 ) -> None:
-    """Write minutes of a fleet as a writer does, and the ten minutes that begin with some of them."""
+    """Write minutes of a fleet as a writer does, and some ten-minute windows."""
     history = HistoryWriter(folder, fleet, cell, writer)
     try:
         for minute in minutes:

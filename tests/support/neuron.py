@@ -1,4 +1,4 @@
-"""Documents of `neuron-monitor` for tests, what a reader has of them, and the messages that they become."""
+"""Documents of `neuron-monitor` for tests, their parsed form, and the resulting messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The built package: sdist and wheel from the tree, and virtual environments to install them in."""
+"""The built package: sdist and wheel, and virtual environments to install them in."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ class Built(NamedTuple):
 
 
 def build(folder: Path) -> Built:
-    """Build the sdist from the tree and the wheel from that sdist, with the build tools of this environment."""
+    """Build the sdist from the tree, and the wheel from the sdist.
+
+    The build tools are those of this environment.
+    """
     sdist = _hatchling("sdist", ROOT, folder)
     # No tarfile: its filters came with Python 3.11.4, and Debian 12 has 3.11.2.
     subprocess.run(["tar", "-xf", str(sdist), "-C", str(folder)], check=True)
@@ -66,17 +69,23 @@ class Installed:
         subprocess.run([*pip, *arguments], check=True, cwd=self.folder, capture_output=True)
 
     def borrow_dependencies(self) -> None:
-        """Find dependencies where the interpreter of the suite finds them; the tree, which is there by a .pth file, is not found."""
+        """Add the suite interpreter's dependencies to the path.
+
+        The source tree, there through a .pth file, is not found.
+        """
         [site_packages] = self.folder.glob("lib/python3*/site-packages")
         borrowed = next(Path(each) for each in sys.path if each.endswith("site-packages"))
         (site_packages / "borrowed.pth").write_text(f"{borrowed}\n")
 
     def environment(self, home: Path | str) -> dict[str, str]:
-        """Return what a login shell of a new user would have, and no more."""
+        """Return the variables of a new user's login shell, and no others."""
         return {"PATH": f"{self.folder}/bin:{os.defpath}", "HOME": str(home), "LANG": "C.UTF-8"}
 
     def run(self, *arguments: str, home: Path | str = NO_HOME, timeout_s: float = 60) -> bytes:
-        """Run a command of the installed program in the environment's folder, and return what it wrote to stdout."""
+        """Run a command of the installed program, and return its stdout.
+
+        It runs in the environment's folder.
+        """
         result = subprocess.run(
             ["trnfleet", *arguments],
             executable=shutil.which("trnfleet", path=f"{self.folder}/bin"),

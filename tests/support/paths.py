@@ -1,4 +1,4 @@
-"""Folders of the repository, for tests that read what ships."""
+"""Folders of the repository, for tests of shipped files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every test of the app stands on."""
+"""Fixtures for every test of the app."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _colours(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Draw in full colour, whatever terminal the tests run in, and leave no other theme to the next test."""
+    """Draw in full colour in any terminal, and reset the theme after the test."""
     monkeypatch.setenv("COLORTERM", "truecolor")
     monkeypatch.delenv("NO_COLOR", raising=False)
     yield
@@ -28,7 +28,10 @@ def _colours(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_parse_of_a_style_sheet() -> Iterator[None]:
-    """Parse a style sheet once for the variables of a theme, not once in each app; rules are never written to."""
+    """Parse a style sheet once per set of theme variables, not once per app.
+
+    Rules are never modified.
+    """
     parsed: dict[frozenset[tuple[str, str]], LRUCache[tuple[Any, ...], list[RuleSet]]] = {}
 
     def share(sheet: Stylesheet) -> None:

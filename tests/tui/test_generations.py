@@ -1,4 +1,4 @@
-"""The app with chip generations that do not exist: every view, zoom level and lane name."""
+"""The app with fictitious chip generations: every view, zoom level and lane name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _catalogue() -> Iterator[None]:
 
 
 def fed(generation: Generation) -> Feed:
-    """Return a fleet in which one link of a chip is down."""
+    """Return a fleet with one failed link of a chip."""
     feed = Feed(generation.pairs)
     feed.jobs = {"train": (generation.groups[0],)}
     feed.scatter()
@@ -55,7 +55,7 @@ def fed(generation: Generation) -> Feed:
 
 @ALL
 def test_the_map_has_the_topologys_shape(name: str) -> None:
-    """Each chip has a place of its own, in rows as its topology is drawn, and is found there."""
+    """Each chip has its own place, in the topology's rows, and is found there."""
     layout = GENERATIONS[name].layout
     grid = Grid.of(layout)
     rows, columns = GENERATIONS[name].alone.topology.shape
@@ -71,9 +71,9 @@ def test_the_map_has_the_topologys_shape(name: str) -> None:
 
 @ALL
 async def test_every_zoom_of_the_map_and_the_views(name: str) -> None:
-    """The map draws at every zoom level, and the cursor finds the chip that it is put on.
+    """The map is drawn at every zoom level, and the cursor finds its chip.
 
-    Hierarchy, chip and reservations show the generation; the chip's links have its lanes' names.
+    Hierarchy, Chip and Reservations show the generation. The chip's links have its lane names.
     """
     generation = GENERATIONS[name]
     feed = fed(generation)

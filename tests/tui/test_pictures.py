@@ -1,4 +1,7 @@
-"""The pictures of the documentation: taken of the running app, well-formed, the same each time, and all shown."""
+"""The pictures of the documentation, made by the running app.
+
+They are well-formed, reproducible and all used.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from trnfleet.clock import (
 
 YEAR_1000 = -30_610_224_000
 YEAR_9999_END = 253_402_300_799
-"""Seconds since 1970 between which a year has the four digits that RFC 3339 asks for."""
+"""End of the year 9999 in seconds since 1970. RFC 3339 years have four digits."""
 
 
 async def note_after(clock: Clock, seconds: float, name: str, woken: list[str]) -> None:
@@ -55,7 +55,7 @@ async def test_the_system_clock_yields_without_waiting(seconds: float) -> None:
 
 
 async def test_a_manual_clock_stands_still() -> None:
-    """Time does not pass by itself, not even for tasks that give way."""
+    """Time does not pass by itself, not even for yielding tasks."""
     clock = ManualClock(wall_ns=5, monotonic_s=2.0)
 
     await clock.sleep(0)
@@ -74,7 +74,7 @@ async def test_advancing_moves_both_times() -> None:
 
 
 async def test_sleepers_wake_at_their_deadlines_in_order() -> None:
-    """One advance wakes all sleepers that are due, each at its own instant, and ties in the order in which they lay down."""
+    """One advance wakes each due sleeper at its own instant, ties in their order."""
     clock = ManualClock()
     woken: list[str] = []
     async with asyncio.TaskGroup() as tasks:
@@ -89,7 +89,7 @@ async def test_sleepers_wake_at_their_deadlines_in_order() -> None:
 
 
 async def test_a_sleeper_that_sleeps_again_wakes_within_the_same_advance() -> None:
-    """A loop that ticks every second ticks three times in three seconds, at its whole seconds."""
+    """A loop ticking every second ticks three times in three seconds, at whole seconds."""
     clock = ManualClock()
     woken: list[str] = []
 
@@ -106,7 +106,7 @@ async def test_a_sleeper_that_sleeps_again_wakes_within_the_same_advance() -> No
 
 
 async def test_a_cancelled_sleeper_is_passed_over() -> None:
-    """A task that gave up its sleep neither wakes nor keeps others from waking."""
+    """A cancelled sleeper neither wakes nor blocks others."""
     clock = ManualClock()
     woken: list[str] = []
     gone = asyncio.create_task(note_after(clock, 1.0, "gone", woken))
@@ -122,7 +122,10 @@ async def test_a_cancelled_sleeper_is_passed_over() -> None:
 
 
 async def test_steady_wall_time_goes_on_as_it_began() -> None:
-    """It follows the monotonic clock from the begin, before and after, whatever the wall clock does."""
+    """Steady wall time follows the monotonic clock from the start, forwards and backwards.
+
+    The wall clock has no influence.
+    """
     clock = ManualClock(wall_ns=10 * NS_PER_S, monotonic_s=50.0)
     wall = SteadyWall(clock)
 
@@ -182,7 +185,7 @@ def test_an_instant_is_read_in_any_time_zone(text: str, ns: int) -> None:
 
 @pytest.mark.parametrize("text", ["2026-01-31T00:00:00", "2026-01-31"])
 def test_an_instant_without_a_time_zone_is_refused(text: str) -> None:
-    """Local time would mean another instant on another machine; the message shows how to write it."""
+    """Local time is refused with the right notation: it differs between machines."""
     with pytest.raises(
         ValueError, match=f"'{text}' has no time zone; write it as 2026-01-31T00:00:00Z"
     ):

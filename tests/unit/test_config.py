@@ -74,7 +74,7 @@ def test_good_file(tmp_path: Path) -> None:
     ],
 )
 def test_bad_files(tmp_path: Path, text: str | bytes, said: str) -> None:
-    """A bad file is refused with its name, the key and what would be right, on one line."""
+    """A bad file is refused on one line with name, key and remedy."""
     file = write(tmp_path, text)
     with pytest.raises(ConfigError) as caught:
         config.load_model(file, Model)
@@ -92,7 +92,10 @@ def test_an_invalid_entry_of_a_list_is_one_error(tmp_path: Path) -> None:
 
 
 def test_names_and_paths(tmp_path: Path) -> None:
-    """A shipped name resolves from anywhere, a path is taken as it is, and a wrong name names the nearest."""
+    """A shipped name resolves from anywhere, a path is used as is.
+
+    A wrong name names the nearest.
+    """
     assert config.find_file("fleets", "demo").name == "demo.toml"
     own = write(tmp_path, "")
     assert config.find_file("fleets", str(own)) == own

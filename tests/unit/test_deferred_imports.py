@@ -5,7 +5,7 @@ import sys
 
 
 def printed(code: str) -> list[str]:
-    """Return the words that code prints in an interpreter of its own."""
+    """Return the words printed by code in an interpreter of its own."""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return done.stdout.split()
 
@@ -16,7 +16,10 @@ DEFER = (
 
 
 def test_the_app_of_the_demo_loads_nothing_that_it_does_not_use() -> None:
-    """What libraries import for TLS, proxies, plugins and errors stays unloaded, with what they import; so does what simulators need."""
+    """The demo's app loads no modules for TLS, proxies, plugins, errors or simulators.
+
+    Nor their imports.
+    """
     code = """
 import sys
 import trnfleet.cli.main
@@ -32,12 +35,12 @@ heavy |= {"email", "csv", "calendar", "importlib.metadata._meta", "platformdirs.
 heavy |= {"rich.box", "rich._ratio", "textual.drivers.headless_driver", "textual.widgets._tree"}
 loaded = {name for name in DEFERRED if type(sys.modules.get(name)).__name__ == "module"}
 print(*sorted(heavy & set(sys.modules) | loaded), "and", *sorted({"ssl", "hashlib", "difflib"} & set(sys.modules)))
-"""
+"""  # noqa: E501
     assert printed(code) == ["and", "difflib", "hashlib", "ssl"]
 
 
 def test_the_first_name_that_is_asked_for_loads_a_deferred_module() -> None:
-    """A deferred module is whole from then on, and the same for all that imported it, by any way to import."""
+    """The first name loads a deferred module for all importers, by any way to import."""
     code = f"""{DEFER}
 import asyncio, ssl, urllib.request
 from asyncio import sslproto
@@ -53,7 +56,10 @@ print(sha256(b"").hexdigest()[:8])
 
 
 def test_a_name_that_an_importer_takes_loads_its_module_when_it_is_called() -> None:
-    """Libraries take functions by name at their own import; the first call loads them, and each later one goes to them."""
+    """A function imported by name loads its module at the first call.
+
+    Later calls are direct.
+    """
     code = f"""{DEFER}
 from difflib import get_close_matches
 from importlib.metadata import entry_points
@@ -62,7 +68,7 @@ print(type(difflib).__name__, type(importlib.metadata).__name__, "email" in sys.
 print(*get_close_matches("colr", ["color", "width"]), *get_close_matches("widht", ["color", "width"], n=1))
 print(type(difflib).__name__, difflib.get_close_matches.__module__, type(importlib.metadata).__name__)
 print(importlib.metadata.version("numpy") == __import__("numpy").__version__, len(entry_points(group="none")))
-"""
+"""  # noqa: E501
     assert printed(code) == [
         *(
             "_Deferred",
@@ -80,7 +86,10 @@ print(importlib.metadata.version("numpy") == __import__("numpy").__version__, le
 
 
 def test_every_name_that_is_called_later_is_there() -> None:
-    """A library that is newer could have it elsewhere."""
+    """Every deferred name exists in the installed library.
+
+    A newer one may have moved it.
+    """
     code = f"""{DEFER}
 from importlib import import_module
 from trnfleet.deferred_imports import CALLED_LATER
@@ -93,18 +102,21 @@ for module, names in CALLED_LATER.items():
 
 
 def test_numpy_is_whole_without_the_descriptions_of_its_c_functions() -> None:
-    """Modules that look into them are imported, linear algebra is there once it is used, and so are what others take from it."""
+    """Numpy works without its C functions' descriptions: imports and linear algebra.
+
+    Modules inspecting them are imported, and names imported from it exist.
+    """
     code = f"""{DEFER}
 import numpy as np
 import numpy.ma
 print("numpy.linalg._linalg" in sys.modules, *np.polyfit([0, 1, 2], [1, 3, 5], 1).round(), np.linalg.det(np.eye(2)))
 print(np.ma.array([1, 2], mask=[False, True]).sum(), np.roots([1, -3, 2]).round().tolist())
-"""
+"""  # noqa: E501
     assert printed(code) == ["False", "2.0", "1.0", "1.0", "1", "[2.0,", "1.0]"]
 
 
 def test_threads_that_need_a_deferred_module_at_once_all_get_it_whole() -> None:
-    """It is loaded once, and who comes meanwhile waits."""
+    """A deferred module is loaded once, and other threads wait."""
     code = f"""{DEFER}
 import threading
 import ssl
@@ -134,7 +146,10 @@ except ImportError as error:
 
 
 def test_a_module_that_fails_to_load_fails_each_time() -> None:
-    """The error of its first name comes back with the next one, in the place of a module without names."""
+    """A failed load raises its error again at the next name.
+
+    No module without names is left.
+    """
     code = f"""{DEFER}
 import secrets
 sys.modules["hmac"] = None

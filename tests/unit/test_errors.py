@@ -7,13 +7,13 @@ from trnfleet.errors import BrokerError, ConfigError, TrnfleetError, WireError, 
 
 @pytest.mark.parametrize("kind", [ConfigError, WireError, BrokerError])
 def test_every_error_is_caught_as_one_of_ours(kind: type[TrnfleetError]) -> None:
-    """Code that explains errors to the user needs only their base class, and the message stays as it was."""
+    """The base class catches every error, with its message unchanged."""
     with pytest.raises(TrnfleetError, match=r"^demo\.toml: key 'name' is missing$"):
         raise kind("demo.toml: key 'name' is missing")
 
 
 def test_a_fault_in_the_program_is_not_one_of_ours() -> None:
-    """What nobody raised on purpose is not explained away in one line."""
+    """A bug's exception is not explained in one line."""
     assert not issubclass(ValueError, TrnfleetError)
     assert TrnfleetError.__bases__ == (Exception,)
 
@@ -30,11 +30,14 @@ def test_a_fault_in_the_program_is_not_one_of_ours() -> None:
     ],
 )
 def test_nearest_names_a_choice(name: str, choices: list[str], clause: str) -> None:
-    """A near choice is offered, otherwise all of them in order, and an empty list is told as such."""
+    """A near choice is named, otherwise all in order.
+
+    An empty list is reported so.
+    """
     assert nearest(name, choices) == clause
 
 
 def test_nearest_takes_any_iterable() -> None:
-    """The choices may be the keys of a table or a generator, which is read once."""
+    """Choices may be a table's keys, or a generator, read once."""
     assert nearest("simulat", {"monitor": 1, "simulate": 2}) == "did you mean 'simulate'?"
     assert nearest("x", (name for name in ("b", "a"))) == "choose from a, b"

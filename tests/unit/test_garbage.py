@@ -36,7 +36,7 @@ class BusyClock(ManualClock):
 
 @pytest.fixture(autouse=True)
 def _no_steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let nothing be collected by itself, nor what the other tests of this process have left count as a large fleet."""
+    """Disable automatic collection, and ignore other tests' objects for the fleet size."""
     monkeypatch.setattr(sys, "getallocatedblocks", lambda: 0)
     gc.disable()
     yield
@@ -98,7 +98,7 @@ async def test_free_memory_goes_back_to_the_system_after_each_collection(
 
 
 async def test_caches_are_empty_before_each_collection() -> None:
-    """What they hold is free when it is given back."""
+    """Caches are emptied first, so that their memory is returned."""
     clock = ManualClock()
     emptied: list[float] = []
     work = asyncio.create_task(collect_garbage(clock, lambda: emptied.append(clock.monotonic_s())))
@@ -112,7 +112,10 @@ async def test_caches_are_empty_before_each_collection() -> None:
 async def test_what_a_large_fleet_has_is_walked_again_only_when_it_has_doubled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Spared as it comes in and when it has grown, so that no collection takes long; a small one is collected as ever."""
+    """A large fleet's objects are spared until doubled, so no collection takes long.
+
+    A small fleet is collected as ever.
+    """
     blocks, did = [0], list[str]()
     monkeypatch.setattr(sys, "getallocatedblocks", lambda: blocks[0])
     for name in ("collect", "freeze", "unfreeze"):
@@ -155,12 +158,12 @@ glibc.free(glibc.malloc(16 * int(sys.argv[2])))
 before = glibc.mallinfo2().hblks
 glibc.malloc(2 * int(sys.argv[2]))
 print(glibc.mallinfo2().hblks - before)
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.parametrize(("how", "mapped"), [("as ever", 0), ("apart", 1)])
 def test_large_blocks_stay_out_of_the_heap_also_after_larger_ones(how: str, mapped: int) -> None:
-    """Or a chunk of a recording leaves a hole as large as itself between blocks that live on."""
+    """Large blocks leave no holes between long-lived ones, even after larger ones."""
     if not hasattr(ctypes.CDLL(None), "mallinfo2"):
         return
     command = [sys.executable, "-c", MAPPED, how, str(LARGE_BYTES)]

@@ -32,7 +32,7 @@ def written(tmp_path: Path, log_format: logs.LogFormat, **values: object) -> str
 
 @pytest.mark.parametrize("log_format", ["json", "console"])
 def test_a_payload_makes_one_line(tmp_path: Path, log_format: logs.LogFormat) -> None:
-    """Newlines and escapes in a value neither make a second line nor reach the terminal raw."""
+    """Newlines and escapes in a value stay on its line, never raw."""
     text = written(tmp_path, log_format, topic="a\nb\x1b[2J\u202e", number=5)
     assert text.count("\n") == 1
     assert "\x1b" not in text
@@ -47,7 +47,7 @@ def test_secrets_are_not_logged(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_ends_nothing() -> None:
-    """A log that cannot be written is counted, and the program goes on."""
+    """A failed write to the log is counted, and the program goes on."""
     from pathlib import Path  # noqa: PLC0415
 
     before = logs._Settings.lost_lines
@@ -78,7 +78,10 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> Seconds:
 
 
 def test_a_flood_of_one_kind_is_a_few_lines(tmp_path: Path, seconds: Seconds) -> None:
-    """The first of a kind are written, the rest is one line a minute; other kinds, audits and debugging are not cut."""
+    """A kind's first lines are written, the rest is one line a minute.
+
+    Other kinds, audits and debugging are not cut.
+    """
     file = tmp_path / "log"
     handler = logs.configure(level="debug", log_format="json", file=file)
     log = logs.get_logger("t")
@@ -106,7 +109,10 @@ def test_a_flood_of_one_kind_is_a_few_lines(tmp_path: Path, seconds: Seconds) ->
 def test_what_the_last_minute_leaves_out_is_told_at_the_end(
     tmp_path: Path, seconds: Seconds
 ) -> None:
-    """A process that ends in a flood says how large it was; libraries are counted as we are."""
+    """A process ending in a flood logs its size.
+
+    Libraries are counted as we are.
+    """
     file = tmp_path / "log"
     handler = logs.configure(level="info", file=file)
     for _ in range(logs.FIRST_LINES + 7):
@@ -119,7 +125,7 @@ def test_what_the_last_minute_leaves_out_is_told_at_the_end(
 
 
 def test_kinds_are_bounded() -> None:
-    """What tells kinds apart may come from the wire: beyond a number they count as one."""
+    """Kinds may come from the wire: beyond a number they count as one."""
     windows = logs.Windows()
     admitted = sum(
         windows.admits("event", str(number), 0.0) for number in range(3 * logs.MOST_KINDS)
@@ -130,7 +136,10 @@ def test_kinds_are_bounded() -> None:
 def test_a_file_is_rotated_and_its_owners_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two files of a stated size are all that is kept; where the folder takes no new name, the one file is emptied."""
+    """A log is at most two files of a size.
+
+    If no second is possible, the one is emptied.
+    """
     monkeypatch.setattr(logs, "FILE_BYTES", 2_000)
     file = tmp_path / "log"
 

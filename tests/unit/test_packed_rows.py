@@ -12,7 +12,10 @@ COUNT = 3 * BLOCK_ROWS + 7
 
 
 def rows_of_seconds(count: int = COUNT) -> list[tuple[int, ...]]:
-    """Return times a second apart, each a few milliseconds late, the ends of what lies between, and places in a file."""
+    """Return rows of times a second apart, their ends, and places in a file.
+
+    Each time is a few milliseconds late.
+    """
     starts = [1_764_000_000 * 10**9 + n * 10**9 + noise(n) for n in range(count)]
     return [
         (start, start + 900_000_000 + noise(start), 30_000 * n) for n, start in enumerate(starts)
@@ -25,7 +28,10 @@ def noise(number: int) -> int:
 
 
 def test_rows_come_back_as_they_were() -> None:
-    """From every block, by number, from the end, as a slice and in order, with the largest numbers that there are."""
+    """Rows come back by number, from the end, as a slice and in order.
+
+    From every block, with the largest possible numbers.
+    """
     given = [*rows_of_seconds(), (2**64 - 1, 0, 2**63), (0, 2**64 - 1, 1)]
     rows = PackedRows(3, given)
     assert len(rows) == len(given)
@@ -53,7 +59,7 @@ def test_a_number_that_does_not_fit_is_refused_and_leaves_nothing() -> None:
 
 @pytest.mark.parametrize("dropped", [0, 1, BLOCK_ROWS - 1, BLOCK_ROWS, 2 * BLOCK_ROWS + 9, COUNT])
 def test_dropped_rows_are_gone_and_the_others_found(dropped: int) -> None:
-    """Numbers begin with the oldest row that is left, whatever its block."""
+    """Row numbers begin with the oldest remaining row, in any block."""
     given = rows_of_seconds()
     rows = PackedRows(3, given)
     rows.drop(dropped)
@@ -74,7 +80,7 @@ def test_dropped_rows_are_gone_and_the_others_found(dropped: int) -> None:
 
 
 def test_a_full_block_takes_a_few_bytes_a_row() -> None:
-    """Ten bytes for two times with noise and a place, of the 24 that the numbers have."""
+    """Two noisy times and a place take ten bytes instead of 24."""
     rows = PackedRows(3, rows_of_seconds(9 * BLOCK_ROWS + 1))
     newest_bytes = BLOCK_ROWS * 3 * 8
     assert rows.nbytes - newest_bytes < 10 * 9 * BLOCK_ROWS

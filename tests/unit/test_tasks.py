@@ -49,7 +49,7 @@ async def test_a_failure_of_the_body_wins() -> None:
 
 
 async def test_signals_ask_for_the_end() -> None:
-    """SIGTERM asks for the end and says which signal it was; work is cancelled."""
+    """SIGTERM requests the end, its number is stored, and work is cancelled."""
     ending = Ending()
     with ending.on_signals():
         os.kill(os.getpid(), signal.SIGTERM)
@@ -60,7 +60,10 @@ async def test_signals_ask_for_the_end() -> None:
 
 
 async def test_a_signal_outside_of_work_cancels_at_once() -> None:
-    """What still connects, or tidies up after a first signal, is not waited for; the status is that of the signal."""
+    """A signal cancels connecting, or tidying up after a first signal.
+
+    The status is the signal's.
+    """
     ending, left = Ending(), list[str]()
 
     async def connect() -> None:
@@ -89,7 +92,7 @@ async def test_a_signal_outside_of_work_cancels_at_once() -> None:
 
 
 async def test_a_cancellation_of_ones_own_is_no_signal() -> None:
-    """A body that is cancelled by another task is left by a cancellation, not by an exit."""
+    """A body cancelled by another task ends by a cancellation, not by an exit."""
     entered = asyncio.Event()
 
     async def body() -> None:
@@ -105,7 +108,7 @@ async def test_a_cancellation_of_ones_own_is_no_signal() -> None:
 
 
 async def test_work_whose_goodbye_hangs_is_cancelled_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A goodbye that nobody acknowledges, and one behind it, hold the end up for a while each."""
+    """A hanging goodbye, and one after it, delay the end for a while each."""
     monkeypatch.setattr(tasks, "GOODBYE_S", 0.01)
     ending, said, entered = Ending(), list[str](), asyncio.Event()
 
@@ -137,7 +140,7 @@ async def test_work_that_ends_by_itself() -> None:
 
 @pytest.mark.parametrize("comes", ["result", "failure", "nothing"])
 async def test_a_cancellation_is_heeded_whatever_comes_along_with_it(comes: str) -> None:
-    """A task that is cancelled in the very turn in which its answer comes ends as cancelled; it does not go on."""
+    """A task cancelled in the same turn as its result ends as cancelled."""
     reply: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     entered = asyncio.Event()
 
@@ -157,7 +160,10 @@ async def test_a_cancellation_is_heeded_whatever_comes_along_with_it(comes: str)
 
 
 async def test_what_is_not_cancelled_comes_through() -> None:
-    """Without a cancellation the result or the failure arrives as it is, also in a task that was cancelled before."""
+    """Without a cancellation the result or failure arrives unchanged.
+
+    Also in a task cancelled before.
+    """
     assert await preserve_cancellation(answer(5)) == 5
     with pytest.raises(ValueError, match="broken"):
         await preserve_cancellation(fail())
@@ -195,7 +201,7 @@ async def test_the_loop_goes_on_while_a_call_blocks() -> None:
 
 
 async def test_what_a_call_raises_is_raised() -> None:
-    """A failure reaches the caller that awaits the answer."""
+    """A failure reaches the awaiting caller."""
 
     def call() -> int:
         raise ValueError("no")

@@ -23,13 +23,13 @@ from trnfleet.text import plain
     ],
 )
 def test_what_is_shown(text: str, shown: str) -> None:
-    """What a terminal could act upon, or nobody could see, is written out; the rest stays as it is."""
+    """Control and invisible characters are written out; the rest is unchanged."""
     assert plain(text) == shown
 
 
 @given(text=st.text())
 def test_nothing_hidden_passes(text: str) -> None:
-    """Whatever comes, the result holds visible characters and spaces only, and is not longer than asked for."""
+    """The result has only visible characters and spaces, and is within the limit."""
     shown = plain(text, 50)
     assert len(shown) <= 50
     assert all(unicodedata.category(char)[0] in "LNPSZ" for char in shown)

@@ -1,1 +1,4 @@
-"""Real accounts and hosts: EC2's reservations and neuron-monitor's documents as the messages that the simulator publishes, too."""
+"""Real accounts and hosts as the messages a simulator publishes.
+
+Sources are EC2's reservations and neuron-monitor's documents.
+"""

@@ -1,4 +1,4 @@
-"""Options about alerts: the rules to evaluate, the name for acknowledgements, and the notifications of the app."""
+"""Options about alerts: rules, the name for acknowledgements, and the app's notifications."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ rules_option = setting(
     type=ShippedName("alerts"),
     multiple=True,
     metavar="NAME|FILE",
-    help="Alert rules: shipped ones by name, or a file; several times for several. By default all shipped ones.",
+    help=(
+        "Alert rules: shipped ones by name, or a file; several times for several. By default all"
+        " shipped ones."
+    ),
 )
 _APP_OPTIONS: tuple[Callable[[Any], Any], ...] = (
     rules_option,
@@ -47,7 +50,10 @@ _APP_OPTIONS: tuple[Callable[[Any], Any], ...] = (
 
 
 def app_alert_options(command: CommandT) -> CommandT:
-    """Add the options about alerts of every command with the app; the command takes `alerts: AlertOptions`."""
+    """Add the alert options of the app's commands.
+
+    The command gets `alerts: AlertOptions`.
+    """
 
     @functools.wraps(command)
     def with_alerts(

@@ -1,4 +1,7 @@
-"""Recordings that a command reads, with what had to be recovered or left out on stderr."""
+"""Recordings read by a command.
+
+Recovered or skipped parts are reported on stderr.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,9 @@ WIDTH = 400
 def open_recording(
     files: Sequence[str], *, name: str | None = None, neuron_ls: str | None = None
 ) -> Iterator[Recording]:
-    """Open recordings, or files of other programs, as one recording; report on stderr what had to be recovered.
+    """Open recordings, or files of other programs, as one recording.
+
+    Report recovered parts on stderr.
 
     Args:
         files: The files.

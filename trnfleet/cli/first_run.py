@@ -1,4 +1,7 @@
-"""Whether a user runs the demo for the first time, by an empty file in the state folder."""
+"""The demo's first run by a user, noted in the state folder.
+
+The note is an empty file.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ FILE = "tour-shown"
 
 
 def is_first_run() -> bool:
-    """Return whether the demo has not been run before, and note that it has been now.
+    """Return whether the demo runs for the first time, and note it.
 
-    Where nothing can be kept, as without a home that can be written to, each run is the first.
+    Without a writable home, each run is the first.
     """
     try:
         state = folders.state_folder()

@@ -1,4 +1,4 @@
-"""Options about a simulation, which `demo` and `simulate` share: fleet, scenario, seed and times."""
+"""Options about a simulation for `demo` and `simulate`: fleet, scenario, seed and times."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class RunOptions(NamedTuple):
     fleet: str
     """Name or file."""
     scenario: str | None
-    """Name or file; it decides about all options that are not `given`."""
+    """Name or file. It sets all options not `given`."""
     seed: int
     period_s: float
     speed: float
     start: datetime | None
     random_faults: bool | None
-    """Whether faults come at random; None for what the files say."""
+    """Whether faults come at random. None to follow the files."""
     given: frozenset[str]
     """Parameters on the command line itself."""
 
@@ -55,12 +55,15 @@ class RunOptions(NamedTuple):
         )
 
     def head(self) -> FleetHead:
-        """Return name and PUE of the run's fleet, after all else of it was validated that is not shipped.
+        """Return name and PUE of the run's fleet, after validating all unshipped files.
 
         Raises:
-            ConfigError: a file is not there or invalid.
+            ConfigError: a file does not exist or is invalid.
         """
-        from trnfleet.services.simulator.head import FleetHead, shipped_head  # noqa: PLC0415  as above
+        from trnfleet.services.simulator.head import (  # noqa: PLC0415  as above
+            FleetHead,
+            shipped_head,
+        )
 
         head = shipped_head(self.fleet) if self.scenario is None else None
         if head is None:
@@ -69,7 +72,10 @@ class RunOptions(NamedTuple):
         return head
 
     def arguments(self) -> list[str]:
-        """Return the same options as arguments of another process; a scenario decides there about the same ones."""
+        """Return the same options as arguments of another process.
+
+        A scenario sets the same ones there.
+        """
         values = {
             "fleet": self.fleet,
             "seed": str(self.seed),
@@ -128,14 +134,19 @@ _RUN_OPTIONS: tuple[Callable[[Any], Any], ...] = (
     setting(
         "--random-faults/--no-random-faults",
         default=None,
-        help="Faults at random, at the published rates or the file's; by default as file or scenario say, else from 10,000 "
-        "chips on.",
+        help=(
+            "Faults at random, at the published rates or the file's; by default as file or scenario"
+            " say, else from 10,000 chips on."
+        ),
     ),
 )
 
 
 def run_options(command: CommandT) -> CommandT:
-    """Add the options about a simulation; the command takes `run: RunOptions`."""
+    """Add the options about a simulation.
+
+    The command gets `run: RunOptions`.
+    """
 
     @functools.wraps(command)
     def with_run(

@@ -1,4 +1,7 @@
-"""Standard streams of a command: stdout may be closed or abandoned, stderr may be no terminal."""
+"""Standard streams of a command.
+
+Stdout may be closed or abandoned, stderr may be no terminal.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 INSTEAD = "`trnfleet status`, `trnfleet record` or `trnfleet simulate --stdout`"
-"""Commands that do the app's work without a terminal."""
+"""Commands for the app's work without a terminal."""
 _DUMB = ("", "dumb", "unknown")
-"""Values of TERM for terminals without cursor movement, or of which nothing is known."""
+"""Values of TERM for unknown terminals or those without cursor movement."""
 
 
 @contextlib.contextmanager
@@ -52,7 +55,10 @@ def stderr_is_terminal() -> bool:
 
 
 def stdout_columns() -> int | None:
-    """Return the width of the terminal that stdout is; None where it is no terminal."""
+    """Return the width of stdout's terminal.
+
+    None without a terminal.
+    """
     try:
         return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     except (AttributeError, ValueError):
@@ -87,5 +93,6 @@ def require_terminal(instead: str = INSTEAD) -> None:
     if kind in _DUMB:
         is_kind = f"TERM is {kind}" if kind else "TERM is not set"
         raise TrnfleetError(
-            f"the app needs a terminal that places text, and {is_kind}; set it, as in TERM=xterm-256color, or use {instead}"
+            f"the app needs a terminal that places text, and {is_kind}; set it, as in"
+            f" TERM=xterm-256color, or use {instead}"
         )

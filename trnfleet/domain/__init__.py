@@ -1,6 +1,8 @@
-"""The domain: facts and rules of fleets as pure data and functions; it reads no clock, file or socket.
+"""The domain: facts and rules of fleets as pure data and functions.
 
-`address` and `layout` name everything, `metrics` is the table of measured values, `faults` and `models` are tables, `fleet`,
-`scenario` and `jobs` the models of files. `reservations` has the rules of Capacity Blocks, `alerts` those of alert rules,
-`hardware` the catalogue and its topologies.
+It reads no clock, file or socket.
+
+`address` and `layout` name everything, `metrics` is the table of measured values, `faults` and
+`models` are tables, `fleet`, `scenario` and `jobs` the models of files. `reservations` has the
+rules of Capacity Blocks, `alerts` the alert rules, `hardware` the catalogue and its topologies.
 """

@@ -1,6 +1,6 @@
-"""Models that jobs train and serve, and kinds of serving by name: facts, each with its evidence.
+"""Language models that jobs train and serve, and kinds of serving: facts with their evidence.
 
-Owns no simulation: what a job makes of a model is in `jobs` and in the simulator.
+No simulation: `jobs` and the simulator compute what a job does with a model.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class LanguageModel:
-    """A decoder, dense or a mixture of experts: what FLOPs, traffic and memory follow from."""
+    """A decoder, dense or a mixture of experts: the source of FLOPs, traffic and memory."""
 
     parameters: float
     layers: int
@@ -22,10 +22,10 @@ class LanguageModel:
     bytes_per_value: int = 2
     """BF16."""
     active_parameters: float = 0.0
-    """Those that a token goes through: of a mixture of experts the fewer, of a dense model all."""
+    """Active parameters per token: fewer in a mixture of experts, all in a dense model."""
 
     def __post_init__(self) -> None:
-        """Let a dense model's tokens go through all its parameters."""
+        """Set all parameters as active in a dense model."""
         if not self.active_parameters:
             object.__setattr__(self, "active_parameters", self.parameters)
 
@@ -36,7 +36,10 @@ class LanguageModel:
 
     @property
     def kv_bytes_per_token(self) -> float:
-        """KV cache of one token, bytes: keys and values of every layer and KV head (derived)."""
+        """KV cache of one token in bytes (derived).
+
+        Keys and values of every layer and KV head.
+        """
         return 2.0 * self.layers * self.kv_heads * self.head_dim * self.bytes_per_value
 
 
@@ -50,16 +53,19 @@ MODELS = {
     "claude-like-small": LanguageModel(40e9, 60, 7_168, 8, 128),
     "claude-like-2t": LanguageModel(2e12, 120, 16_384, 8, 128, active_parameters=300e9),
 }
-"""Published: Llama in The Llama 3 Herd of Models (arXiv 2407.21783), table 3, and the models' cards; Qwen2.5 and Mixtral in
-their cards and configurations. Assumed: all sizes of claude-like models, of which none is published."""
+"""Language models by name. Published: Llama in The Llama 3 Herd of Models (arXiv 2407.21783), table
+3, and the models' cards; Qwen2.5 and Mixtral in their cards and configurations. Assumed: all sizes
+of claude-like models; none is published."""
 
 DRAFT_MODEL = "llama-3.2-1b"
-"""Draft model of speculative decoding; published for Llama 3.1 405B and 3.3 70B (Neuron SDK tutorials)."""
+"""Draft model of speculative decoding. Published for Llama 3.1 405B and 3.3 70B (Neuron SDK
+tutorials)."""
 
 TRAINING_PROFILES: dict[str, dict[str, Any]] = {
-    # Published: Project Rainier, hundreds of thousands of Trainium2 chips, trains Claude. Assumed: everything else. A mixture
-    # of experts, every layer over the chips of an instance and eight stages of layers over two UltraServers; tokens of a step
-    # follow from its time and from the chips, so that the profile fits any even number of UltraServers from 20 on.
+    # Published: Project Rainier, hundreds of thousands of Trainium2 chips, trains Claude. Assumed:
+    # everything else. A mixture of experts, every layer over the chips of an instance and eight
+    # stages of layers over two UltraServers; tokens of a step follow from its time and from the
+    # chips, so that the profile fits any even number of UltraServers from 20 on.
     "claude-like-pretraining": {
         "model": "claude-like-2t",
         "tensor_parallel": 16,
@@ -73,10 +79,11 @@ TRAINING_PROFILES: dict[str, dict[str, Any]] = {
 """Kinds of training by name: defaults for the keys of a training or fine-tuning job."""
 
 PROFILES: dict[str, dict[str, Any]] = {
-    # Published: Bedrock's latency-optimised Llama 3.1 405B runs on Trainium2. Published (Neuron SDK, nxd-inference tutorial
-    # on Llama 3.1 405B): on one trn2.48xlarge with FP8 weights and seven speculated tokens 8.27 ms a token and 2,255 ms to
-    # the first at batch 1, 10,000 tokens in and 1,500 out; without both 37.9 ms and 2,442 ms. Assumed: that Bedrock runs it
-    # like that, the batch, and the load.
+    # Published: Bedrock's latency-optimised Llama 3.1 405B runs on Trainium2. Published (Neuron
+    # SDK, nxd-inference tutorial on Llama 3.1 405B): on one trn2.48xlarge with FP8 weights and
+    # seven speculated tokens 8.27 ms a token and 2,255 ms to the first at batch 1, 10,000 tokens in
+    # and 1,500 out; without both 37.9 ms and 2,442 ms. Assumed: that Bedrock runs it like that, the
+    # batch, and the load.
     "llama-405b-latency": {
         "model": "llama-3.1-405b",
         "dtype": "fp8",
@@ -88,8 +95,9 @@ PROFILES: dict[str, dict[str, Any]] = {
         "load_mean": 0.45,
         "load_swing": 0.35,
     },
-    # Published: a shopping assistant ran on more than 80,000 Inferentia and Trainium chips on Prime Day 2024 (AWS blog on
-    # Trainium2). Assumed: a model of eight billion parameters, many short conversations at once, an evening peak.
+    # Published: a shopping assistant ran on more than 80,000 Inferentia and Trainium chips on Prime
+    # Day 2024 (AWS blog on Trainium2). Assumed: a model of eight billion parameters, many short
+    # conversations at once, an evening peak.
     "shopping-assistant": {
         "model": "llama-3.1-8b",
         "chips_per_replica": 4,
@@ -100,8 +108,8 @@ PROFILES: dict[str, dict[str, Any]] = {
         "load_swing": 0.3,
         "peak_hour_utc": 20.0,
     },
-    # Published: time per token 19.7 ms and to the first token 0.81 s at batch 1 on trn2.48xlarge (Neuron SDK tutorial on
-    # Llama-3.3-70B). Assumed: the batch, the requests and the load.
+    # Published: time per token 19.7 ms and to the first token 0.81 s at batch 1 on trn2.48xlarge
+    # (Neuron SDK tutorial on Llama-3.3-70B). Assumed: the batch, the requests and the load.
     "llama-70b": {
         "model": "llama-3.3-70b",
         "chips_per_replica": 16,
@@ -110,7 +118,8 @@ PROFILES: dict[str, dict[str, Any]] = {
         "load_mean": 0.45,
         "load_swing": 0.35,
     },
-    # Published, the same tutorial: 5.3 ms and 0.87 s with seven speculated tokens. Assumed: as above.
+    # Published, the same tutorial: 5.3 ms and 0.87 s with seven speculated tokens. Assumed: as
+    # above.
     "llama-70b-speculative": {
         "model": "llama-3.3-70b",
         "speculative_tokens": 7,
@@ -120,8 +129,9 @@ PROFILES: dict[str, dict[str, Any]] = {
         "load_mean": 0.45,
         "load_swing": 0.35,
     },
-    # Published: Bedrock's latency-optimised Claude 3.5 Haiku runs on Trainium2. Assumed: everything else, since no size is
-    # published: forty billion parameters on an instance, small batches, a working day's load.
+    # Published: Bedrock's latency-optimised Claude 3.5 Haiku runs on Trainium2. Assumed: everything
+    # else, since no size is published: forty billion parameters on an instance, small batches, a
+    # working day's load.
     "claude-like-latency": {
         "model": "claude-like-small",
         "dtype": "fp8",

@@ -1,4 +1,4 @@
-"""Racks and facilities: the instances of each rack, and the power of instances, racks and sites.
+"""Racks and facilities: instances per rack, and the power of instances, racks and sites.
 
 Pure arithmetic over arrays; it knows neither jobs nor telemetry.
 """
@@ -20,15 +20,16 @@ if TYPE_CHECKING:
 Watts = TypeVar("Watts", float, "NDArray[np.float64]")
 
 PUE = 1.14
-"""Power usage effectiveness: published, AWS's global figure for 2025 (1.15 for 2023 and 2024, 1.04 at the best site)."""
+"""Power usage effectiveness. Published: AWS's global figure for 2025 (1.15 for 2023 and 2024, 1.04
+at the best site)."""
 
 
 @dataclass(frozen=True)
 class Racks:
     """A fleet's racks, in the order of its instances; build it with `Racks.of`.
 
-    A standalone instance counts as a rack of its own: assumed, since nothing tells its neighbours. An UltraServer of which
-    some instances are not known is divided by the order of the others.
+    A standalone instance counts as a rack of its own (assumed, because its neighbours are unknown).
+    An UltraServer with some instances unknown is divided by the order of the others.
     """
 
     layout: Layout
@@ -37,7 +38,7 @@ class Racks:
 
     @staticmethod
     def of(layout: Layout) -> Racks:
-        """Divide a fleet's instances among racks, as many to each as their UltraServer type says."""
+        """Divide a fleet's instances among racks, by their UltraServer types."""
         count = len(layout.instances)
         sizes = np.diff(layout.ultraserver_start)
         place = np.arange(count) - np.repeat(layout.ultraserver_start[:-1], sizes)
@@ -58,8 +59,8 @@ class Racks:
     def label(self, rack: int) -> str:
         """Return a rack's name: `uc1/us-0001/rack-a`, or its first instance's path.
 
-        That is so of a standalone instance, and in an UltraServer that has instances of several types or more of them than
-        its type: descriptors of several publishers can say that.
+        The path names a standalone instance, and an UltraServer with instances of several types or
+        more instances than its type has: descriptors of several publishers can cause that.
         """
         first = int(self.start[rack])
         group = int(np.searchsorted(self.layout.ultraserver_start, first, side="right")) - 1
@@ -71,7 +72,10 @@ class Racks:
         return f"{self.layout.ultraservers[group]}/{kind.racks[kind.rack_of(first - start)]}"
 
     def total(self, of_instance: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return each rack's sum of its instances' values; NaN counts as nothing, unless a rack has only NaN."""
+        """Return each rack's sum of its instances' values.
+
+        NaN counts as 0; a rack with only NaN is NaN.
+        """
         if not len(self):
             return np.zeros(0)
         missing = np.isnan(of_instance)

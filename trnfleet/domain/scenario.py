@@ -1,6 +1,7 @@
-"""Scenario files: faults and their times, changes of load, and the fleet and time that they are meant for.
+"""Scenario files: faults with times, changes of load, and the intended fleet and time.
 
-The file is TOML; these are its models. `targets` resolves addresses, which depend on the fleet.
+The file is TOML; these are its models. `targets` resolves addresses, because they depend on the
+fleet.
 """
 
 from __future__ import annotations
@@ -25,26 +26,27 @@ def _zoned(moment: datetime) -> datetime:
 
 
 class FaultEntry(Model):
-    """A fault, or one that comes again and again."""
+    """A fault, once or repeated."""
 
     fault: FaultName
     """Its name in the table of faults."""
     target: str
-    """An address with `*`, a range, `random(N)`, `random(N) of PATTERN`; a link has its direction behind a colon."""
+    """An address with `*`, a range, `random(N)`, `random(N) of PATTERN`. A link has its direction
+    after a colon."""
     id: Segment | None = None
     """Name for `after`."""
     at: Instant | None = None
-    """Seconds after the start at which it begins."""
+    """Start in seconds after the simulation's."""
     after: Segment | None = None
-    """The entry after whose (first) begin it comes."""
+    """Entry to follow; it starts after that entry's (first) start."""
     delay: Instant = 0.0
     """Seconds from there."""
     every: Annotated[Duration, Field(ge=1.0)] | None = None
-    """Seconds from one time to the next, 1 or more: a jump over a day makes them all."""
+    """Seconds between two times, at least 1: a jump over a day creates them all."""
     times: Annotated[int, Field(ge=1, le=MOST_REPEATS)] | None = None
-    """Number of times that it comes; without end if only `every` is given."""
+    """Number of times; without end if only `every` is set."""
     lasts_s: Annotated[Duration | None, Field(alias="for")] = None
-    """Duration, recovery included; the steps of a recovery take that much less or more time."""
+    """Duration, recovery included. The steps of a recovery shrink or grow accordingly."""
     magnitude: Annotated[float, Field(allow_inf_nan=False)] | None = None
     """In the fault's own unit."""
 
@@ -74,7 +76,7 @@ class LoadEntry(Model):
 
 
 class Scenario(Model):
-    """A whole scenario file; what the command line says wins."""
+    """A scenario file; command-line options override it."""
 
     title: str = ""
     fleet: str | None = None
@@ -87,7 +89,8 @@ class Scenario(Model):
     period_s: Annotated[Duration | None, Field(alias="period")] = None
     """Wall time from tick to tick."""
     keeps_faults: bool = False
-    """Whether the stragglers, links and rates of the fleet file stay; a scenario begins with a healthy fleet otherwise."""
+    """Whether stragglers, links and rates of the fleet file stay. Otherwise a scenario starts with
+    a healthy fleet."""
     faults: tuple[FaultEntry, ...] = ()
     loads: tuple[LoadEntry, ...] = ()
     rates: Rates | None = None
@@ -113,7 +116,7 @@ class Scenario(Model):
             named[entry.id] = entry
 
         known: dict[str, float] = {}
-        """Begins of the entries with ids that others came after."""
+        """Start times of entries with ids, for entries that come after them."""
 
         def begin(entry: FaultEntry) -> float:
             behind: list[FaultEntry] = []
@@ -121,7 +124,8 @@ class Scenario(Model):
             while entry.after is not None and entry.after not in known:
                 if entry.after not in named:
                     raise ValueError(
-                        f"faults: no entry has the id {entry.after!r}: {nearest(entry.after, named)}"
+                        f"faults: no entry has the id {entry.after!r}:"
+                        f" {nearest(entry.after, named)}"
                     )
                 if entry.after in passed:
                     raise ValueError(f"faults: {entry.after!r} comes after itself")

@@ -1,4 +1,4 @@
-"""Base and field types of the models of all files that users write: frozen, strict about keys."""
+"""Base and field types of the models of all user-written files: frozen, strict about keys."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from pydantic import (
 from trnfleet.domain.durations import parse_duration_s
 
 Segment = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
-"""One segment of an address, or a name that becomes one of a topic."""
+"""One segment of an address, or a name used as a topic segment."""
 Share = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0.0, le=1e18, allow_inf_nan=False)]
-"""An amount; the limit is beyond anything that there is."""
+"""An amount; the limit is above any real value."""
 Seconds = Annotated[float, Field(ge=0.0, le=1e9, allow_inf_nan=False)]
 """A time from zero on; the limit is 30 years."""
 Length = Annotated[float, Field(ge=1e-4, le=1e7, allow_inf_nan=False)]
@@ -31,7 +31,7 @@ Paths = Annotated[
     tuple[Annotated[str, StringConstraints(max_length=400)], ...],
     Field(min_length=1, max_length=1_000),
 ]
-"""Addresses and ranges; what a job's message has room for."""
+"""Addresses and ranges, at most as many as fit a job's message."""
 
 
 def _seconds(value: Any) -> Any:
@@ -43,7 +43,7 @@ def _seconds(value: Any) -> Any:
 Duration = Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan=False)]
 """Seconds above zero, as a number or as text such as `5m`."""
 Instant = Annotated[float, BeforeValidator(_seconds), Field(ge=0, allow_inf_nan=False)]
-"""Seconds after the start, zero or more, as a number or as text such as `5m`."""
+"""Seconds after the start, zero or more: a number or text such as `5m`."""
 
 
 def _checked(moment: datetime) -> datetime:
@@ -55,7 +55,7 @@ def _checked(moment: datetime) -> datetime:
 
 
 Moment = Annotated[datetime, AfterValidator(_checked)]
-"""Date and time with a zone, in years that nanoseconds since 1970 can have."""
+"""Date and time with a zone, in the years that nanoseconds since 1970 can express."""
 
 
 class Model(BaseModel):

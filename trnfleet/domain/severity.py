@@ -1,4 +1,4 @@
-"""Severity of findings, events and alerts: the one order of the program, without signs or colours."""
+"""Severity of findings, events and alerts, and its order; no signs or colours."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class Severity(enum.Enum):
-    """Three steps, worst first; the value is the word of the wire and of rule files.
+    """Three steps, worst first; the value is the word in messages and rule files.
 
     The worse one is the smaller one, so that sorting puts it first and `min` finds it.
     """

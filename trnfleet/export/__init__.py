@@ -1,6 +1,7 @@
-"""Notifications of alerts beyond the broker: Alertmanager, webhooks, programs, lines on stdout.
+"""Notifications of alerts beyond the broker: Alertmanager, webhooks, programs, stdout.
 
-Read `notification_log` first: it decides which alerts are published and which receiver gets which notification, from the
-retained messages of the broker and the alerts of the moment. `receiver` is the interface that `alertmanager`, `webhook`,
-`command` and `ndjson` implement, `election` says which of several watches does all this.
+Read `notification_log` first: it decides which alerts are published and which receiver gets which
+notification, from the broker's retained messages and the current alerts. `receiver` is the
+interface of `alertmanager`, `webhook`, `command` and `ndjson`; `election` elects the watch that
+does all this.
 """

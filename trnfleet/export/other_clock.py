@@ -1,4 +1,7 @@
-"""The clock of a receiver as its answers tell it (`Date`), against ours, either of which may be wrong or be set."""
+"""The clock of a receiver (`Date` in its answers), compared with ours.
+
+Either may be wrong or be set.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
 
 SKEW_S = 5.0
-"""Clocks that differ by more are not the same, and one that differs by more from what passed was set: `Date` has whole seconds and is
-late by the way of the answer, and NTP slews."""
+"""Largest difference between equal clocks, and largest drift of a clock that was not set. `Date`
+has whole seconds and is late by the answer's transit time, and NTP slews."""
 SKEW_NS = round(SKEW_S * NS_PER_S)
 
 
@@ -19,7 +22,7 @@ class OtherClock:
     """How far the clock of the other side is ahead of ours."""
 
     def __init__(self, clock: Clock) -> None:
-        """Take both clocks to agree until an answer tells otherwise.
+        """Assume equal clocks until an answer differs.
 
         Args:
             clock: Ours.
@@ -31,7 +34,7 @@ class OtherClock:
         """Our clocks when that was known."""
 
     def learn(self, date_ns: int | None) -> bool:
-        """Take the other clock from an answer, if it has one; return whether it is another than was assumed."""
+        """Read the other clock from an answer, if it has one; return whether it changed."""
         if date_ns is None:
             return False
         self.confirm()
@@ -44,7 +47,7 @@ class OtherClock:
         return True
 
     def confirm(self) -> None:
-        """Record that an answer came, so that no step of our clock before it counts."""
+        """Record an answer: earlier steps of our clock no longer count."""
         self._known = self._clock.wall_ns(), self._clock.monotonic_s()
 
     @property
@@ -54,6 +57,9 @@ class OtherClock:
 
 
 def stepped_ns(since: tuple[int, float], clock: Clock) -> int:
-    """Return how far the wall clock was set since an instant, in ns of the wall clock and s of the monotonic one."""
+    """Return how far the wall clock was set since an instant.
+
+    The instant is in ns of the wall clock and s of the monotonic one.
+    """
     wall_ns, mono_s = since
     return clock.wall_ns() - wall_ns - round((clock.monotonic_s() - mono_s) * NS_PER_S)

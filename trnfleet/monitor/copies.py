@@ -1,7 +1,7 @@
 """Copies of mutable objects, for snapshots.
 
-Each class of the monitor that changes has a method `copy`, which copies the containers that it owns and shares what never
-changes: messages, descriptors, events, layouts, rules.
+Each mutable class of the monitor has a method `copy`. It copies its own containers and shares
+immutable objects: messages, descriptors, events, layouts, rules.
 """
 
 from __future__ import annotations

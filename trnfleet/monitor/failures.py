@@ -1,7 +1,9 @@
-"""Failures of the monitor's own work: counted and logged by stage, while everything else goes on.
+"""Failures of the monitor's own work, counted and logged by stage.
 
-Bad input is rejected where it comes in; a failure here is a bug, or a bad value that slipped through. It must not end the
-monitor, nor stay unseen.
+Everything else goes on.
+
+Bad input is rejected on arrival. A failure here is a bug or an undetected bad value: it must not
+end the monitor, nor stay unseen.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ log = logs.get_logger(__name__)
 LOGGED_EACH = 100
 """After the first failure of a kind, one in this number is logged."""
 MOST_KINDS = 1_000
-"""Kinds of failures that are counted one by one."""
+"""Most kinds of failures counted separately."""
 _SUBJECT_CHARS = 200
 
 
@@ -32,9 +34,9 @@ def fail(counts: PipelineCounts, stage: str, error: Exception, subject: str = ""
 
     Args:
         counts: The counters.
-        stage: Name of the work that failed, such as `findings`.
+        stage: Name of the failed work, such as `findings`.
         error: The exception.
-        subject: Name of the one object that was left out; empty where the whole stage was.
+        subject: Name of the one object left out; empty for the whole stage.
     """
     counts.internal_errors += 1
     kind = f"{stage}: {type(error).__name__} at {_place(error)}"
@@ -52,7 +54,10 @@ def fail(counts: PipelineCounts, stage: str, error: Exception, subject: str = ""
 
 @contextlib.contextmanager
 def guard(counts: PipelineCounts, stage: str) -> Iterator[None]:
-    """Run a stage in one go; where it fails, what follows goes on with what the stage left."""
+    """Run a stage in one go.
+
+    If it fails, later stages use its unfinished result.
+    """
     try:
         yield
     except Exception as error:  # noqa: BLE001  a bug may raise anything
@@ -60,7 +65,11 @@ def guard(counts: PipelineCounts, stage: str) -> Iterator[None]:
 
 
 def guarded(counts: PipelineCounts | None, stage: str, work: Iterator[None]) -> Slices[None]:
-    """Run a stage in slices; where it fails, what follows goes on with what the stage left. Without counts it raises.
+    """Run a stage in slices.
+
+    If it fails, later stages use its unfinished result.
+
+    Without counts it raises.
 
     Raises:
         LayoutChanged: it is no failure, and ends the stage of the pass that this is a part of.

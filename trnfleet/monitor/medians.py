@@ -1,4 +1,4 @@
-"""The median of values, without what NumPy loads for its own, and the sorted columns that many medians are read from."""
+"""Median without NumPy's imports for its own, and sorted columns for many medians."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _MANY_COLUMNS = 256
 def median(values: NDArray[np.float64]) -> float:
     """Return the median of known values; NaN for none.
 
-    NumPy's own loads its masked arrays with the first call, 1.3 MiB of code that nothing here needs.
+    NumPy's own loads its masked arrays with the first call, 1.3 MiB of code that nothing here
+    needs.
     """
     size = len(values)
     if not size:
@@ -25,7 +26,8 @@ def median(values: NDArray[np.float64]) -> float:
     middle = size // 2
     if size % 2:
         return float(np.partition(values, middle)[middle])
-    # The one before it is the largest of those below, which is found faster than by another partition.
+    # The one before it is the largest of those below, which is found faster than by another
+    # partition.
     parted = np.partition(values, middle)
     return float(parted[:middle].max() + parted[middle]) / 2
 
@@ -33,8 +35,9 @@ def median(values: NDArray[np.float64]) -> float:
 def sort_columns(table: NDArray[Any]) -> NDArray[Any]:
     """Return a table with each column in ascending order.
 
-    Of many short columns whole rows are compared by a sorting network (Batcher's odd-even merge sort): numpy sorts one column
-    after the other, and the step from one to the next takes longer than the sort.
+    Of many short columns whole rows are compared by a sorting network (Batcher's odd-even merge
+    sort): numpy sorts one column after the other, and the step from one to the next takes longer
+    than the sort.
     """
     size, columns = table.shape
     if columns < _MANY_COLUMNS:
@@ -50,7 +53,7 @@ def sort_columns(table: NDArray[Any]) -> NDArray[Any]:
 
 @functools.cache
 def _comparators(size: int) -> tuple[tuple[int, int], ...]:
-    """Return the pairs of places that sort `size` values when each is put in order, one after the other."""
+    """Return the pairs of places to compare, in order, to sort `size` values."""
     pairs: list[tuple[int, int]] = []
     merged = 1
     while merged < size:

@@ -1,6 +1,8 @@
-"""The rate of telemetry messages, over enough of them: a fleet that speaks every ten seconds is not silent between two messages.
+"""Rate of telemetry messages over a window with enough of them.
 
-It is taken from arrival to arrival, so that it is the same however long ago the last messages came that publishers send together.
+A fleet with a message every ten seconds is not silent between two messages. The rate is measured
+from arrival to arrival: the age of the last messages, which publishers may send together, does not
+change it.
 """
 
 from __future__ import annotations
@@ -9,13 +11,14 @@ import math
 from collections import deque
 
 WINDOW_S = 10.0
-"""Seconds over which the rate is taken where that many messages come within them."""
+"""Seconds of the window, if it has enough messages."""
 LEAST_MESSAGES = 3
-"""Messages within the window, which is longer where they are rarer."""
+"""Messages within the window. It is longer if they are rarer."""
 MOST_S = 300.0
-"""Longest window, but for publishers whose period is longer: five minutes, the longest period that is usual."""
+"""Longest window, except for publishers with a longer period. Five minutes is the longest usual
+period."""
 MISSED = 3
-"""A feed is dead after this number of periods of its usual publisher without a message, and after `WINDOW_S`."""
+"""Periods of the usual publisher without a message before a feed is dead. At least `WINDOW_S`."""
 
 
 class MessageRate:
@@ -39,7 +42,9 @@ class MessageRate:
         return made
 
     def read(self, now_s: float, messages: int, period_s: float = 1.0) -> None:
-        """Take a reading of the count; a lower one than before starts over, and so does the first one of a feed that was dead.
+        """Record a reading of the count.
+
+        A lower count restarts the rate, and so does the first message after a dead feed.
 
         Args:
             now_s: Monotonic seconds.
@@ -58,7 +63,10 @@ class MessageRate:
 
     @property
     def per_s(self) -> float:
-        """Messages a second; NaN before messages have come twice, 0 for a feed that is dead."""
+        """Messages per second.
+
+        NaN before messages have arrived twice, 0 for a dead feed.
+        """
         if self._is_dead:
             return 0.0
         if len(self._marks) < 2:

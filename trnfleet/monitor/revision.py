@@ -1,9 +1,9 @@
-"""Revisions of what a monitor knows: readers compare them instead of contents.
+"""Revisions of a monitor's state: readers compare them instead of contents.
 
-Every part of a monitor counts its changes in a `revision` of its own, and a reader that keeps something computed from a part
-keeps the revision that it was computed from. The counts of two monitors say nothing of each other: where the app shows a moment
-of the past, another monitor stands there whose counts may be the same. `source` differs then, so compare it, too, or the
-whole `MonitorRevision`. Parts that are never compared are not listed.
+Every part of a monitor counts its changes in its own `revision`. A reader that caches a result of a
+part stores that part's revision with it. Counts of two monitors are not comparable: for a moment of
+the past the app shows another monitor, and its counts may be the same. `source` differs then, so
+compare it, too, or the whole `MonitorRevision`. Parts that are never compared are not listed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 class MonitorRevision(NamedTuple):
-    """Counts of changes; equal ones mean that nothing has changed between two readings."""
+    """Counts of changes.
+
+    Equal ones mean no change between two readings.
+    """
 
     source: int
     """Exchanges of the monitor before this one; 0 for a monitor itself."""
@@ -33,13 +36,13 @@ class MonitorRevision(NamedTuple):
     findings: int
     """Their number."""
     events: int
-    """Events that have come, those of alerts among them."""
+    """Events received, including those of alerts."""
     alerts: int
     """Evaluations that have changed any."""
     silences: int
     """Acknowledgements and silences."""
     connects: tuple[bool, int]
-    """Whether the connection stands, and how often it, or a part of it, was made or lost."""
+    """Whether it is connected, and the count of connects and losses in any part."""
 
     @staticmethod
     def of(

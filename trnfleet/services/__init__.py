@@ -1,6 +1,8 @@
-"""Services without a terminal, made of several packages: simulate, watch, record, replay, bridge, compose the app.
+"""Services without a terminal: simulate, watch, record, replay, bridge, and composing the app.
 
-Read this first: `session.py` is the connection that every service about a broker takes, `discovery.py` finds its fleets,
-`live_monitor.py` is a monitor on top of it. The `*_client.py` modules read what a running service has published or ask it for
-something; the other modules are one service each, and `files/` reads and writes files. A service takes values, never options: it prints nothing, and reports lines through a callable.
+Read this first: `session.py` is every service's connection to a broker, `discovery.py` finds its
+fleets, `live_monitor.py` is a monitor on top of it. The `*_client.py` modules read the messages of
+a running service or send it a request; the other modules are one service each, and `files/` reads
+and writes files. A service receives values, never options. It prints nothing, and reports lines
+through a callable.
 """

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope
 
 READING_STILL_S = 4 * REPEAT_S
-"""Time without a reading or a repetition, which comes each `REPEAT_S`, after which the bridge counts as hanging: a reading asks EC2
-for many pages, each within its own limit."""
+"""Time without a reading or a repetition after which the bridge counts as hanging. Repetitions come
+every `REPEAT_S`; a reading requests many pages from EC2, each with its own limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class BridgeRequest:
     """The account to read, and how to publish it."""
 
     fleet: str
-    """Name of the fleet that the account's hosts publish as."""
+    """Fleet name under which the account's hosts publish."""
     root: str
     region: str | None = None
     profile: str | None = None
@@ -47,9 +47,9 @@ class BridgeRequest:
     once: bool = False
     """Whether to end after one reading."""
     blocks_only: bool = False
-    """Whether to leave out On-Demand Capacity Reservations that are no Capacity Block."""
+    """Whether to publish Capacity Blocks only, without other On-Demand Capacity Reservations."""
     forget: bool = False
-    """Whether to clear reservations that EC2 no longer returns."""
+    """Whether to clear reservations missing from EC2's answer."""
     events: str | None = None
     """File of EC2's events as EventBridge delivers them, `-` for stdin."""
 
@@ -91,8 +91,10 @@ class Ec2Bridge:
             report: Receives a line where the broker does not give back what it was sent.
 
         Raises:
-            BrokerError: the broker cannot be reached, or refused messages: at once where it refused all, else at the end.
-            NotConfirmedError: in MQTT 3.1.1, at the end: the broker does not give back what it was sent.
+            BrokerError: the broker cannot be reached, or refused messages: at once where it refused
+                all, else at the end.
+            NotConfirmedError: in MQTT 3.1.1, at the end: the broker does not give back what it was
+                sent.
             CloudError: the first reading failed.
         """
         request, bridge, ending = self._request, self._bridge, Ending()
@@ -152,7 +154,7 @@ class Ec2Bridge:
 
 
 def _status(link: LinkStatus) -> str:
-    """Return what was published in one line, or why there is no connection."""
+    """Return one line: the published messages, or why there is no connection."""
     state = "" if link.connected else f"no connection: {link.last_error}; "
     return f"{state}{counted(link.sent, 'message')} published"
 
@@ -173,9 +175,10 @@ def open_events(path: str) -> int:
 
 
 def line_reader(descriptor: int) -> Callable[[], bytes]:
-    """Return what reads the next line of a file: empty at its end, and of one that is too long only the beginning.
+    """Return a function that reads the next line of a file.
 
-    A thread that waits in it does not hold the program's end up, which one that waits in a buffered reader may.
+    It returns nothing at the file's end, and only the beginning of a line that is too long. A
+    thread blocked in it does not delay the program's exit; one blocked in a buffered reader may.
     """
     buffer = bytearray()
 
@@ -206,7 +209,7 @@ class LinePublisher:
         self.status = LinkStatus(broker="stdout", connected=True)
 
     def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
-        """Do nothing: a line that is written needs no repetition."""
+        """Do nothing: a written line needs no repetition."""
 
     async def publish(self, batch: Iterable[Envelope]) -> PublishResult:
         """Write a batch, without presence and without cleared messages."""

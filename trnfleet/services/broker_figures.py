@@ -1,8 +1,9 @@
-"""What a broker says of itself below `$SYS/broker/`, read over a connection of its own beside a source.
+"""A broker's own figures below `$SYS/broker/`, read over a separate connection.
 
-It is never needed. Access lists refuse it, many brokers have nothing there, and some (AWS IoT Core) end a connection that asks for
-what it may not read: on a connection of its own that harms nothing. One refusal of all topics, or silence, ends it for good, without a
-warning in the log; NATS Server refuses those topics that have spaces alone.
+They are never needed. Access lists refuse them, many brokers have none, and some (AWS IoT Core) end
+a connection that subscribes to a forbidden topic: on a separate connection this does no harm. It
+ends for good, without a warning in the log, once all topics are refused or nothing arrives. NATS
+Server refuses only topics with spaces.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ LOOK_EVERY_S = 0.2
 """Time between two looks whether the source is connected."""
 CONNECT_S = 5.0
 SAID_WITHIN_S = 25.0
-"""Silence after which a broker says nothing: Mosquitto repeats what has changed every 10 s."""
+"""Silence after which a broker publishes no figures. Mosquitto repeats changed ones every 10 s."""
 LONGEST_BYTES = 200
 
 
 class FiguresSource(MqttSource):
-    """A source that reads what its broker says of itself into its status, too, as long as that comes."""
+    """A source with its broker's figures in its status while they arrive."""
 
     async def run(self) -> None:
         """Keep the connection up until cancelled."""
@@ -57,7 +58,7 @@ class FiguresSource(MqttSource):
 
 
 async def read_figures(make: Callable[[], MqttSource], status: LinkStatus, clock: Clock) -> None:
-    """Read figures into a status, once its own connection stands, until there are none any more.
+    """Read figures into a status once its connection is up, until no more arrive.
 
     Args:
         make: Makes a source of `SYS_TOPICS`.

@@ -1,4 +1,4 @@
-"""Connections of an operator, who acknowledges and silences alerts, and asks relays for chips on a top broker."""
+"""Connections of an operator, for acks, silences and requests to relays on a top broker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOOK_EVERY_S = 0.25
 
 
 class OperatorConnection(NamedTuple):
-    """The writer of acknowledgements and silences, and the connection that must run for it."""
+    """The writer of acknowledgements and silences, and its connection, to be run with it."""
 
     operator: OperatorActions
     publisher: RunningPublisher
@@ -40,14 +40,16 @@ def connect_operator(
     owner: str | None,
     reads_back_from: BrokerSession | None = None,
 ) -> OperatorConnection:
-    """Return the writer of acknowledgements and silences of a fleet; the caller runs its connection.
+    """Return the writer of a fleet's acknowledgements and silences.
+
+    The caller runs its connection.
 
     Args:
         session: The broker, or the brokers, to all of which is written.
         fleet: The fleet's name.
         owner: The operator's name; by default the user's.
-        reads_back_from: The broker from which to read back what is written, where it cannot refuse it; None for an app, which
-            has a monitor that shows it.
+        reads_back_from: The broker from which to read back what is written, where it cannot refuse
+            it; None for an app, which has a monitor that shows it.
     """
     publisher = session.publisher(f"trnfleet-desk-{os.urandom(6).hex()}")
     writer = ReadBackPublisher(reads_back_from, publisher) if reads_back_from else publisher
@@ -58,17 +60,19 @@ def connect_operator(
 
 
 def operator_name(owner: str | None) -> str:
-    """Return the name under which an operator writes: the given one, or the user's."""
+    """Return the operator's name: the given one, or the user's."""
     return (owner or user_name("somebody"))[:LONGEST_USER]
 
 
 async def hold_leases(session: FleetSession, monitor: Monitor, leases: Leases) -> None:
-    """Ask for leases, renew them and give them back until cancelled; there are no connections before the first is wanted.
+    """Request leases, renew them and return them until cancelled.
+
+    Connections are made only once a lease is wanted.
 
     Args:
         session: The broker, or the brokers.
-        monitor: The fleet's, which shows the chips that come.
-        leases: What is wanted.
+        monitor: The fleet's monitor, for the chips received.
+        leases: The wanted leases.
     """
     await leases.wanted.wait()
     publisher = session.publisher(leases.client)
@@ -95,7 +99,10 @@ async def hold_leases(session: FleetSession, monitor: Monitor, leases: Leases) -
 async def _wait_connected(
     publisher: RunningPublisher, replies: RunningSource, leases: Leases, clock: Clock
 ) -> None:
-    """Wait until both connections stand; tell the leases why they do not."""
+    """Wait until both connections are up.
+
+    Report to the leases why they are not.
+    """
     while True:
         try:
             await replies.wait_connected(CONNECT_LIMIT_S)

@@ -1,4 +1,4 @@
-"""The session with a broker: its connections, and the batches that arrive on them."""
+"""The session with a broker: its connections, and the batches from them."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ LONGEST_USER = 64
 
 @dataclass(frozen=True, slots=True)
 class BrokerSession:
-    """A broker, the credentials for it, and the topics under which this program reads and writes there."""
+    """A broker, its credentials, and the root of this program's topics there."""
 
     url: BrokerUrl
     root: str = DEFAULT_ROOT
     """First part of every topic."""
     password: Password | TokenFile | None = None
     protocol: ProtocolName | None = None
-    """Only version of MQTT to use; None for 5, and 3.1.1 where the broker refuses it."""
+    """The only MQTT version to use. None for 5 first, then 3.1.1 if the broker refuses it."""
     clock: Clock = field(default_factory=SystemClock)
     tls: TlsSettings = VERIFIED
     client: ClientName = "mqtt5"
-    """What reads in MQTT 5 over TCP and TLS."""
+    """MQTT 5 reader over TCP and TLS."""
 
     @property
     def urls(self) -> tuple[BrokerUrl, ...]:
-        """The address of the broker, which is one of several elsewhere."""
+        """The broker's address, as a tuple because other sessions have several."""
         return (self.url,)
 
     def source(
@@ -66,8 +66,10 @@ class BrokerSession:
         Args:
             filters: The topic filters.
             limits: How much may wait to be taken.
-            reads_figures: Whether its status is to have what the broker says of itself, where that can be read.
-            beside: Client id of the publisher to which it belongs; its own has `-r` behind it. Empty for a random one.
+            reads_figures: Whether its status is to have what the broker says of itself, where that
+                can be read.
+            beside: Client id of the publisher to which it belongs; its own has `-r` behind it.
+                Empty for a random one.
         """
         kind = FiguresSource if reads_figures else MqttSource
         return kind(
@@ -96,7 +98,7 @@ class BrokerSession:
 
 
 class BatchReader:
-    """Batches of a source until a time limit, or until none has arrived for a while."""
+    """Batches of a source until a time limit, or until none arrives for a while."""
 
     def __init__(
         self, source: Source, clock: Clock, *, limit_s: float, quiet_s: float = math.inf
@@ -120,7 +122,7 @@ class BatchReader:
         return self._deadline_s - self._clock.monotonic_s()
 
     def shorten(self, limit_s: float) -> None:
-        """Bring the limit forward to `limit_s` from now, if it is later than that."""
+        """Bring the limit forward to `limit_s` from now if it is later."""
         self._deadline_s = min(self._deadline_s, self._clock.monotonic_s() + limit_s)
 
     async def next(self) -> Sequence[Envelope]:
@@ -135,7 +137,7 @@ class BatchReader:
 
 
 def user_name(default: str) -> str:
-    """Return the system's name of the user, without characters that a terminal could act upon; `default` if unknown."""
+    """Return the user's system name without control characters; `default` if unknown."""
     try:
         name = getpass.getuser()
     except (OSError, KeyError):

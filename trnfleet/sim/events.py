@@ -16,11 +16,12 @@ class SimEvent(NamedTuple):
     time_s: float
     """Simulated seconds since the start."""
     path: str
-    """Address of what it is about, from cluster to chip; empty for the fleet."""
+    """Address of the subject, from cluster to chip; empty for the fleet."""
     source: EventSource
-    """Origin in a real fleet: the driver's log, the runtime's, the job's launcher, EC2, or the operators."""
+    """Origin in a real fleet: driver log, runtime log, job launcher, EC2 or operators."""
     name: str
-    """A fault's name, or a step of its recovery such as `instance_quarantined`, in lower_snake_case."""
+    """A fault's name, or a step of its recovery such as `instance_quarantined`, in
+    lower_snake_case."""
     severity: Severity
     text: str
     """As that log would word it."""
@@ -29,7 +30,7 @@ class SimEvent(NamedTuple):
     nrt: int | None = None
     """The runtime's status (NRT_STATUS), where an execution ended with it."""
     detail_type: str | None = None
-    """The detail type of the event that EventBridge has for it."""
+    """Detail type of the corresponding EventBridge event; None without one."""
     reservation: str | None = None
     """The Capacity Block that it concerns."""
     resources: tuple[str, ...] = ()

@@ -9,10 +9,13 @@ if TYPE_CHECKING:
 
 
 def ec2_id(token: Token, path: str, generation: int = 0) -> str:
-    """Return the EC2 id of an instance that was replaced `generation` times: `i-0` and 16 hexadecimal digits."""
+    """Return the EC2 id of an instance replaced `generation` times.
+
+    The form is `i-0` and 16 hexadecimal digits.
+    """
     return "i-0" + (token("ec2", path, generation) if generation else token("ec2", path))
 
 
 def serial_number(token: Token, chip: str, generation: int = 0) -> str:
-    """Return the serial number of a chip that was replaced `generation` times: 16 hexadecimal digits."""
+    """Return the serial number of a chip replaced `generation` times: 16 hexadecimal digits."""
     return token("serial", chip, generation)

@@ -1,9 +1,10 @@
-"""All randomness of a run: columns of random words, ids and single draws, each a function of the seed and a key.
+"""Randomness of a run: words, ids and single draws from the seed and a key.
 
-No draw depends on what was drawn before it, so that chunks, shards and batches see the same values. Columns come from a
-counter-based generator, keyed by stream, tick and ordinal; ids and single draws from digests, keyed by kind and names. A
-unit is an instance, by its index in the whole fleet's layout; it has the words of the fleet's largest instance type, and of 16
-chips at least (`hardware.columns.LEAST_NOISE_CHIPS`).
+No draw depends on an earlier one, so that chunks, shards and batches see the same values. Columns
+come from a counter-based generator, keyed by stream, tick and ordinal; ids and single draws from
+digests, keyed by kind and names. A unit is an instance, by its index in the whole fleet's layout.
+It has the words of the fleet's largest instance type, and of at least 16 chips
+(`hardware.columns.LEAST_NOISE_CHIPS`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _DOMAIN = 0x74726E666C656574
-"""Second word of every key, so that another program's seed 0 is not ours."""
+"""Second word of every key; separates these draws from another program's with the same seed."""
 
 _WORD = 2**64 - 1
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -29,7 +30,10 @@ _BLOCK_BYTES = 32
 
 
 class Stream(enum.IntEnum):
-    """Uses of words; the numbers are part of what a seed means and never change, nor are those of earlier versions used again."""
+    """Uses of random words.
+
+    The numbers are part of a seed's meaning: never change them or reuse one of an earlier version.
+    """
 
     NC_UTIL = 1
     ENGINE_UTIL = 2
@@ -62,7 +66,10 @@ class LaneReader:
         self._bytes = bytes_per_unit
 
     def take(self, units: int, dtype: type[np.unsignedinteger[Any]]) -> NDArray[Any]:
-        """Return the lanes of the next `units` units: shape (units, lanes), uniform over the whole of `dtype`."""
+        """Return the lanes of the next `units` units: shape (units, lanes).
+
+        Uniform over the whole range of `dtype`.
+        """
         words = self._generator.random_raw(units * self._bytes // 8)
         return words.view(dtype).reshape(units, self._bytes // np.dtype(dtype).itemsize)
 
@@ -82,7 +89,10 @@ class Rng:
         self._key = np.array([seed & _WORD, _DOMAIN], np.uint64)
 
     def lanes(self, stream: Stream, tick: int, bytes_per_unit: int, first: int = 0) -> LaneReader:
-        """Return a reader that begins at unit `first`; a unit takes a whole number of 32-byte blocks."""
+        """Return a reader that begins at unit `first`.
+
+        A unit uses a whole number of 32-byte blocks.
+        """
         if bytes_per_unit % _BLOCK_BYTES:
             raise ValueError(f"{bytes_per_unit} bytes a unit are not a multiple of {_BLOCK_BYTES}")
         return LaneReader(
@@ -90,11 +100,16 @@ class Rng:
         )
 
     def words(self, stream: Stream, index: int, count: int, part: int = 0) -> NDArray[np.uint64]:
-        """Return one word for each of the first `count` ordinals; `part` distinguishes several draws of an index."""
+        """Return one word for each of the first `count` ordinals.
+
+        `part` distinguishes several draws of an index.
+        """
         return self._generator(stream, index, 0, part).random_raw(count)
 
     def scattered(self, stream: Stream, *keys: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """Return a word for each row of keys, such as (job, cycle): for rows that have each reached a place of their own.
+        """Return a word for each row of keys, such as (job, cycle).
+
+        For rows that are each at a position of their own.
 
         Args:
             stream: Of the words.
@@ -112,7 +127,9 @@ class Rng:
         return (self.words(stream, index, count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def smooth(self, stream: Stream, at_s: float, knot_s: float, count: int) -> NDArray[np.float64]:
-        """Return value noise in [-1, 1) at time `at_s`: random knots every `knot_s` seconds, smoothly joined.
+        """Return value noise in [-1, 1) at time `at_s`.
+
+        Random knots every `knot_s` seconds are joined smoothly.
 
         Args:
             stream: Of the knots.
@@ -126,7 +143,7 @@ class Rng:
         return (before + (after - before) * blend) * 2.0 - 1.0
 
     def token(self, kind: str, *parts: object) -> str:
-        """Return the 16 hexadecimal digits that belong to a kind of id and the names of what it identifies."""
+        """Return 16 hexadecimal digits for a kind of id and its names."""
         return _digest(kind, self._seed, *parts)
 
     def boot(self) -> str:
@@ -134,7 +151,10 @@ class Rng:
         return self.token("boot")
 
     def chance(self, kind: str, *parts: object) -> float:
-        """Return a value in [0, 1) for one event: uniform, and a function of the arguments and the seed alone."""
+        """Return a uniform value in [0, 1) for one event.
+
+        It depends only on the arguments and the seed.
+        """
         word = hashlib.blake2b(_key(self._seed, kind, *parts), digest_size=8).digest()
         return (int.from_bytes(word, "little") >> 11) * 2.0**-53
 
@@ -144,11 +164,11 @@ class Rng:
 
 
 def knot_of(at_s: float, knot_s: float) -> tuple[int, float]:
-    """Return the last knot before a time, and how far the time is from it to the next: 0 to 1, joined smoothly.
+    """Return the last knot before a time and the smoothed fraction to the next.
 
     Args:
         at_s: Simulated seconds since the start.
-        knot_s: Distance of the knots, of which number 0 is at the start.
+        knot_s: Distance of the knots; number 0 is at the start.
     """
     place = at_s / knot_s
     knot = math.floor(place)
@@ -157,7 +177,10 @@ def knot_of(at_s: float, knot_s: float) -> tuple[int, float]:
 
 
 def next_word(word: NDArray[np.uint64], key: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Return the words that follow from words and a key each: SplitMix64's step, in integers that wrap around."""
+    """Return the successors of words, with one key each.
+
+    SplitMix64's step, in integers that wrap around.
+    """
     mixed = word + (key.astype(np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -171,7 +194,7 @@ def share_of(words: NDArray[np.uint64]) -> NDArray[np.float64]:
 
 
 def bell(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Return words as values with mean 0 and standard deviation 1, nearly normal, within plus or minus 3.47."""
+    """Return words as nearly normal values: mean 0, standard deviation 1, within +-3.47."""
     field = np.uint64(0xFFFF)
     total = (words & field) + (words >> np.uint64(48))
     total += (words >> np.uint64(16) & field) + (words >> np.uint64(32) & field)
@@ -182,12 +205,15 @@ def bell(words: NDArray[np.uint64]) -> NDArray[np.float64]:
 
 
 def part_of(name: str) -> int:
-    """Return the part of a stream whose words belong to a name, whatever other names there are."""
+    """Return the part of a stream for a name, independent of other names."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
 
 
 def boot_after(boot: str, path: str, boots: int) -> str:
-    """Return the boot id of an instance that has booted `boots` times since the simulator began with id `boot`."""
+    """Return the boot id of an instance after `boots` boots.
+
+    `boot` is its id at the start of the simulator.
+    """
     return _digest(boot, path, boots) if boots else boot
 
 

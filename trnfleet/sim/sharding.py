@@ -1,7 +1,8 @@
-"""Division of a fleet among simulators: runs of whole UltraServers, a standalone instance counting as one.
+"""Division of a fleet among simulators: runs of whole UltraServers.
 
-Every shard simulates the jobs and faults of the whole fleet, which costs little, and makes the telemetry of its own
-instances; so a shard's values are those of a whole run.
+A standalone instance counts as one UltraServer. Every shard simulates the jobs and faults of the
+whole fleet, at little cost, and generates telemetry only for its own instances. So a shard's values
+equal those of a whole run.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ WHOLE = Shard()
 
 
 def own_instances(layout: Layout, shard: Shard) -> range:
-    """Return the instances of a shard, consecutive rows; empty where there are more shards than UltraServers."""
+    """Return the instances of a shard as consecutive rows.
+
+    Empty if there are more shards than UltraServers.
+    """
     starts: list[int] = []
     for number in range(len(layout.ultraservers)):
         covered = layout.instance_range(Node(Level.ULTRASERVER, number))
@@ -45,7 +49,10 @@ def own_instances(layout: Layout, shard: Shard) -> range:
 
 
 def owns(layout: Layout, own: range, path: str) -> bool:
-    """Return whether the shard with instances `own` publishes for an address: it has the address's first instance."""
+    """Return whether the shard with instances `own` publishes for an address.
+
+    It does if it has the address's first instance.
+    """
     node = layout.find(path)
     first = 0 if node is None else layout.instance_range(node).start
     return first in own

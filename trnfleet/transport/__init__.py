@@ -1,1 +1,4 @@
-"""Envelopes over MQTT and in memory: the only importer of the MQTT client and of the embedded broker."""
+"""Envelopes over MQTT and in memory.
+
+The only importer of the MQTT client and of the embedded broker.
+"""

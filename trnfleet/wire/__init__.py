@@ -1,1 +1,1 @@
-"""The wire: topics, messages, frames, and the ports that they pass through."""
+"""The wire: topics, messages, frames, and their ports."""

@@ -1,4 +1,4 @@
-"""CBOR from the wire or from a file: decoded within bounds, and nothing taken for what it is not."""
+"""CBOR from the wire or from a file: bounded, strict decoding."""
 
 from __future__ import annotations
 
@@ -32,19 +32,20 @@ _TAGS_WITH_MEANING = (
     43000,
     55799,
 )
-"""Tags that cbor2 would turn into objects of its own: among them regular expressions and big numbers, which can take
-minutes. Nothing of ours has a use for any."""
+"""Tags that cbor2 would convert into objects. Among them are regular expressions and big numbers:
+they can take minutes. None is used here."""
 
 
 def decode_cbor(data: bytes | memoryview, max_depth: int) -> Any:
-    """Return what a CBOR item holds that is all of the data.
+    """Decode one CBOR item, exactly as long as the data.
 
     Args:
         data: The item's bytes.
         max_depth: How deep it may be nested.
 
     Raises:
-        WireError: it is not CBOR, of indefinite length, has a key twice, a tag with a meaning or bytes behind it.
+        WireError: it is not CBOR, of indefinite length, has a key twice, a tag with a meaning or
+            bytes behind it.
     """
     stream = io.BytesIO(data)
     decoder = cbor2.CBORDecoder(
@@ -57,7 +58,7 @@ def decode_cbor(data: bytes | memoryview, max_depth: int) -> Any:
     )
     try:
         decoded = decoder.decode()
-    except Exception as error:  # whatever a foreign decoder raises on foreign bytes means the same
+    except Exception as error:  # any error of a foreign decoder means the same
         raise WireError(f"not CBOR: {type(error).__name__}") from error
     if stream.tell() != len(data):
         raise WireError("not CBOR: bytes after its end")

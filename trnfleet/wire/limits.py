@@ -10,7 +10,8 @@ class Limits:
     """Upper bounds; messages beyond them are dropped and counted."""
 
     payload_bytes: int = 131_072
-    """A frame, descriptor, job or publisher message: 128 KB, which AWS IoT Core takes too."""
+    """Bytes of a frame, descriptor, job or publisher message. 128 KB is also AWS IoT Core's limit.
+    """
     json_bytes: int = 65_536
     """A JSON telemetry message."""
     instances: int = 1_024
@@ -18,29 +19,29 @@ class Limits:
     columns: int = 128
     """Columns in one descriptor."""
     lane_types: int = 64
-    """Instance types whose link lanes one descriptor names."""
+    """Most instance types with link lanes in one descriptor."""
     text_chars: int = 256
     """Characters of any string."""
     fleet_instances: int = 280_000
-    """Instances that a monitor keeps: 4,200,000 chips of one publisher, and room for others."""
+    """Most instances of a monitor: 4,200,000 chips of one publisher, and room for others."""
     descriptors_bytes: int = 384 * 2**20
-    """Memory of all descriptors; one of an instance takes 1 to 2 KB, columns that several have in common count once."""
+    """Memory of all descriptors. One instance's needs 1 to 2 KB; shared columns count once."""
     topics: int = 500_000
-    """Telemetry topics that a monitor keeps a sequence number for: those that a descriptor covers."""
+    """Most described telemetry topics with a sequence number in a monitor."""
     jobs: int = 20_000
-    """Jobs that a monitor keeps."""
+    """Most jobs of a monitor."""
     job_places: int = 100_000
-    """Addresses and ranges that all jobs together may name."""
+    """Most addresses and ranges named by all jobs together."""
     reservations: int = 4_096
-    """Reservations that a monitor keeps."""
+    """Most reservations of a monitor."""
     reservation_places: int = 100_000
-    """Addresses, EC2 ids and extensions that all reservations together may name."""
+    """Most addresses, EC2 ids and extensions named by all reservations together."""
     alerts: int = 100_000
-    """Alerts of `watch` that a monitor keeps."""
+    """Most alerts of `watch` in a monitor."""
     acks: int = 10_000
-    """Acknowledgements that a monitor keeps."""
+    """Most acknowledgements in a monitor."""
     silences: int = 1_000
-    """Silences that a monitor keeps: each is matched with every alert."""
+    """Most silences of a monitor: each is matched with every alert."""
     jobs_bytes: int = 48 * 2**20
     """Memory of all jobs."""
     reservations_bytes: int = 48 * 2**20
@@ -50,14 +51,14 @@ class Limits:
     retained_bytes: int = 16 * 2**20
     """Memory of all messages of any other retained class, such as silences."""
     publishers: int = 100_000
-    """Boots of publishers that a monitor keeps: each of 62,500 instances may have its own."""
+    """Most publisher boots in a monitor: each of 62,500 instances may have its own."""
     undescribed_publishers: int = 100_000
-    """Boots of them that no descriptor names: hosts' presences come before their descriptors, which take the place of the oldest where
-    there is no room left."""
+    """Most boots of undescribed publishers. Hosts' presences arrive before their descriptors; a
+    full table drops the oldest."""
     watches: int = 1_000
-    """Watches that a monitor keeps."""
+    """Most watches in a monitor."""
     undescribed_paths: int = 100_000
-    """Paths that are told apart among those that publish telemetry without a descriptor."""
+    """Most distinct paths of telemetry without a descriptor."""
 
 
 DEFAULT_LIMITS = Limits()

@@ -1,7 +1,8 @@
-"""Messages about reserved capacity: Capacity Blocks and On-Demand Capacity Reservations, and the answers to requests for them.
+"""Messages about Capacity Blocks and On-Demand Capacity Reservations, and replies.
 
-Simulator and bridge publish the same retained message on `reservation/{id}`, so that readers tell them
-apart by `origin` alone. Names are EC2's. Times are RFC 3339 in UTC, amounts of money decimal text.
+Simulator and bridge publish the same retained message on `reservation/{id}`, so that readers
+distinguish them by `origin` alone. Names are EC2's. Times are RFC 3339 in UTC, amounts of money
+decimal text.
 """
 
 from __future__ import annotations
@@ -51,14 +52,16 @@ class ReservationMessage(Message):
     """The state of reserved capacity; retained, published again with every change."""
 
     id: Name
-    """The Capacity Block's (`cb-...`), or the Capacity Reservation's (`cr-...`) where it is no block."""
+    """The Capacity Block's (`cb-...`), or the Capacity Reservation's (`cr-...`) where it is no
+    block."""
     type: Literal["capacity-block", "default"] = "capacity-block"
     state: ReservationState
-    """A Capacity Block has those of its states that are a block's."""
+    """State; a Capacity Block uses only the states of blocks."""
     ts: Instant
     """Source time of this change."""
     change: Revision = 0
-    """Number of earlier changes; a repeated message has the same, so that repetitions are recognised."""
+    """Number of earlier changes; a repeated message has the same, so that repetitions are
+    recognised."""
     reservation_ids: Annotated[tuple[Name, ...], Field(max_length=256)] = ()
     instance_type: TypeName
     ultraserver_type: TypeName | None = None
@@ -66,24 +69,24 @@ class ReservationMessage(Message):
     instances: Count
     """Reserved."""
     launched: Count | None = None
-    """Instances that run in it: reserved less available. None where that is not known."""
+    """Instances running in it: reserved less available. None if unknown."""
     unavailable: Count | None = None
-    """Instances that a failed system status check keeps from use."""
+    """Instances unusable because of a failed system status check."""
     created: Instant
     start: Instant
     end: Instant | None = None
     """None where it lasts until it is cancelled."""
     terminates: Instant | None = None
-    """Time from which EC2 terminates the instances that still run in it."""
+    """Time of EC2's termination of instances still running in it."""
     pay_by: Instant | None = None
     """While a payment is pending: when it fails."""
     fee: Decimals | None = None
-    """Paid up front, with all extensions that are paid."""
+    """Paid up front, including all paid extensions."""
     currency: Currency = "USD"
     interconnect: InterconnectStatus | None = None
     extensions: Annotated[tuple[ExtensionSpec, ...], Field(max_length=MOST_EXTENSIONS)] = ()
     on: Annotated[tuple[Place, ...], Field(max_length=MOST_PLACES)] = ()
-    """The part of the fleet that it holds: addresses and ranges of siblings, as in a job's message."""
+    """Reserved part of the fleet: addresses and ranges of siblings, as in a job's message."""
     ec2_ids: Annotated[tuple[Text, ...], Field(max_length=MOST_INSTANCES)] = ()
     """EC2 ids of the instances in it, where addresses are not known; descriptors have both."""
     origin: Literal["simulated", "ec2"] = "simulated"
@@ -92,7 +95,7 @@ class ReservationMessage(Message):
 
 
 class OfferingSpec(_Part):
-    """A Capacity Block, or an extension of one, that can be bought."""
+    """A Capacity Block for sale, or an extension of one."""
 
     id: Name
     instance_type: TypeName

@@ -1,4 +1,7 @@
-"""The cases of the table in docs/brokers.md with each broker; `make brokers` runs them with all, the suite with three."""
+"""The table's cases in docs/brokers.md with each broker.
+
+`make brokers` runs them with all, the suite with three.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,10 @@ def test_each_broker_does_what_the_table_says(
     case: Case,
     record_property: Callable[[str, object], None],
 ) -> None:
-    """A case passes, or fails where a note below the table says why, and then no longer passes unnoticed."""
+    """A case passes, or fails with a note below the table.
+
+    A noted case that passes is reported.
+    """
     broker, version, played = results
     result = played[case.name]
     limit = LIMITS.get((broker, case.name))

@@ -1,4 +1,4 @@
-"""Trouble of the broker as a real `watch` sees and tells it: one alert about the connection, and none about the fleet."""
+"""Broker trouble in a real `watch`: one alert on the connection, none on the fleet."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ runbook = "Look at the broker."
 
 
 def told(watch: Program) -> list[tuple[str, str]]:
-    """Return what a watch has notified so far: alert and state."""
+    """Return a watch's notifications so far: alert and state."""
     lines = [json.loads(line) for line in watch.output.splitlines() if line.startswith("{")]
     return [(each["alertname"], each["state"]) for each in lines]
 
@@ -56,7 +56,10 @@ def until(holds: Callable[[], object], what: Callable[[], object], within_s: flo
 def test_a_stopped_and_a_killed_broker_are_one_alert_each(
     mosquitto: MosquittoProcess, tmp_path: Path
 ) -> None:
-    """A broker that stops answers nothing, a killed one closes: each is told once, and its end; no instance is silent."""
+    """A stopped broker and a killed one are each reported once, with the end.
+
+    A stopped one answers nothing, a killed one closes. No instance is silent.
+    """
     (tmp_path / "rules.toml").write_text(RULES)
     broker = ("--broker", str(mosquitto.url), "--name", "demo")
     fast = ("--period", "200ms", "--format", "cbor", "--granularity", "instance")

@@ -1,4 +1,4 @@
-"""The list of problems as a user has it: the real app in a terminal, a real broker, a fleet that fails and recovers."""
+"""The list of problems in the real app: a recovering fleet on a real broker."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ for = "1h"
 """
 END = "\x1b[F"
 SILENT_S = 20
-"""The other instances come back after so long: 10 s until they fire, the rest for the keys to the list's end."""
+"""Silence of the other instances. Alerts fire after 10 s, and the rest is for the keys to the
+list's end."""
 
 
 def silence(mosquitto: MosquittoProcess, target: str) -> None:
@@ -56,7 +57,10 @@ def silence(mosquitto: MosquittoProcess, target: str) -> None:
 def test_a_fleet_that_recovers_while_its_problems_are_scrolled_to_the_end(
     mosquitto: MosquittoProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of 69 problems 19 remain while the last one has the cursor: the app lives and shows the last that remain."""
+    """With the cursor on the last of 69 problems, 50 of them end.
+
+    The app lives and shows the last remaining ones.
+    """
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     fleet = tmp_path / "small.toml"
     fleet.write_text(FLEET)

@@ -1,4 +1,7 @@
-"""Two fleets on two brokers, one of them on both, in one app and in `status`, while one broker goes and comes back."""
+"""Two fleets on two brokers in one app and in `status`, while one broker restarts.
+
+One fleet is on both.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ COARSE = ("--fleet", "demo", "--format", "cbor", "--granularity", "instance", "-
 def test_one_broker_goes_and_comes_back(
     mosquitto: MosquittoProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it has is the last known, and not silent; the fleet on the other broker is undisturbed; then all is live again."""
+    """A lost broker's fleet is last known, not silent, then live again.
+
+    The other is undisturbed.
+    """
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     other = MosquittoProcess(tmp_path)
     other.start()
@@ -82,7 +88,7 @@ def test_one_broker_goes_and_comes_back(
 def test_a_fleet_comes_and_goes(
     mosquitto: MosquittoProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`monitor --all-fleets` shows one that comes after its start, keeps it as gone, and has it back as it was."""
+    """`monitor --all-fleets` shows a new fleet, marks it as gone, and restores it."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     broker = ("--broker", str(mosquitto.url))
 

@@ -1,4 +1,7 @@
-"""Two people's screens on one broker: what one writes about an alert is on the other's, and is there after restarts."""
+"""Two users' screens on one broker: messages about an alert appear on both.
+
+They survive restarts.
+"""
 
 from __future__ import annotations
 
@@ -47,11 +50,12 @@ def app(mosquitto: MosquittoProcess, owner: str) -> Terminal:
 def test_an_ack_is_on_both_screens(
     mosquitto: MosquittoProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Acknowledged on one screen, it is acknowledged on the other within a second, and on both after both restart."""
+    """An acknowledgement reaches the other screen within a second, and survives restarts."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     scenario = tmp_path / "silent.toml"
     scenario.write_text(SCENARIO)
-    # A day before the first block ends, so that no alert of it stands above the one that is looked at.
+    # A day before the first block ends, so that no alert of it stands above the one that is looked
+    # at.
     start = ("--start", "2026-01-05T12:00:00Z")
     options = (
         "--broker",

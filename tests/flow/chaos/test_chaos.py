@@ -21,26 +21,26 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SEED = 20_260_105
-"""One that is always the same; `make chaos` plays others."""
+"""A fixed seed; `make chaos` plays others."""
 COARSE = ("--format", "cbor", "--granularity", "instance")
-"""The simulator's messages, which take less processor time than those of `make chaos`, one a chip."""
+"""Cheaper simulator messages than the one per chip in `make chaos`."""
 
 
 async def test_messages_stop_neither_a_monitor_nor_its_views() -> None:
-    """Mutated messages of every class are counted and named, and the good publisher's telemetry is shown all the while."""
+    """Mutated messages are counted and named, and the good telemetry stays visible."""
     seen = await in_process.run_case(Case("messages", SEED, 0), messages=1_500)
     assert seen.messages > 1_500
 
 
 @pytest.mark.broker
 def test_messages_through_a_broker_stop_neither_the_app_nor_a_watch(tmp_path: Path) -> None:
-    """What a hostile publisher sends and leaves at the broker costs no process its life, and no reader the good fleet."""
+    """A hostile publisher's messages kill no process, and hide the good fleet from no reader."""
     seen = live.run_case(Case("live", SEED, 0), tmp_path, messages=750, published=COARSE)
     assert seen.messages > 700
 
 
 def test_an_increase_that_ended_in_an_outage_need_not_be_notified() -> None:
-    """Counters that step up and are replaced while nothing of the source is heard leave nothing that a watch could see."""
+    """Counters rising and replaced while their source is unheard are invisible to a watch."""
     rises = {"exec-errors uc1/us-0001/trn2u-0001-2": [Interval(152, 162), Interval(190, 452)]}
     script = Script([], 0, rises, set())
     assert script.unheard([(141.0, 224.0)]) == set(rises)
@@ -61,7 +61,7 @@ async def test_a_failure_names_the_command_that_repeats_it(monkeypatch: pytest.M
 @pytest.mark.broker
 @pytest.mark.parametrize("name", ["odd topics", "half a SUBACK"])
 def test_commands_end_as_documented_whatever_a_broker_does(name: str, tmp_path: Path) -> None:
-    """A broker that misbehaves costs no traceback, nothing raw on the terminal, and no command its end in time."""
+    """With a misbehaving broker commands end in time, without traceback or raw output."""
     number = [way.name for way in WAYS].index(name)
     seen = brokers.run_case(
         Case("brokers", SEED, number), tmp_path, names=("record", "status"), app=False, alive_s=1.5
@@ -70,7 +70,10 @@ def test_commands_end_as_documented_whatever_a_broker_does(name: str, tmp_path: 
 
 
 def test_damaged_files_are_refused_in_a_line(tmp_path: Path) -> None:
-    """Every command that reads a damaged recording or configuration ends with 0, 1 or 2, soon, and says why."""
+    """Every command reading a damaged file ends soon with 0, 1 or 2.
+
+    It prints the reason.
+    """
     seen = files.run_case(Case("files", SEED, 0), tmp_path)
     assert seen.statuses[2] > 1
 
@@ -78,7 +81,10 @@ def test_damaged_files_are_refused_in_a_line(tmp_path: Path) -> None:
 def test_a_part_that_cannot_be_played_is_said_loudly(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without Alertmanager the part that needs it is named, first and last, and the status says that not all was played."""
+    """Without Alertmanager the part needing it is named, first and last.
+
+    The status reports an incomplete run.
+    """
     monkeypatch.setattr(chaos, "alertmanager_program", lambda: None)
     monkeypatch.setattr("trnfleet.logs.configure", lambda **_: None)
     monkeypatch.setattr(sys, "argv", ["chaos", "--part", "processes", "--seed", "1"])
@@ -93,11 +99,21 @@ def test_a_part_that_cannot_be_played_is_said_loudly(
 def test_alertmanager_gets_the_alerts_of_the_fleet_whatever_happens_to_processes(
     tmp_path: Path,
 ) -> None:
-    """A network card that is down, and one too shortly for an alert, while simulator, broker and watches are killed, cut off and misdated."""
+    """The fleet's alerts are right despite killed, cut-off and misdated processes.
+
+    The faults are a network card that is down, and one too short for an alert.
+    """
     faults = [
-        FaultEntry.model_validate({"fault": "nic_down", "target": f"uc1/us-000{server}/trn2u-000{server}-1", "at": "2s", "for": lasts})
+        FaultEntry.model_validate(
+            {
+                "fault": "nic_down",
+                "target": f"uc1/us-000{server}/trn2u-000{server}-1",
+                "at": "2s",
+                "for": lasts,
+            }
+        )
         for server, lasts in ((1, "50s"), (2, "1s"))
-    ]  # fmt: skip
+    ]
     disturbances = [
         Disturbance(5.0, "clock -1h", "watch-1", 2.0),
         Disturbance(5.5, "kill", "simulator", 0.2),

@@ -1,4 +1,4 @@
-"""The publisher of docs/wire.md, as a reader who copies it runs it."""
+"""The publisher of docs/wire.md, run as a reader would."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def status(mosquitto: MosquittoProcess, until: str, amount: int) -> dict[str, Any]:
-    """Return the fleet's summary once a figure of it has come to an amount, or after 20 s."""
+    """Return the fleet's summary once a figure has an amount, or after 20 s."""
     deadline = time.monotonic() + 20
     while True:
         found = run(
@@ -33,7 +33,10 @@ def status(mosquitto: MosquittoProcess, until: str, amount: int) -> dict[str, An
 
 @pytest.mark.broker
 def test_the_publisher_of_the_page_is_seen(mosquitto: MosquittoProcess, tmp_path: Path) -> None:
-    """The code of the page makes 16 live chips, nothing of it is refused, and its last will takes them offline."""
+    """The page's code makes 16 live chips without refusals.
+
+    Its last will marks them offline.
+    """
     code = (
         read("wire.md")
         .partition("<!-- file: docs/examples/publisher.py -->\n```python\n")[2]

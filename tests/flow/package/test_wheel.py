@@ -1,6 +1,6 @@
-"""The wheel and the sdist: what is in them, and that the installed program works away from the tree.
+"""Contents of wheel and sdist, and the installed program away from the tree.
 
-The long twin of the last test installs the locked dependencies, too, for each Python that is there.
+The long twin of the last test installs the locked dependencies, too, for each installed Python.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ def installed(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Install
 
 
 def pythons() -> list[str]:
-    """Return the interpreters that the project supports and that are there; a pyenv shim may stand for one that is not."""
+    """Return the installed interpreters the project supports.
+
+    A pyenv shim may exist without its interpreter.
+    """
     return [
         name
         for name in ("python3.11", "python3.12", "python3.13")
@@ -89,7 +92,7 @@ def test_the_wheel_has_everything_inside(built: Built) -> None:
 
 
 def test_the_sdist_makes_the_same_wheel_as_the_tree(built: Built, tmp_path: Path) -> None:
-    """Builds can be repeated byte by byte, and the sdist lacks nothing; recordings of the tests are not in it."""
+    """Builds are reproducible, and the sdist is complete without test recordings."""
     assert digest(built.wheel) == digest(build_wheel_of_tree(tmp_path))
     with tarfile.open(built.sdist) as archive:
         tops = {name.split("/")[1] for name in archive.getnames()}
@@ -99,7 +102,7 @@ def test_the_sdist_makes_the_same_wheel_as_the_tree(built: Built, tmp_path: Path
 
 
 def test_the_installed_program_works_from_any_folder(installed: Installed, tmp_path: Path) -> None:
-    """With an empty home and with none that can be written to: the same bytes as from the tree."""
+    """With an empty or read-only home, the output is the same as from the tree."""
     check_program(installed, tmp_path)
 
 
@@ -116,7 +119,7 @@ def test_full_installs_work_on_every_python_that_is_there(built: Built, tmp_path
 
 
 def check_program(program: Installed, folder: Path) -> None:
-    """Run what needs no broker, and the broker itself."""
+    """Run the commands without a broker, and the broker itself."""
     versions = json.loads(program.run("--version", "--json"))
     assert versions["version"] == __version__
     assert versions["dependencies"]["numpy"]

@@ -1,4 +1,4 @@
-"""Conversions that cannot be: what is told, and what is left behind."""
+"""Failing conversions: their messages and remains."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_binary_lines_are_told_for_what_they_are(
 def test_which_instance_must_be_said_where_there_are_several(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Several instances, an unknown one and an unknown fleet are each told in one line, and nothing is written."""
+    """Several instances, an unknown one or an unknown fleet: one line, and no output file."""
     record(tmp_path / "a.mcap", fed(standalone(2))[1])
     out = tmp_path / "out.ndjson"
     for more, expected in (
@@ -64,7 +64,7 @@ def test_which_instance_must_be_said_where_there_are_several(
 
 
 def test_wrong_use_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing is overwritten unasked, and what makes no sense together is refused."""
+    """Files are only overwritten on request, and contradictory options are refused."""
     there = tmp_path / "there.mcap"
     there.write_bytes(b"precious")
     odd = tmp_path / "odd.txt"
@@ -78,21 +78,45 @@ def test_wrong_use_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFix
     for arguments, expected in (
         ((LINES, there), "there.mcap: is there already; choose another name, or --overwrite"),
         ((LINES, tmp_path / "b.ndjson"), "is mosquitto already: name another with --to"),
-        ((odd, tmp_path / "b.mcap"), "odd.txt: no MCAP, no lines of mosquitto_sub -F %j, no neuron-monitor"),
+        (
+            (odd, tmp_path / "b.mcap"),
+            "odd.txt: no MCAP, no lines of mosquitto_sub -F %j, no neuron-monitor",
+        ),
         ((empty, tmp_path / "b.ndjson"), "empty.mcap: it is empty"),
         ((tmp_path / "none", tmp_path / "b.mcap"), "none: No such file or directory"),
-        ((LINES, tmp_path / "no" / "b.mcap"), f"trnfleet: {tmp_path}/no/b.mcap: there is no folder {tmp_path}/no"),
+        (
+            (LINES, tmp_path / "no" / "b.mcap"),
+            f"trnfleet: {tmp_path}/no/b.mcap: there is no folder {tmp_path}/no",
+        ),
         ((HOST, tmp_path, "--overwrite"), f"trnfleet: {tmp_path}: is no file, and is not replaced"),
         ((LINES, tmp_path / ("b" * 300 + ".mcap")), f"{'b' * 300}.mcap: File name too long"),
         ((LINES, "-", "--to", "mcap"), "a recording is not written to stdout"),
-        ((LINES, tmp_path / "b.mcap", "--as", "a/b/c"), "--as is for neuron-monitor alone, and IN is mosquitto"),
+        (
+            (LINES, tmp_path / "b.mcap", "--as", "a/b/c"),
+            "--as is for neuron-monitor alone, and IN is mosquitto",
+        ),
         ((LINES, tmp_path / "b.mcap", "--name", "x"), "--name is for neuron-monitor alone"),
-        ((HOST, tmp_path / "b.mcap", "--instance", "a/b/c"), "--instance is for neuron-monitor alone, and OUT is mcap"),
+        (
+            (HOST, tmp_path / "b.mcap", "--instance", "a/b/c"),
+            "--instance is for neuron-monitor alone, and OUT is mcap",
+        ),
         ((HOST, tmp_path / "b.mcap", "--as", "a/b"), "address 'a/b' has 2 segments"),
-        ((unknown, tmp_path / "b.mcap"), "line 1: unknown instance type 'trn1.3xlarge': did you mean 'trn1.32xlarge'"),
-        ((HOST, tmp_path / "b.mcap", "--from", "mosquitto"), "nothing in it can be converted (first line 1: topic"),
-        ((bare, "-"), "bare.prom: nothing in it can be converted (first line 1: no metrics of neuron-monitor-prometheus)"),
-    ):  # fmt: skip  # a line a case
+        (
+            (unknown, tmp_path / "b.mcap"),
+            "line 1: unknown instance type 'trn1.3xlarge': did you mean 'trn1.32xlarge'",
+        ),
+        (
+            (HOST, tmp_path / "b.mcap", "--from", "mosquitto"),
+            "nothing in it can be converted (first line 1: topic",
+        ),
+        (
+            (bare, "-"),
+            (
+                "bare.prom: nothing in it can be converted (first line 1: no metrics of"
+                " neuron-monitor-prometheus)"
+            ),
+        ),
+    ):
         convert(*arguments, status=2)
         told = capsys.readouterr().err
         assert expected in told, arguments
@@ -113,7 +137,10 @@ def test_wrong_use_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFix
 def test_what_cannot_be_written_is_told_by_the_name_that_was_given(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A full disk, or a folder that takes no file: nobody knows the name under which OUT is written at first."""
+    """A write error names OUT as the user wrote it, not the temporary name.
+
+    Covers a full disk, and a folder without write permission.
+    """
     out = tmp_path / "out.mcap"
 
     def fill_up(*_: object) -> None:
@@ -136,7 +163,7 @@ def test_what_cannot_be_written_is_told_by_the_name_that_was_given(
 def test_damaged_files_end_in_a_result_or_in_one_line(
     tmp_path: Path, source: Path | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Cut and altered at random places, a file is converted as far as it goes, or refused; never anything else."""
+    """A randomly cut and altered file is converted in part, or refused."""
     if source is None:
         source = tmp_path / "a.mcap"
         record(source, fed(standalone(1, "trn1.2xlarge"))[1])

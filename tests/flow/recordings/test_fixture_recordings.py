@@ -1,4 +1,4 @@
-"""The recordings of fixtures/recordings: one for each scenario, sound, small, and the same when made again."""
+"""Recordings of fixtures/recordings: one per scenario, sound, small, reproducible."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 8_000_000
 EVENTLESS = {"efa-cliff", "inference-day", "steady-training", "straggler-hunt"}
-"""Scenarios in which nothing happens that anybody would be told: their faults have to be found."""
+"""Scenarios without events: their faults have to be found."""
 
 
 def test_every_scenario_has_a_recording() -> None:
-    """There is one for each scenario that ships and no other, 8 MB together."""
+    """There is one for each shipped scenario and no other, 8 MB together."""
     files = {file.stem: file for file in RECORDINGS.glob("*.mcap")}
     assert sorted(files) == shipped_names("scenarios") == sorted(FIXTURES_OF)
     assert sum(file.stat().st_size for file in files.values()) < MOST_BYTES
@@ -28,14 +28,17 @@ def test_every_scenario_has_a_recording() -> None:
 
 @pytest.mark.parametrize("name", ["neuronlink-split", "job-crash"])
 def test_making_it_again_gives_the_same_bytes(name: str, tmp_path: Path) -> None:
-    """What `make fixtures` makes depends on nothing but the files and the seed: on the shipped fleet, and on the small one."""
+    """The output of `make fixtures` depends only on the files and the seed.
+
+    On the shipped fleet, and on the small one.
+    """
     is_same = make(name, tmp_path).read_bytes() == (RECORDINGS / f"{name}.mcap").read_bytes()
     assert is_same, "what the simulator publishes has changed: if that is meant, `make fixtures`"
 
 
 @pytest.mark.parametrize("name", shipped_names("scenarios"))
 def test_they_are_sound_and_whole(name: str) -> None:
-    """Each passes the reader's checks, lasts as long as it should, and can be told line by line."""
+    """Each passes the reader's checks, has its length, and converts to lines."""
     recording = Recording.open([RECORDINGS / f"{name}.mcap"])
     try:
         assert recording.verify() == []

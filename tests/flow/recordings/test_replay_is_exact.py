@@ -1,7 +1,7 @@
-"""The theorem: a recording of the same envelopes, replayed, gives the store, alerts and reservations of the live monitor.
+"""The theorem: a replayed recording gives the live store, alerts and reservations.
 
-Every scenario, in both encodings: played from the begin, sought by keyframe, and resumed from a snapshot, it is compared with what
-the live monitor knew at a number of instants, field by field.
+Every scenario, in both encodings: played from the start, sought by keyframe, and resumed from a
+snapshot, it is compared with the live monitor at a number of instants, field by field.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Known = tuple[dict[str, Any], dict[str, Any], dict[str, Any]]
 
 
 class Live:
-    """A run that is recorded, with what its monitor knew."""
+    """A run being recorded, with its monitor's state."""
 
     def __init__(self, scenario: str, publishing: Publishing, path: Path) -> None:
         about = About(id=BOOT, seed=7)

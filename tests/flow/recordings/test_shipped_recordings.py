@@ -1,8 +1,9 @@
-"""The shipped recordings, replayed: roll-ups, alerts and reservations at named instants are what is expected.
+"""Shipped recordings replayed: roll-ups, alerts and reservations at named instants.
 
-Expectations are in `expected/recordings`, a file a recording; each instant has a name and seconds from the recording's begin.
-`expected/schemas` has the same for the recording of every wire class that fixtures/schemas keeps for ever.
-Every instant is reached twice: by playing on from the begin, and by seeking, which rebuilds the values from the keyframe before it.
+Expectations are in `expected/recordings`, a file per recording. Each instant has a name and seconds
+from the recording's start. `expected/schemas` has the same for the permanent recording of every
+wire class in fixtures/schemas. Every instant is reached twice: by playing on from the start, and by
+seeking from the keyframe before it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ RULES = load_rules()
 
 
 def past(recording: Recording, fleet: str | None = None) -> PastMonitor:
-    """Return a past that knows nothing yet, of a recording's only fleet unless one is named."""
+    """Return an empty past of a recording's only fleet, or of a named one."""
     if fleet is None:
         (fleet,) = recording.fleets
     clock = RecordingClock(SystemClock(), recording.start_ns, 0.0, recording.start_ns)
@@ -85,7 +86,10 @@ def test_a_recording_tells_what_is_expected_at_named_instants(name: str) -> None
 
 @pytest.mark.parametrize("fleet", ["demo", "cbor"])
 def test_every_wire_class_of_version_1_0_is_read(fleet: str) -> None:
-    """JSON and CBOR, alerts, acknowledgements, silences, reservations, jobs and events, as they were first published."""
+    """All classes in their first published form are read.
+
+    JSON and CBOR, alerts, acknowledgements, silences, reservations, jobs and events.
+    """
     expected = json.loads(
         (EXPECTED / "schemas" / f"wire-1.0-{fleet}.json").read_text(encoding="utf-8")
     )
@@ -102,7 +106,10 @@ def test_every_wire_class_of_version_1_0_is_read(fleet: str) -> None:
 
 
 def test_the_kept_recording_has_every_wire_class() -> None:
-    """But for roll-ups, which came later: relays publish them, and no host."""
+    """All except roll-ups.
+
+    They came later, from relays and not from hosts.
+    """
     recording = Recording.open([KEPT])
     stored = recording.read(recording.start_ns - 1, recording.end_ns)
     topics = [parse_topic(each.envelope.topic) for each in stored]
@@ -112,7 +119,10 @@ def test_the_kept_recording_has_every_wire_class() -> None:
 
 
 def check(path: Path, fleet: str | None, expected: list[dict[str, Any]]) -> PastMonitor:
-    """Play a recording through the expected instants, seek each of them, too, and return where it was played to."""
+    """Play a recording through the expected instants, and seek each of them.
+
+    Return the played past.
+    """
     recording = Recording.open([path])
     played = past(recording, fleet)
     exhaust(played.begin())

@@ -1,4 +1,4 @@
-"""The bridge over a real Mosquitto, with an account that answers as EC2 does; and the command's own words."""
+"""The bridge over a real Mosquitto with a fake EC2 account, and the command's messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOW = datetime.now(UTC)
 
 
 class Account:
-    """An EC2 client with one Capacity Block, in which one instance of two runs."""
+    """An EC2 client with one Capacity Block and one of two instances running."""
 
     def describe_capacity_blocks(self, **_: Any) -> dict[str, Any]:
         block = {
@@ -73,7 +73,7 @@ async def test_a_real_account_s_block_is_there_for_everyone(mosquitto: Mosquitto
 
 
 async def test_simulated_events_are_read_as_real_ones(tmp_path: Path) -> None:
-    """What the simulator writes as EventBridge's is read by the bridge: the same ids, times and details."""
+    """The bridge reads simulated EventBridge events with their ids, times and details."""
     events = tmp_path / "events.ndjson"
     wanted = run("simulate", "--stdout", "--events", "--period", "60s", "--duration", "150m").stdout
     events.write_text(wanted + "x" * (2 * MOST_BYTES) + "\n\n" + wanted.splitlines()[0])
@@ -113,7 +113,10 @@ async def test_simulated_events_are_read_as_real_ones(tmp_path: Path) -> None:
 def test_what_is_missing_is_told_in_one_line(
     arguments: tuple[str, ...], status: int, said: str
 ) -> None:
-    """Wrong use or a file that cannot be read has exit status 2, an account that cannot be asked 1, each with one line that says what to do."""
+    """Wrong use or an unreadable file has status 2, an unreachable account 1.
+
+    Each has one line with the remedy.
+    """
     ended = run(
         "bridge",
         *arguments,

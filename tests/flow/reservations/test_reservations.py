@@ -1,4 +1,4 @@
-"""Capacity Blocks over a real Mosquitto: a life from purchase to expiry, requests by command line, and refusals."""
+"""Capacity Blocks over a real Mosquitto: purchase to expiry, commands and refusals."""
 
 from __future__ import annotations
 
@@ -59,7 +59,10 @@ def as_json(result: CompletedProcess[str]) -> Any:
 
 
 async def extend(mosquitto: MosquittoProcess, block_id: str) -> str:
-    """Extend a block by a day and return what is said; quicker than a command's start, since an hour is a second here."""
+    """Extend a block by a day and return the answer.
+
+    Faster than a command's start, since an hour is a second here.
+    """
 
     async def asked(action: str, **args: str | float) -> Reply:
         request = Command(action, "", dict(args))
@@ -75,7 +78,7 @@ async def extend(mosquitto: MosquittoProcess, block_id: str) -> str:
 
 
 def check_times(told: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
-    """Hold the times of what was told against what is expected."""
+    """Compare reported times with expected ones."""
     before: datetime | None = None
     for each, wanted in zip(told, expected, strict=True):
         at = datetime.fromisoformat(each["ts"])
@@ -89,7 +92,10 @@ def check_times(told: list[dict[str, Any]], expected: list[dict[str, Any]]) -> N
 
 
 async def test_a_life_from_purchase_to_expiry(mosquitto: MosquittoProcess, tmp_path: Path) -> None:
-    """Bought, delivered, extended, warned of, terminated and expired: every state and event comes once, in order, in time."""
+    """Every state and event of a block's life comes once, in order, in time.
+
+    Bought, delivered, extended, warned of, terminated and expired.
+    """
     wanted = json.loads(EXPECTED.read_text())
     fleet = tmp_path / "blocks.toml"
     fleet.write_text(FLEET)
@@ -141,7 +147,7 @@ async def test_a_life_from_purchase_to_expiry(mosquitto: MosquittoProcess, tmp_p
 
 
 def test_planning_on_the_demo(mosquitto: MosquittoProcess, demo: Program) -> None:
-    """Blocks are listed, offered, bought only with --yes, and extended; each command has its JSON."""
+    """Blocks are listed, offered, bought only with --yes, and extended, each with JSON."""
     assert demo.process.poll() is None
     listed = as_json(reserve(mosquitto, "list", "--json"))
     assert sorted(each["state"] for each in listed) == ["active"] * 5 + [
@@ -162,8 +168,10 @@ def test_planning_on_the_demo(mosquitto: MosquittoProcess, demo: Program) -> Non
     assert len(as_json(reserve(mosquitto, "list", "--json"))) == 7
     bought = as_json(reserve(mosquitto, "buy", offered[1]["id"], "--yes", "--json"))
     assert (bought["state"], bought["fee"], bought["start"]) == (
-        "payment-pending", offered[1]["fee"], offered[1]["start"],
-    )  # fmt: skip  # as a pair of tuples
+        "payment-pending",
+        offered[1]["fee"],
+        offered[1]["start"],
+    )
     block = next(each["id"] for each in listed if each["on"] == ["uc1/standalone/trn2-0003"])
     assert "would extend" in reserve(mosquitto, "extend", block, "--days", "2").stdout
     assert reserve(mosquitto, "extend", block, "--days", "2", "--yes").returncode == 0
@@ -173,7 +181,7 @@ def test_planning_on_the_demo(mosquitto: MosquittoProcess, demo: Program) -> Non
 
 
 def test_reports(mosquitto: MosquittoProcess, demo: Program) -> None:
-    """Status tells what is used and what idles; usage adds it up over a period, as CSV."""
+    """Status reports used and idle capacity; usage sums it over a period, as CSV."""
     assert demo.process.poll() is None
     broker = ("--broker", str(mosquitto.url))
     told = run("status", *broker, "--reservations", "--json")
@@ -198,17 +206,26 @@ def test_reports(mosquitto: MosquittoProcess, demo: Program) -> None:
     ("arguments", "rule"),
     [
         (("--instance-type", "trn2.48xlarge", "--days", "15"), "duration-in-days-then-weeks"),
-        (("--instance-type", "trn2.48xlarge", "--days", "1", "--instances", "65"), "at-most-64-instances-a-block"),
+        (
+            ("--instance-type", "trn2.48xlarge", "--days", "1", "--instances", "65"),
+            "at-most-64-instances-a-block",
+        ),
         (("--instance-type", "trn2u.48xlarge", "--days", "1"), "sold-as-ultraserver"),
         (("--instance-type", "trn1n.32xlarge", "--days", "1"), "sold-as-capacity-block"),
-        (("--ultraserver", "--days", "1", "--from", "2026-06-01T00:00:00Z"), "starts-within-8-weeks"),
+        (
+            ("--ultraserver", "--days", "1", "--from", "2026-06-01T00:00:00Z"),
+            "starts-within-8-weeks",
+        ),
         (("--ultraserver", "--days", "1", "--zone", "us-east-2b,us-east-2c"), "single-zone"),
     ],
-)  # fmt: skip  # a case a row
+)
 def test_beyond_the_rules(
     mosquitto: MosquittoProcess, demo: Program, arguments: tuple[str, ...], rule: str
 ) -> None:
-    """A purchase beyond the rules ends with exit status 1 and one line that names the rule and what would fit."""
+    """A purchase against the rules ends with status 1 and one line.
+
+    It names the rule and the remedy.
+    """
     assert demo.process.poll() is None
     refused = reserve(mosquitto, "buy", *arguments, "--yes")
     assert (refused.returncode, refused.stdout) == (1, "")

@@ -1,4 +1,4 @@
-"""A relay that lost its cell's broker for a while, between two Mosquittos: what was cleared meanwhile goes on the top, too."""
+"""Clearings missed by a relay without its cell's broker reach the top later."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.broker
 
 
 class Retained:
-    """What a broker retains, as a reader of all topics knows it."""
+    """A broker's retained messages, read from all topics."""
 
     def __init__(self) -> None:
         self.payloads: dict[str, bytes] = {}
@@ -66,7 +66,10 @@ def state(topic_class: TopicClass, path: str, payload: bytes) -> Envelope:
 async def test_what_is_cleared_while_a_relay_is_away_is_cleared_on_the_top(
     mosquitto: MosquittoProcess, top: MosquittoProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job, an alert, a watch and hosts; others of each stay, and so does what came meanwhile."""
+    """A job, an alert, a watch and hosts are cleared.
+
+    Other and new ones stay.
+    """
     monkeypatch.setattr("trnfleet.services.relay.missed.SETTLED_S", 1.0)
     monkeypatch.setattr("trnfleet.services.relay.missed.LOOK_EVERY_S", 0.1)
     feed = Feed(ultraservers(2))

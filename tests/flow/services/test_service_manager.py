@@ -1,4 +1,4 @@
-"""Services as systemd starts them: real processes, a real broker, a real notification socket."""
+"""Services as under systemd: real processes, broker and notification socket."""
 
 from __future__ import annotations
 
@@ -46,7 +46,10 @@ class Service:
 def test_services_are_ready_when_connected_and_outlive_their_broker(
     mosquitto: MosquittoProcess, tmp_path: Path
 ) -> None:
-    """Ready, fed and with a status that says what they do; without the broker the watchdog is still fed, and the status says why."""
+    """Services report readiness and status, and feed the watchdog even without the broker.
+
+    The status then has the reason.
+    """
     broker = ("--broker", str(mosquitto.url))
     with ExitStack() as stack:
         simulator = stack.enter_context(Service(tmp_path, "simulate", *broker, is_abstract=True))
@@ -85,7 +88,7 @@ def test_a_service_that_holds_still_does_not_feed_its_watchdog(
 
 
 def test_every_unit_runs_a_command_that_reports_to_its_manager() -> None:
-    """Units wait for READY and are watched over; the command and its settings are what the program has."""
+    """Units wait for READY and have a watchdog; commands and settings exist in the program."""
     units = sorted((ROOT / "config" / "systemd").glob("*.service"))
     assert [unit.name for unit in units] == [f"trnfleet-{name}@.service" for name in SERVICES]
     for unit, name in zip(units, SERVICES, strict=True):

@@ -1,4 +1,4 @@
-"""Completion in a real bash, by the script that `trnfleet completion bash` prints."""
+"""Completion in a real bash, with the script of `trnfleet completion bash`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ LINES = {
     "trnfleet watch --profile pr": "trnfleet watch --profile prod ",
     "trnfleet info nig": "trnfleet info night.mcap ",
 }
-"""What is typed, and what a tab makes of it."""
+"""Typed text, and its completion by a tab."""
 
 
 def test_a_tab_completes_commands_options_and_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The tab's answer stands on the line; files are the shell's own, profiles those of the settings."""
+    """A tab completes the line.
+
+    Files come from the shell, profiles from the settings.
+    """
     bash = shutil.which("bash")
     assert bash is not None
     folder = str(Path(sys.executable).parent)

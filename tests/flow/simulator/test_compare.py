@@ -1,4 +1,4 @@
-"""`trnfleet fleet describe` and `compare`: what they print of hardware, with claims and what is assumed."""
+"""Output of `trnfleet fleet describe` and `compare`, with claims and assumptions."""
 
 from __future__ import annotations
 
@@ -31,20 +31,42 @@ def compared(*arguments: str) -> dict[str, Any]:
     [
         (
             "ultraservers = [{ count = 1 }]",
-            ("83.2 PFLOP/s as AWS rounds it (83.1 PFLOP/s from 64 chips)", "42.8 PFLOP/s", "185.6 TB/s", "6.0 TiB in 256 stacks",
-             "512  (256 logical)", "128 torus, 64 Z", "12.8 Tb/s", "against 5.2 PFLOP/s (launch blog", "against 332.8 PFLOP/s"),
+            (
+                "83.2 PFLOP/s as AWS rounds it (83.1 PFLOP/s from 64 chips)",
+                "42.8 PFLOP/s",
+                "185.6 TB/s",
+                "6.0 TiB in 256 stacks",
+                "512  (256 logical)",
+                "128 torus, 64 Z",
+                "12.8 Tb/s",
+                "against 5.2 PFLOP/s (launch blog",
+                "against 332.8 PFLOP/s",
+            ),
         ),
         (
             'instances = [{ type = "trn1.2xlarge", count = 1 }]',
-            ("32.0 GiB in 2 stacks, 820.0 GB/s", "190.0 TFLOP/s", "47.5 TFLOP/s", "12.5 Gb/s, no EFA", "NeuronCores   2\n"),
+            (
+                "32.0 GiB in 2 stacks, 820.0 GB/s",
+                "190.0 TFLOP/s",
+                "47.5 TFLOP/s",
+                "12.5 Gb/s, no EFA",
+                "NeuronCores   2\n",
+            ),
         ),
         (
             'ultraservers = [{ type = "u-trn3x144", count = 1, lnc = 1 }]',
-            ("144 Trainium3", "36 trn3s.16xlarge", "362.4 PFLOP/s", "96.6 PFLOP/s", "705.6 TB/s", "NeuronCores   1,152\n",
-             "144 within instances, 288 between them, of which 432 ports to switches"),
+            (
+                "144 Trainium3",
+                "36 trn3s.16xlarge",
+                "362.4 PFLOP/s",
+                "96.6 PFLOP/s",
+                "705.6 TB/s",
+                "NeuronCores   1,152\n",
+                "144 within instances, 288 between them, of which 432 ports to switches",
+            ),
         ),
     ],
-)  # fmt: skip  # a fleet a row
+)
 def test_units_follow_the_size_and_totals_are_what_aws_prints(
     tmp_path: Path, hardware: str, said: tuple[str, ...]
 ) -> None:
@@ -57,7 +79,7 @@ def test_units_follow_the_size_and_totals_are_what_aws_prints(
 
 
 def test_ultraservers_side_by_side_against_the_published_totals() -> None:
-    """Each UltraServer's sums are within 0.3 % of what AWS publishes, and the claims say which of them agree."""
+    """UltraServer sums are within 0.3 % of AWS's figures, and claims list the matches."""
     found = compared("trn2-ultraserver", "trn3-gen1-ultraserver", "trn3-gen2-ultraserver")
     assert [each["chips"] for each in found["subjects"]] == [64, 64, 144]
     for subject in found["subjects"]:
@@ -80,7 +102,7 @@ def test_ultraservers_side_by_side_against_the_published_totals() -> None:
 
 
 def test_a_job_and_other_hardware_train_a_model(tmp_path: Path) -> None:
-    """A job's part of a fleet, as much of other hardware, and the time and price of a training on each."""
+    """A job's hardware and as much of another, with time and price of a training."""
     arguments = (
         "demo:pretrain-70b",
         "trn1",
@@ -143,7 +165,10 @@ def test_mistakes_exit_with_2_and_say_what_is_right(arguments: list[str], said: 
 
 
 def test_an_unknown_name_is_refused_with_each_choice_once() -> None:
-    """`trn3` is a fleet and an UltraServer, and listed once; as a subject it is the UltraServer."""
+    """`trn3`, a fleet and an UltraServer, is listed once.
+
+    As a subject it is the UltraServer.
+    """
     choices = (
         run("fleet", "compare", "nosuch").stderr.rpartition("choose from ")[2].strip().split(", ")
     )

@@ -45,12 +45,15 @@ def test_one_ultraserver(tmp_path: Path) -> None:
     [("lab", 1), ("trn3", 208), ("mixed", 179), ("cluster-10k", 10_240), ("rainier-1m", 1_000_000)],
 )
 def test_shipped_fleets(name: str, chips: int) -> None:
-    """Shipped fleets have the size that they are named for."""
+    """Shipped fleets have the size in their names."""
     assert described(name)["chips"] == chips
 
 
 def test_efa_is_that_of_the_types_that_have_it() -> None:
-    """Inf2 has a network and no EFA: 2 x 800 Gb/s of trn1, 200 of trn2.3xlarge, and 12.8 Tb/s of each UltraServer are."""
+    """EFA is counted only for types with it; Inf2 has a network but no EFA.
+
+    2 x 800 Gb/s of trn1, 200 of trn2.3xlarge, and 12.8 Tb/s of each UltraServer.
+    """
     facts = described("mixed")
     assert facts["efa_bytes_per_s"] * 8 == pytest.approx(27.4e12)
     assert facts["network_bytes_per_s"] * 8 == pytest.approx(27.4e12 + 150e9)
@@ -81,7 +84,10 @@ def test_text_is_for_people() -> None:
     ],
 )
 def test_wrong_use_is_explained(arguments: list[str], said: str) -> None:
-    """Wrong use exits with 2 and says what is right; a password in a URL is never repeated."""
+    """Wrong use exits with 2 and the remedy.
+
+    A URL's password is never repeated.
+    """
     result = run(*arguments)
     assert result.returncode == 2, result.stdout
     assert said in result.stderr
@@ -128,13 +134,18 @@ def test_help_is_there_for_every_command() -> None:
 def test_hardware_is_refused_with_the_command_that_has_it() -> None:
     result = run("fleet", "describe", "trn2-ultraserver")
     assert result.returncode == 2
-    assert result.stderr.strip() == (
-        "trnfleet: 'trn2-ultraserver' is hardware, not a fleet: see trnfleet fleet compare trn2-ultraserver"
+    assert (
+        result.stderr.strip()
+        == "trnfleet: 'trn2-ultraserver' is hardware, not a fleet: see trnfleet fleet compare"
+        " trn2-ultraserver"
     )
 
 
 def test_a_check_takes_no_memory_for_chips(tmp_path: Path) -> None:
-    """That of a million chips takes at most 100 MB more than that of one, of which the columns alone would be 80."""
+    """A check of a million chips takes at most 100 MB more than of one.
+
+    The columns alone would take 80 MB.
+    """
     with ForkedCommands(tmp_path) as forked:
         for name in ("lab", "rainier-1m"):
             forked.start(name, "check", str(CONFIG / "fleets" / f"{name}.toml"))

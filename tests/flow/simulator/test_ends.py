@@ -1,4 +1,4 @@
-"""The end of every command that runs with a broker, when the broker does nothing any more."""
+"""The end of every command with a dead broker."""
 
 from __future__ import annotations
 
@@ -25,14 +25,17 @@ pytestmark = pytest.mark.broker
 
 
 def test_the_waits_of_an_end_leave_room() -> None:
-    """Both goodbyes, one behind the other, are well within what is promised."""
+    """Both goodbyes in a row are well within the promised time."""
     assert 2 * GOODBYE_S <= 0.75 * END_S
 
 
 def test_every_command_ends_although_the_broker_has_stopped(
     mosquitto: MosquittoProcess, tmp_path: Path
 ) -> None:
-    """With a broker that stopped, one that never answers, and one that acknowledges nothing, each ends in time by its signal."""
+    """Each command ends in time by its signal with any dead broker.
+
+    The broker has stopped, never answers, or acknowledges nothing.
+    """
     broker = ("--broker", str(mosquitto.url))
     recording = str(RECORDINGS / "steady-training.mcap")
     commands = {

@@ -1,4 +1,7 @@
-"""Every command over TLS with a client certificate and a password, and where the password may not be found afterwards."""
+"""Every command over TLS with a client certificate and a password.
+
+The password must not be found anywhere afterwards.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,10 @@ def test_all_commands_by_certificate_and_password(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """They work, the log's lowest level included, and no command line, output, log or recording has the password in it."""
+    """All commands work, and no command line, output, log or recording has the password.
+
+    Even at the log's lowest level.
+    """
     # A command that is forked has the command line of what it was forked from.
     monkeypatch.setattr(programs, "fork_servers", [])
     broker = mosquitto_with(
@@ -69,7 +75,7 @@ def test_all_commands_by_certificate_and_password(
     seen: list[str] = []
 
     def done(name: str, *arguments: str) -> str:
-        """Run a command to its end; return what it printed."""
+        """Run a command to its end, and return its output."""
         result = run(name, *arguments, *where, **by_variable)
         said.append(result.stdout + result.stderr)
         assert result.returncode in {0, 3}, (name, result.stderr)

@@ -1,4 +1,4 @@
-"""Commands that write, as a user who may only read."""
+"""Writing commands as a read-only user."""
 
 from __future__ import annotations
 
@@ -20,17 +20,25 @@ pytestmark = pytest.mark.broker
 RECORDING = str(RECORDINGS / "steady-training.mcap")
 COMMANDS = {
     "simulate --fleet lab": "nothing is published: the broker refuses trnfleet/v1/lab/",
-    "simulate --fleet lab --ticks 1 --client-id half": "1 message was refused; the last: the broker refuses trnfleet/v1/lab/job/serve-8b",
-    f"replay {RECORDING} --as again --speed 100": "nothing is published: the broker refuses trnfleet/v1/again/",
-    "silence add chip=a --for 1h --why x --yes --name lab": "nothing was written: {url}: the broker refuses trnfleet/v1/lab/silence/",
-    "inject straggler a --name lab": "broker {url}: the broker refuses trnfleet/v1/lab/command/a: not authorised",
+    "simulate --fleet lab --ticks 1 --client-id half": (
+        "1 message was refused; the last: the broker refuses trnfleet/v1/lab/job/serve-8b"
+    ),
+    f"replay {RECORDING} --as again --speed 100": (
+        "nothing is published: the broker refuses trnfleet/v1/again/"
+    ),
+    "silence add chip=a --for 1h --why x --yes --name lab": (
+        "nothing was written: {url}: the broker refuses trnfleet/v1/lab/silence/"
+    ),
+    "inject straggler a --name lab": (
+        "broker {url}: the broker refuses trnfleet/v1/lab/command/a: not authorised"
+    ),
 }
 
 
 def test_nothing_is_reported_as_done_that_the_broker_refused(
     mosquitto_with: Callable[..., MosquittoProcess], tmp_path: Path
 ) -> None:
-    """Every command that writes fails with the broker's reason, at once."""
+    """Every writing command fails at once with the broker's reason."""
     lists = tmp_path / "acl"
     may_write = [
         f"topic readwrite trnfleet/v1/lab/{kind}/#" for kind in ("node", "publisher", "telemetry")

@@ -1,4 +1,4 @@
-"""What a simulation does over time, as a monitor on the same bus sees it: nothing lost but what is told as lost."""
+"""A simulation over time in a monitor on the same bus, without unreported losses."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Seen(SimulationRun):
 
 @pytest.mark.parametrize("publishing", [JSON, *FRAMES], ids=lambda each: each.granularity or "chip")
 async def test_a_replaced_instance_comes_back_without_loss(publishing: Publishing) -> None:
-    """A crash, ten minutes without the instance, and another one in its place: nothing counts as lost or undescribed."""
+    """A crash, ten minutes down and a replacement cause no lost or undescribed messages."""
     async with Seen(
         [{"fault": "hbm_uncorrectable", "target": f"{VICTIM}/chip05", "at": 30}], publishing
     ) as seen:
@@ -105,7 +105,7 @@ async def test_a_replaced_instance_comes_back_without_loss(publishing: Publishin
 
 @pytest.mark.parametrize("publishing", [JSON, *FRAMES], ids=lambda each: each.granularity or "chip")
 async def test_an_instance_that_is_down_is_not_live(publishing: Publishing) -> None:
-    """While an instance reboots its chips are not drawn as live, whatever else is in its frames."""
+    """Chips of a rebooting instance are not drawn as live, whatever else its frames have."""
     async with Seen([{"fault": "instance_reboot", "target": VICTIM, "at": 30}], publishing) as seen:
         await seen.see(16)
         assert seen.monitor.summary().live_chips == 192 - 16
@@ -114,7 +114,7 @@ async def test_an_instance_that_is_down_is_not_live(publishing: Publishing) -> N
 
 
 async def test_a_silent_agent_is_stale_and_loses_nothing() -> None:
-    """An agent that hangs sends nothing, so nothing is lost; its chips go stale, and are live when it goes on."""
+    """A hanging agent's chips are stale without loss, and live again later."""
     async with Seen(
         [{"fault": "agent_silent", "target": VICTIM, "at": 95, "for": 100}], JSON
     ) as seen:
@@ -127,7 +127,7 @@ async def test_a_silent_agent_is_stale_and_loses_nothing() -> None:
     "publishing", [JSON, FRAMES[1]], ids=lambda each: each.granularity or "chip"
 )
 async def test_a_jump_loses_nothing(publishing: Publishing) -> None:
-    """When simulated time jumps by hours, the monitor's time jumps along, and lag and loss stay what they are."""
+    """When simulated time jumps by hours, the monitor's jumps along without lag or loss."""
     async with Seen([], publishing, speed=1.0) as seen:
         await seen.see(5)
         before = seen.monitor.moment()
@@ -143,7 +143,7 @@ async def test_a_jump_loses_nothing(publishing: Publishing) -> None:
 
 
 async def test_power_of_a_failed_job_falls_on_the_screen() -> None:
-    """The store shows what the physics says: chips of a job that failed fall to idle power in the next tick."""
+    """In the store, chips of a failed job fall to idle power next tick."""
     async with Seen(
         [{"fault": "runtime_crash", "target": f"{VICTIM}/chip03", "at": 100}], FRAMES[1], speed=5.0
     ) as seen:

@@ -29,7 +29,10 @@ def test_the_same_seed_gives_the_same_bytes() -> None:
 
 
 def test_lines_are_the_messages_objects() -> None:
-    """20 ticks of the demo are 4,080 flat objects with the metric table's names, dated from the fleet's start."""
+    """20 ticks of the demo are 4,080 flat objects, dated from the fleet's start.
+
+    They have the metric table's names.
+    """
     lines = [json.loads(line) for line in run(*DEMO).stdout.splitlines()]
     assert len(lines) == 4_080
     chips = [line for line in lines if "chip" in line]
@@ -46,7 +49,10 @@ def test_lines_are_the_messages_objects() -> None:
 
 
 def test_chips_of_a_job_move_together_and_jobs_do_not() -> None:
-    """Over ten minutes, chips of a training job correlate above 0.8 in power, means of different jobs below 0.3."""
+    """Over ten minutes, chips of a job correlate above 0.8 in power, jobs below 0.3.
+
+    For training jobs; jobs are compared by their means.
+    """
     seen = ScenarioRun("--fleet", "demo", "--seed", "7", "--ticks", "600")
     means = {}
     for job in seen.jobs:
@@ -111,7 +117,7 @@ def test_events_are_written_as_eventbridge_delivers_them() -> None:
     ],
 )
 def test_what_does_not_go_with_events(more: tuple[str, ...], says: str) -> None:
-    """Events for EventBridge's readers go to stdout and nowhere else, and are no kind of other lines."""
+    """EventBridge events go to stdout only, and cannot be combined with other lines."""
     result = run("simulate", *more)
     assert (result.returncode, says in result.stderr) == (2, True)
 

@@ -25,7 +25,10 @@ def objects(*arguments: str) -> list[dict[str, Any]]:
 
 
 def test_shards_merged_are_the_whole_run() -> None:
-    """What four processes write, merged and sorted, is what one with another hash seed writes, byte for byte."""
+    """Four processes' merged and sorted lines equal those of one, byte for byte.
+
+    The one has another hash seed.
+    """
     merged = [
         line for part in range(1, 5) for line in lines("--ticks", "5", "--shard", f"{part}/4")
     ]
@@ -34,14 +37,17 @@ def test_shards_merged_are_the_whole_run() -> None:
 
 
 def test_an_empty_shard_is_no_failure() -> None:
-    """With more shards than UltraServers and standalone instances, one has nothing to do, says so and exits 0."""
+    """A shard without UltraServers or standalone instances reports it and exits 0."""
     result = run("simulate", "--stdout", "--fleet", "lab", "--ticks", "2", "--shard", "1/3")
     assert (result.returncode, result.stdout) == (0, "")
     assert "nothing to do" in result.stderr
 
 
 def test_speed_start_and_jump() -> None:
-    """Ticks are period x speed apart, begin at the start, and a jump is lived through before the first."""
+    """Ticks are period x speed apart from the start.
+
+    A jump is simulated before the first.
+    """
     seen = objects("--ticks", "3", "--speed", "3600", "--period", "2s", "--start", "2026-07-14")
     assert sorted({each["ts"] for each in seen}) == [
         "2026-07-14T00:00:00.000Z",
@@ -57,7 +63,7 @@ def test_speed_start_and_jump() -> None:
 
 
 def test_a_jump_ends_where_the_ticks_would() -> None:
-    """Counters after a jump are those after as many ticks."""
+    """Counters after a jump equal those after as many ticks."""
 
     def done(told: list[str]) -> dict[str, int]:
         last = [json.loads(line) for line in told if '"2026-01-05T09:02:00.000Z"' in line]
@@ -75,7 +81,10 @@ def test_a_jump_ends_where_the_ticks_would() -> None:
 
 
 def test_any_tick_length_gives_the_same_averages() -> None:
-    """Mean power over 14 minutes of the demo, by job, is the same whether ticks are 2 s, 14 s or a minute long."""
+    """A job's mean power over 14 minutes does not depend on the tick length.
+
+    Ticks are 2 s, 14 s and a minute, on the demo.
+    """
 
     def means(period_s: int) -> dict[str, float]:
         seen = ScenarioRun(
@@ -93,7 +102,7 @@ def test_any_tick_length_gives_the_same_averages() -> None:
 
 
 def test_kinds_of_lines() -> None:
-    """Telemetry alone by default; with a scenario events and jobs, too; and whatever is asked for."""
+    """Telemetry by default, events and jobs with a scenario, and any requested kind."""
     assert all("instance" in each for each in objects("--ticks", "2"))
     jobs = objects("--ticks", "2", "--include", "jobs")
     assert [each["kind"] for each in jobs] == ["training", "training", "inference", "inference"] * 2
@@ -114,7 +123,7 @@ def test_kinds_of_lines() -> None:
     ],
 )
 def test_wrong_use(arguments: tuple[str, ...], status: int, told: str) -> None:
-    """What makes no sense is refused in one line that names what would."""
+    """Contradictory use is refused in one line with the remedy."""
     result = run(*STDOUT, "--ticks", "1", *arguments)
     assert result.returncode == status
     assert told in result.stderr
@@ -123,20 +132,29 @@ def test_wrong_use(arguments: tuple[str, ...], status: int, told: str) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('[[faults]]\nfault = "stragler"\ntarget = "uc1/us-0001/trn2u-0001-0/chip00"\nat = 1', "did you mean 'straggler'"),
-        ('[[faults]]\nfault = "straggler"\ntarget = "uc1/us-0009/trn2u-0009-0/chip00"\nat = 1', "did you mean"),
+        (
+            '[[faults]]\nfault = "stragler"\ntarget = "uc1/us-0001/trn2u-0001-0/chip00"\nat = 1',
+            "did you mean 'straggler'",
+        ),
+        (
+            '[[faults]]\nfault = "straggler"\ntarget = "uc1/us-0009/trn2u-0009-0/chip00"\nat = 1',
+            "did you mean",
+        ),
         ('[[faults]]\nfault = "straggler"\ntarget = "uc1"\nat = 1', "all below it: uc1/*/*/*"),
         ('[[faults]]\nfault = "straggler"\ntarget = "uc1/us-0001/*/*"', "either at or after"),
-        ('[[faults]]\nfault = "straggler"\ntarget = "uc1/us-0001/*/*"\nafter = "x"', "no entry has the id 'x'"),
+        (
+            '[[faults]]\nfault = "straggler"\ntarget = "uc1/us-0001/*/*"\nafter = "x"',
+            "no entry has the id 'x'",
+        ),
         ('[[loads]]\njob = "serve-7b"\nat = 1\nfor = 5\nfactor = 2.0', "did you mean 'serve-70b'"),
         ('[[loads]]\njob = "pretrain-70b"\nat = 1\nfor = 5\nfactor = 2.0', "no inference job"),
         ('[[faults]]\nfault = "straggler"\ntarget = "random(1)"\nat = "soon"', "not a duration"),
         ("[rates]\nacceleration = 1e12", "at most"),
         ('titel = "x"', "did you mean 'title'"),
     ],
-)  # fmt: skip  # a table reads as rows
+)
 def test_scenarios_that_cannot_be(tmp_path: Path, text: str, told: str) -> None:
-    """A scenario file that is wrong is refused with exit status 2, its name, and the nearest that is right."""
+    """A faulty scenario file is refused with status 2, its name, and the nearest name."""
     file = tmp_path / "mine.toml"
     file.write_text(text)
     result = run(*STDOUT, "--ticks", "1", "--scenario", str(file))

@@ -1,1 +1,1 @@
-"""Parts that benchmarks of the whole program share: fleets encoded beforehand, and what an app in a terminal shows."""
+"""Shared parts of whole-program benchmarks: pre-encoded fleets, and an app's screen."""

@@ -1,4 +1,4 @@
-"""What a benchmark sees of an app in a terminal, and of the processes around it."""
+"""A benchmark's view of an app in a terminal, and of the processes around it."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ _RULE = re.compile(
 )
 _LAG = re.compile(r"lag (\d+(?:\.\d+)?) (ms|s)\b")
 _ACCOUNT = re.compile(
-    r"published ([\d,]+) by sequence numbers = ([\d,]+) came \+ ([\d,]+) came late \+ ([\d,]+) lost \+ ([\d,]+) left out here"
+    r"published ([\d,]+) by sequence numbers = ([\d,]+) came \+ ([\d,]+) came late \+ ([\d,]+) lost"
+    r" \+ ([\d,]+) left out here"
 )
 
 
 def cpu_s(process: psutil.Process) -> float:
-    """Return the CPU seconds that a process has used."""
+    """Return the CPU seconds used by a process."""
     times = process.cpu_times()
     return times.user + times.system
 
 
 def waited_s(pid: int) -> float:
-    """Return the seconds for which a process's main thread has waited for a processor."""
+    """Return the seconds a process's main thread has waited for a processor."""
     return int(Path(f"/proc/{pid}/schedstat").read_text("ascii").split()[1]) / 1e9
 
 
@@ -44,18 +45,21 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def shown_lag_s(text: str) -> float | None:
-    """Return the lag that the status line of a screen shows; None where it shows none."""
+    """Return the lag in a screen's status line.
+
+    None if not shown.
+    """
     found = _LAG.search(text.splitlines()[-1])
     return None if found is None else float(found[1]) / (1_000 if found[2] == "ms" else 1)
 
 
 def alerts_in(text: str) -> set[str]:
-    """Return the numbers of alerts that the header of a screen shows."""
+    """Return the numbers of alerts in a screen's header."""
     return set(ALERTS.findall("\n".join(text.splitlines()[:2])))
 
 
 def alert_names(terminal: Terminal) -> set[str]:
-    """Return the names of the rules of which the app shows alerts, from their view, and go back to Fleet."""
+    """Return the rule names in the app's alerts view, and go back to Fleet."""
     names: set[str] = set()
     terminal.send("8")
     end_s = time.perf_counter() + 3.0
@@ -69,7 +73,7 @@ def alert_names(terminal: Terminal) -> set[str]:
 
 
 def key_ms(terminal: Terminal, number: int) -> float:
-    """Press a key that changes the heat map's metric, and return how long the first changed byte took."""
+    """Press a key to change the heat map's metric, and time its first output."""
     size = len(terminal.raw)
     begun_s = time.perf_counter()
     terminal.send("m" if number % 2 == 0 else "M")
@@ -79,7 +83,10 @@ def key_ms(terminal: Terminal, number: int) -> float:
 
 
 def account(terminal: Terminal) -> dict[str, int]:
-    """Return the app's own account of messages, from the page of publishers and brokers, which stays open."""
+    """Return the app's message counts, from the page of publishers and brokers.
+
+    The page stays open.
+    """
     # What is wrong stands above it, and may be long.
     terminal.resize(120, 80)
     terminal.send("9")

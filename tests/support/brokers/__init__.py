@@ -1,1 +1,4 @@
-"""Real brokers of other makers, each on loopback with the same two kinds of users: everybody, and a viewer that may only read."""
+"""Real brokers of other makers, each on loopback.
+
+They all have the same two kinds of users: everybody, and a read-only viewer.
+"""

@@ -1,4 +1,4 @@
-"""`make brokers`: all cases with all brokers, and the table of docs/brokers.md from what came of them."""
+"""`make brokers`: all cases with all brokers, and the table of docs/brokers.md."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Results:
         self.versions: dict[str, str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take the cell of a test that has run."""
+        """Store the cell of a finished test."""
         if report.when != "call":
             return
         for key, value in report.user_properties:
@@ -29,7 +29,10 @@ class Results:
 
 
 def main() -> int:
-    """Run the cases and write the table where every broker was there; return the exit status."""
+    """Run the cases, and return the exit status.
+
+    The table is written if every broker was there.
+    """
     results = Results()
     folder = ROOT / "tests" / "broker" / "matrix"
     options = ["-m", "broker or brokers", "--reruns", "0", "-p", "no:cacheprovider", *sys.argv[1:]]

@@ -33,7 +33,7 @@ _CONFIGURATION = """\
     </transportConnectors>
   </broker>
 </beans>
-"""
+"""  # noqa: E501
 
 
 class ActiveMq(BrokerProcess):

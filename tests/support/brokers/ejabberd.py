@@ -59,7 +59,10 @@ class Ejabberd(BrokerProcess):
         }
 
     def command(self) -> list[str]:
-        """Write the configuration; it runs as no node of a cluster, so that it needs no epmd."""
+        """Write the configuration.
+
+        It is not a cluster node and therefore needs no epmd.
+        """
         text = _CONFIGURATION.format(viewer=VIEWER, host=HOST, port=self.port)
         (self.folder / "ejabberd.yml").write_text(text)
         return [

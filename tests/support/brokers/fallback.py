@@ -1,4 +1,4 @@
-"""The broker that trnfleet brings along, alone: what runs where Mosquitto is missing."""
+"""trnfleet's own broker, alone: it replaces a missing Mosquitto."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from trnfleet.transport.url import BrokerUrl
 
 
 class Fallback(BrokerProcess):
-    """`trnfleet broker --kind nats`, which lets everybody in and forgets all at its end."""
+    """`trnfleet broker --kind nats`.
+
+    It admits everybody and stores nothing.
+    """
 
     name = "fallback"
     speaks = "3.1.1"

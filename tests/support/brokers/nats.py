@@ -22,7 +22,8 @@ from trnfleet.transport.embedded import nats_program
 if TYPE_CHECKING:
     from pathlib import Path
 
-# A retained message is stored by a request of the client's own connection, below $MQTT: who may read needs these, too.
+# A retained message is stored by a request of the client's own connection, below $MQTT: who may
+# read needs these, too.
 _CONFIGURATION = """\
 server_name: {name}
 listen: "{host}:{clients}"
@@ -49,7 +50,7 @@ cluster {{
 }}
 """
 _STREAMS = ("$MQTT_sess", "$MQTT_msgs", "$MQTT_rmsgs", "$MQTT_qos2in", "$MQTT_out")
-"""What the nodes keep of MQTT, each led by a node of its own."""
+"""The nodes' MQTT streams, each led by a node of its own."""
 _DECIDES = "Self is new JetStream cluster metadata leader"
 
 
@@ -102,7 +103,8 @@ class NatsNode(Nats):
         with socket.create_connection((HOST, self.clients), timeout=5) as connection:
             connect = json.dumps({"user": "everybody", "pass": PASSWORD, "verbose": False})
             connection.sendall(
-                f"CONNECT {connect}\r\nSUB answer 1\r\nPUB {subject} answer {len(text)}\r\n{text}\r\n".encode()
+                f"CONNECT {connect}\r\nSUB answer 1\r\nPUB {subject} answer"
+                f" {len(text)}\r\n{text}\r\n".encode()
             )
             taken = ""
             while not (found := re.search(r"MSG answer 1 (\d+)\r\n(.*)\r\n", taken, re.DOTALL)):
@@ -116,11 +118,15 @@ class NatsNode(Nats):
 
 
 class NatsCluster(Nats):
-    """Three nodes; clients are at the first, which is the one that is killed."""
+    """Three nodes.
+
+    Clients are at the first, and it is killed.
+    """
 
     name = "NATS, three nodes"
     at_once = 1
-    """Each connection and each subscription at QoS 1 is agreed upon by three nodes, which here share the processors of one machine."""
+    """Cases run at once. Three nodes agree on each connection and each subscription at QoS 1, and
+    here they share the processors of one machine."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "cluster"
@@ -132,12 +138,16 @@ class NatsCluster(Nats):
         self.process = None
 
     def start(self) -> None:
-        """Start all that do not run, and wait until the first serves MQTT, for which the others must be there."""
+        """Start all stopped nodes, and wait until the first serves MQTT.
+
+        The others must be there for it.
+        """
         for node in self.nodes:
             if node.process is None:
                 node_start(node)
         until = time.monotonic() + START_S
-        # A CONNECT that comes before the nodes have agreed on one that decides waits for five seconds.
+        # A CONNECT that comes before the nodes have agreed on one that decides waits for five
+        # seconds.
         while not all("metadata leader" in node.output() for node in self.nodes):
             assert time.monotonic() < until, self.nodes[0].output()
             time.sleep(0.02)
@@ -147,11 +157,14 @@ class NatsCluster(Nats):
             time.sleep(0.05)
 
     def deciding(self) -> NatsNode:
-        """Return the node that decides where things are kept."""
+        """Return the node that decides on storage."""
         return next(node for node in self.nodes if _DECIDES in node.output())
 
     def lead_from(self, leader: NatsNode) -> None:
-        """Let one node lead all that the nodes keep of MQTT, so that nothing is voted on when another one dies."""
+        """Make one node the leader of all MQTT streams.
+
+        No vote is then needed when another node dies.
+        """
         wanted = json.dumps({"placement": {"preferred": leader.name}})
         until = time.monotonic() + START_S
         for stream in _STREAMS:

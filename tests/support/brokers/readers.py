@@ -1,4 +1,7 @@
-"""What reads in MQTT 5: whatever a test asks of one of them holds for the other, too."""
+"""MQTT 5 readers.
+
+A test's requirements apply to each of them.
+"""
 
 from __future__ import annotations
 

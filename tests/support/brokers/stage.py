@@ -1,4 +1,4 @@
-"""A broker with the simulated demo on it, and what readers of it need."""
+"""A broker with the simulated demo, and helpers for its readers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Stage:
         return BrokerSession(self.broker.url, password=self.broker.password)
 
     def program(self, *arguments: str) -> Program:
-        """Start a command that goes on, with the broker's address."""
+        """Start a long-running command with the broker's address."""
         return Program(self.folder, *arguments, "--broker", str(self.broker.url), **self.variables)
 
     async def run(
@@ -75,7 +75,7 @@ class Stage:
         return await asyncio.to_thread(run, *arguments, *address, **self.variables)
 
     async def done(self, *arguments: str, at_broker: bool = True) -> str:
-        """Run a command that must succeed, and return what it printed."""
+        """Run a command, require success, and return its output."""
         ended = await (self.run(*arguments) if at_broker else asyncio.to_thread(run, *arguments))
         assert ended.returncode == 0, (
             f"{arguments[0]}: {ended.returncode} {ended.stdout}{ended.stderr}"[:600]

@@ -1,1 +1,4 @@
-"""Damage by chance, as a function of a seed: messages, files, brokers and faults of processes; `make chaos` runs it."""
+"""Random damage as a function of a seed: messages, files, brokers and process faults.
+
+`make chaos` runs it.
+"""

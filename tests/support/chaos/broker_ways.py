@@ -1,4 +1,4 @@
-"""The ways in which a broker misbehaves, each with its name."""
+"""A broker's misbehaviours, by name."""
 
 from __future__ import annotations
 
@@ -14,10 +14,18 @@ FLOOD = 20_000
 """Messages of a flood: some seconds of work for a reader."""
 _TOPIC = b"trnfleet/v1/demo/event/fleet"
 _ODD_TOPICS = (
-    b"trnfleet/v1/demo/node/\x1b[2J", "trnfleet/v1/demo/node/\x9b2J".encode(), b"trnfleet/v1/demo/job/a\nb",
-    b"trnfleet/v1/demo/node/" + b"x" * 60_000, b"trnfleet/v1/demo/node/\xff\xfe", b"trnfleet/v1/demo/\xed\xa0\x80/a",
-    b"\x00", b"", b"/", "trnfleet/v1/demo/node/\u202e".encode(), b"trnfleet/v1/\x07/telemetry/a",
-)  # fmt: skip  # a table
+    b"trnfleet/v1/demo/node/\x1b[2J",
+    "trnfleet/v1/demo/node/\x9b2J".encode(),
+    b"trnfleet/v1/demo/job/a\nb",
+    b"trnfleet/v1/demo/node/" + b"x" * 60_000,
+    b"trnfleet/v1/demo/node/\xff\xfe",
+    b"trnfleet/v1/demo/\xed\xa0\x80/a",
+    b"\x00",
+    b"",
+    b"/",
+    "trnfleet/v1/demo/node/\u202e".encode(),
+    b"trnfleet/v1/\x07/telemetry/a",
+)
 
 
 def _close(_peer: Peer, _kind: int, _body: bytes) -> None:
@@ -102,7 +110,7 @@ def _odd_topics(peer: Peer) -> None:
 
 
 def _alias(peer: Peer) -> None:
-    """Use topic aliases that nobody allowed, and one that was never set."""
+    """Use topic aliases beyond the client's limit, and an unset one."""
     peer.send(
         publication(_TOPIC, b"{}", v5=peer.v5, properties=b"\x23\xff\xff" if peer.v5 else b"")
     )
@@ -114,7 +122,10 @@ def _small_packets(peer: Peer, _kind: int, _body: bytes) -> None:
 
 
 def _odd_properties(peer: Peer, _kind: int, _body: bytes) -> None:
-    """Accept with limits that are odd: keep alive, receive maximum, topic alias maximum, or unknown properties."""
+    """Accept with odd limits or unknown properties.
+
+    Limits are keep alive, receive maximum and topic alias maximum.
+    """
     peer.accept(
         peer.random.choice(
             (
@@ -162,7 +173,7 @@ async def _flood(peer: Peer) -> None:
 
 
 def _out_of_turn(peer: Peer, _kind: int, _body: bytes) -> None:
-    """Send what no broker sends a client, or not before CONNACK."""
+    """Send packets forbidden to a broker, or too early, before CONNACK."""
     for data in (
         b"\x40\x02\x00\x01",
         b"\x50\x02\x00\x01",

@@ -1,4 +1,7 @@
-"""Brokers that misbehave against the commands that connect to one: each says why, or goes on, and ends when it is told to."""
+"""Misbehaving brokers against the commands.
+
+Each command reports the reason or continues, and ends at a signal.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,9 @@ if TYPE_CHECKING:
     from support.processes.forked import Ended
 
 ALIVE_S = 6.0
-"""Time that commands have with a broker: the waits for CONNACK in both versions are over by then."""
+"""Time of commands with a broker. The waits for CONNACK in both versions are over by then."""
 END_S = 3.0
-"""2 s is what is promised; this leaves room for a busy machine."""
+"""2 s are promised, and the rest is for a busy machine."""
 MEMORY_MB = 250.0
 STATUSES = {
     "watch": {0, 1, 143, -15},
@@ -35,7 +38,7 @@ STATUSES = {
     "record": {0, 1, 143, -15},
     "status": {0, 1, 3, 143, -15},
 }
-"""Exit statuses that the documentation names, 143 while a command connects, and a death by SIGTERM before."""
+"""Documented exit statuses, 143 while a command connects, and a death by SIGTERM before."""
 _RAW = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -54,7 +57,7 @@ class Seen(NamedTuple):
 
 
 def commands(url: str, folder: Path) -> dict[str, tuple[str, ...]]:
-    """Return the commands that run until they are ended, and one that ends by itself."""
+    """Return long-running commands, and one that ends by itself."""
     broker = ("--broker", url)
     return {
         "watch": ("watch", *broker, "--name", "demo"),
@@ -75,7 +78,8 @@ def run_case(
     """Run a case: one way against every command at once.
 
     Raises:
-        ChaosError: a command said nothing, too much, ended otherwise than documented, or not at all.
+        ChaosError: a command said nothing, too much, ended otherwise than documented, or not at
+            all.
     """
     way = WAYS[case.number % len(WAYS)]
     feed = Feed(ultraservers(1))
@@ -118,7 +122,10 @@ def run_case(
 
 
 def _check(case: Case, way: Way, name: str, ended: Ended) -> None:
-    said = f"{way.name}: {name} ended with {ended.status} after {ended.after_s:.1f} s: {ended.output[-2_000:]}"
+    said = (
+        f"{way.name}: {name} ended with {ended.status} after {ended.after_s:.1f} s:"
+        f" {ended.output[-2_000:]}"
+    )
     if ended.status not in STATUSES[name] or ended.after_s > END_S:
         raise ChaosError(case, said)
     if "Traceback" in ended.output or _RAW.search(ended.output):

@@ -1,4 +1,4 @@
-"""Cases of a part: each is a function of the seed, the part and its number, and can be repeated alone."""
+"""Cases of a part: functions of the seed, the part and its number, repeatable alone."""
 
 from __future__ import annotations
 
@@ -23,14 +23,20 @@ class Case(NamedTuple):
 
 
 class ChaosError(AssertionError):
-    """A case did not end as it must; the text names the command that repeats it."""
+    """Failure of a case.
+
+    The text names the command to repeat it.
+    """
 
     def __init__(self, case: Case, what: str) -> None:
         super().__init__(f"{what}\nrepeat it: {case}")
 
 
 class InconclusiveError(Exception):
-    """The machine was too slow for a case to say anything of the programs; it is counted apart."""
+    """The machine was too slow for a result.
+
+    Counted separately.
+    """
 
     def __init__(self, case: Case, why: str, what: str) -> None:
         super().__init__(f"the machine was too slow: {why}\n{what}\nrepeat it: {case}")
@@ -43,6 +49,6 @@ def say(line: str) -> None:
 
 
 def percentile(values: list[float], share: float) -> float:
-    """Return the value below which a share of them lies; 0 of none."""
+    """Return the value at a share of the sorted values; 0 if empty."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0

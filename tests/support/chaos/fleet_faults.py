@@ -1,4 +1,4 @@
-"""Faults of a fleet at random times, and the alerts of them: the same script played undisturbed in memory."""
+"""Fleet faults at random times, and their alerts from an undisturbed run in memory."""
 
 from __future__ import annotations
 
@@ -21,27 +21,54 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.rules import Rule
 
 OWN = frozenset({"pipeline", "publisher"})
-"""Scopes of alerts about the way of the data, which disturbances do cause."""
+"""Scopes of alerts about the data path. Disturbances do cause these."""
 HISTORICAL = frozenset({"job-slow", "efa-cliff"})
-"""Rules that compare with a past of half an hour, which a watch that was started since has not seen."""
+"""Rules comparing with the last half hour. A watch restarted since has not seen it."""
 _INSTANCES = [
     f"uc1/us-000{server}/trn2u-000{server}-{place}" for server in (1, 2) for place in range(4)
 ]
 _LONG = (
-    "link_down", "z_link_down", "ecc_corrected_storm", "hbm_uncorrectable", "sram_uncorrectable", "dma_abort",
-    "hang_compute", "nic_down", "rack_overheat", "chip_throttle", "power_cap", "straggler", "firmware_heartbeat_lost",
-    "runtime_crash", "instance_reboot", "instance_retirement", "agent_silent", "ultraserver_split", "chip_lost",
-    "silent_corruption", "nic_failed", "thermal_trip", "instance_failure",
-)  # fmt: skip  # a table
+    "link_down",
+    "z_link_down",
+    "ecc_corrected_storm",
+    "hbm_uncorrectable",
+    "sram_uncorrectable",
+    "dma_abort",
+    "hang_compute",
+    "nic_down",
+    "rack_overheat",
+    "chip_throttle",
+    "power_cap",
+    "straggler",
+    "firmware_heartbeat_lost",
+    "runtime_crash",
+    "instance_reboot",
+    "instance_retirement",
+    "agent_silent",
+    "ultraserver_split",
+    "chip_lost",
+    "silent_corruption",
+    "nic_failed",
+    "thermal_trip",
+    "instance_failure",
+)
 _SHORT = {
-    "ecc_corrected_storm": 3.0, "straggler": 4.0, "rack_overheat": 5.0,
-    "power_cap": 4.0, "nic_down": 1.0, "agent_silent": 2.0, "link_degraded": 1.0,
-}  # fmt: skip  # a table
-"""Faults that end well before their rule's `for`, with their seconds."""
+    "ecc_corrected_storm": 3.0,
+    "straggler": 4.0,
+    "rack_overheat": 5.0,
+    "power_cap": 4.0,
+    "nic_down": 1.0,
+    "agent_silent": 2.0,
+    "link_degraded": 1.0,
+}
+"""Faults ending well before their rule's `for`, with their seconds."""
 
 
 class Interval(NamedTuple):
-    """A time in which an alert fires, seconds after the fleet's start; without an end where it does at the end of the run."""
+    """A time of firing in seconds after the fleet's start.
+
+    The end is open if it fires at the run's end.
+    """
 
     begin_s: float
     end_s: float
@@ -52,7 +79,7 @@ class Script(NamedTuple):
 
     faults: list[FaultEntry]
     short: int
-    """Faults of these that are too short for an alert."""
+    """Number of faults too short for an alert."""
     alerts: dict[str, list[Interval]]
     """By rule and target, when the alert fires and is not inhibited."""
     inhibited: set[str]
@@ -64,12 +91,13 @@ class Script(NamedTuple):
 
     def __str__(self) -> str:
         return "\n".join(
-            f"{name}: {', '.join(f'{each.begin_s:.0f} to {each.end_s:.0f} s' for each in intervals)}"
+            f"{name}:"
+            f" {', '.join(f'{each.begin_s:.0f} to {each.end_s:.0f} s' for each in intervals)}"
             for name, intervals in self.alerts.items()
         )
 
     def firing(self, at_s: float, within_s: float = 0.0) -> set[str]:
-        """Return the alerts that fire at an instant, or at some time around it."""
+        """Return the alerts firing at an instant, or at some time around it."""
         return {
             name
             for name, intervals in self.alerts.items()
@@ -80,11 +108,13 @@ class Script(NamedTuple):
         }
 
     def held(self, at_s: float, restarts_s: Sequence[float]) -> set[str]:
-        """Return the alerts that a watch may hold that was started again: as far back as their rules look, for it has not seen why.
+        """Return the alerts a restarted watch may still have, without having seen the cause.
+
+        They go back as far as their rules look.
 
         Args:
             at_s: The instant.
-            restarts_s: When watches were started again.
+            restarts_s: Times of watch restarts.
         """
         rules = {rule.name: rule for rule in load_rules()}
         return {
@@ -101,7 +131,8 @@ class Script(NamedTuple):
         Their targets were gone, and the counters with them, before the source was heard again.
 
         Args:
-            outages_s: Begin of each outage of the source or its broker, and when it had been heard again.
+            outages_s: Begin of each outage of the source or its broker, and when it had been heard
+                again.
         """
         rules = {rule.name: rule for rule in load_rules()}
         return {
@@ -121,7 +152,10 @@ def _looks_back_s(rule: Rule) -> float:
 
 
 def draw(random: Random, seconds: float, *, begin_s: float, count: int) -> list[FaultEntry]:
-    """Return faults that end before `seconds`: a third of them too short for an alert, and none on another's instance."""
+    """Return faults ending before `seconds`, each on another instance.
+
+    A third of them is too short for an alert.
+    """
     faults: list[FaultEntry] = []
     free = random.sample(_INSTANCES, len(_INSTANCES))
     while len(faults) < count and free:
@@ -170,14 +204,15 @@ def _target(name: str, free: list[str], random: Random) -> str:
 def _as_toml(faults: list[FaultEntry]) -> str:
     start = datetime.now(UTC).replace(microsecond=0).isoformat()
     entries = (
-        f'[[faults]]\nfault = "{each.fault}"\ntarget = "{each.target}"\nat = "{each.at:g}s"\nfor = "{each.lasts_s:g}s"\n'
+        f'[[faults]]\nfault = "{each.fault}"\ntarget = "{each.target}"\nat = "{each.at:g}s"\nfor ='
+        f' "{each.lasts_s:g}s"\n'
         for each in faults
     )
     return f'title = "Faults by chance"\nfleet = "demo"\nstart = {start}\n' + "".join(entries)
 
 
 def play(faults: list[FaultEntry], seconds: float, folder: Path) -> Script:
-    """Play the faults undisturbed, from the scenario file that is written for the simulator."""
+    """Play the faults undisturbed, from the scenario file written for the simulator."""
     file = folder / "faults.toml"
     file.write_text(_as_toml(faults), encoding="utf-8")
     run = AlertRun(str(file), publishing=Publishing(format="json", granularity="chip"))

@@ -1,6 +1,7 @@
-"""Faults of the network between a client and its broker: packets lost by iptables in a network namespace of its own, else a proxy's.
+"""Network faults between a client and its broker.
 
-The kernel's netem is not needed: `-m statistic` drops packets by chance on loopback, in both directions.
+Packets are lost by iptables in a network namespace of its own, else by a proxy. The kernel's netem
+is not needed: `-m statistic` drops packets by chance on loopback, in both directions.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ if TYPE_CHECKING:
 
 _CLONE_NEWNET = 0x4000_0000
 _DELAY_S = 0.3
-"""Where packets cannot be lost: about what a lost one costs until it is sent again."""
+"""Delay in place of a lost packet: about the time until it is sent again."""
 _isolated = False
 
 
 def isolate() -> bool:
-    """Move this process, and what it starts, into a network namespace with loopback alone; return whether that was possible.
+    """Move this process and its children into a network namespace with loopback only.
 
-    Rules of iptables go with the namespace, so that nothing stays behind whatever happens.
+    Return whether this was possible. Rules of iptables end with the namespace, so that nothing
+    stays behind whatever happens.
     """
     global _isolated  # noqa: PLW0603  a process is in one namespace
     if os.geteuid() != 0 or not all(map(shutil.which, ("ip", "iptables"))):
@@ -54,7 +56,10 @@ def _rule(action: str, port: int, share: float, side: str) -> list[str]:
 
 @contextlib.contextmanager
 def lossy(proxy: TcpProxy, share: float) -> Iterator[None]:
-    """Lose a share of a client's packets, in both directions; all of them are a partition."""
+    """Lose a share of a client's packets in both directions.
+
+    1 is a partition.
+    """
     if not _isolated:
         proxy.is_held, proxy.delay_s = share >= 1, 0.0 if share >= 1 else _DELAY_S
         try:

@@ -1,4 +1,4 @@
-"""Whether the machine had processor time for the programs of a case: how long they waited for one while others used it."""
+"""Check of a case's processor time: how long its programs waited while others ran."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 LOOK_EVERY_S = 1.0
 WINDOW_S = 10.0
 MOST_WAITING = 0.25
-"""Share of a window that a program may wait for a processor: rules and heartbeats count in seconds, and a watch works for a tenth of one
-in each."""
+"""Share of a window a program may wait for a processor. Rules and heartbeats count in seconds, and
+a watch works for a tenth of each."""
 MOST_OTHERS = 0.4
-"""Share of all processors that others may use: below it, who waits waits for programs of the case, which is no excuse."""
+"""Share of all processors other programs may use. Below it, waits are caused by the case itself,
+and this is no excuse."""
 
 
 class _Look(NamedTuple):
@@ -36,12 +37,15 @@ class _Look(NamedTuple):
 
 
 class Overload:
-    """A thread that looks at the programs of a case while that is played; it says nothing where the kernel counts no waits."""
+    """A thread watching the programs of a running case.
+
+    No result if the kernel counts no waits.
+    """
 
     def __init__(self, pids: Callable[[], Mapping[str, int]]) -> None:
         """Prepare it; a program may be absent for a while, and another process later."""
         self.why = ""
-        """The worst window in which the machine was too slow; empty for none."""
+        """The worst window of a slow machine. Empty if none."""
         self._worst = 0.0
         self._pids = pids
         self._looks: deque[_Look] = deque(maxlen=round(WINDOW_S / LOOK_EVERY_S) + 1)
@@ -63,7 +67,8 @@ class Overload:
 
     def _compare(self, first: _Look, last: _Look, names: Mapping[int, str]) -> None:
         passed_s = last.at_s - first.at_s
-        # A program that has begun or ended meanwhile makes the others' share look a little larger or smaller.
+        # A program that has begun or ended meanwhile makes the others' share look a little larger
+        # or smaller.
         others = (
             (last.busy - first.busy - max(0.0, last.used - first.used))
             / passed_s
@@ -78,8 +83,8 @@ class Overload:
         if name and others > MOST_OTHERS and shares[name] > max(MOST_WAITING, self._worst):
             self._worst = shares[name]
             self.why = (
-                f"{name} waited {shares[name]:.0%} of {passed_s:.0f} s for a processor, while programs of no case "
-                f"used {others:.0%} of all"
+                f"{name} waited {shares[name]:.0%} of {passed_s:.0f} s for a processor, while"
+                f" programs of no case used {others:.0%} of all"
             )
 
     def __enter__(self) -> Self:
@@ -92,9 +97,9 @@ class Overload:
 
 
 def _scheduled(pid: int) -> tuple[float, float] | None:
-    """Return the seconds that a process ran, and those that its main thread waited for a processor; None where neither is known.
+    """Return a process's running seconds, and its main thread's waiting seconds.
 
-    The main thread is the one that reads the broker and evaluates.
+    None if unknown. The main thread reads the broker and evaluates.
     """
     try:
         process = psutil.Process(pid)

@@ -13,7 +13,7 @@ BEGIN_NS = 1_767_600_000 * NS_PER_S
 
 
 def fingerprint(number: int) -> str:
-    """Return the fingerprint of an alert that is known by a number."""
+    """Return the fingerprint of a numbered alert."""
     return f"{number:016x}"
 
 

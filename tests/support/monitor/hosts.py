@@ -1,4 +1,4 @@
-"""Hosts that publish an instance each, with losses, clocks and silences that a test sets."""
+"""Hosts publishing an instance each, with losses, clocks and silences set by a test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Hosts:
-    """Hosts that publish an instance each, over one monitor."""
+    """Hosts publishing an instance each to one monitor."""
 
     def __init__(self, number: int, *, origin: str = "simulated") -> None:
         self.feed = Feed(standalone(number))
@@ -32,7 +32,10 @@ class Hosts:
     async def tick(
         self, *, without: tuple[str, ...] = (), ahead_s: dict[str, float] | None = None
     ) -> None:
-        """Let a second pass, and every host publish but some, some of them with a clock that is ahead."""
+        """Advance a second, and publish from all hosts except some.
+
+        Some hosts may have a clock ahead.
+        """
         feed = self.feed
         await feed.clock.advance(1.0)
         sent: list[Envelope] = []

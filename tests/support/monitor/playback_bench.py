@@ -1,4 +1,4 @@
-"""Playbacks of one run of a fleet: of its recording as a file, and of the past of a monitor that it is fed to."""
+"""Playbacks of one run: from its recording as a file, and from a monitor's past."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RULES = load_rules()
 
 
 class Played(NamedTuple):
-    """A run with what its monitor knew at every tick."""
+    """A run with its monitor's state at every tick."""
 
     recording: KeyframedRecording
     fleet: str
@@ -96,7 +96,10 @@ def file_playback(clock: ManualClock, **options: Any) -> RecordingPlayback:
 
 
 def mode_of(playback: RecordingPlayback) -> Mode:
-    """Return what is shown: a property changes while one waits, which type checkers don't expect."""
+    """Return the playback's mode.
+
+    Type checkers do not expect it to change during a wait.
+    """
     return playback.mode
 
 
@@ -116,7 +119,7 @@ async def surveyed(clock: ManualClock, playback: RecordingPlayback) -> None:
 
 
 class Present:
-    """A live monitor that is fed from a recording as time goes by, and the keeper of what it was fed."""
+    """A live monitor fed from a recording over time, and its past."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.recording = KeyframedRecording()
@@ -140,7 +143,7 @@ class Present:
         raise OSError(28, f"No space left on device: {path}")
 
     async def run(self) -> None:
-        """Apply what is due, ten times a second; look at the fleet as the live one does."""
+        """Apply due messages ten times a second, and evaluate the fleet as live."""
         looked_s = -PASS_EVERY_S[1]
         while True:
             now_s = self.clock.monotonic_s()
@@ -169,7 +172,7 @@ class _Silent:
 
 
 def live_playback(clock: ManualClock, present: Present) -> RecordingPlayback:
-    """Return the playback that goes back from the present."""
+    """Return the playback going back from the present."""
     return RecordingPlayback(
         present.recording,
         maker(played().fleet),
@@ -182,7 +185,7 @@ def live_playback(clock: ManualClock, present: Present) -> RecordingPlayback:
 
 @contextlib.asynccontextmanager
 async def watched() -> AsyncIterator[tuple[ManualClock, Present, RecordingPlayback]]:
-    """Run a fleet and the playback that goes back from it, by a clock that the test moves."""
+    """Run a fleet and the playback going back from it, on a manual clock."""
     clock = ManualClock(played().recording.start_ns, 50.0)
     present = Present(clock)
     async with background(present=present.run()):

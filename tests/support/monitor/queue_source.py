@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 
 class QueueSource:
-    """A source of the batches that a test puts in, one a call; who asks for more waits."""
+    """A source of batches put in by a test, one a call.
+
+    It waits for the next.
+    """
 
     def __init__(self, *batches: list[Envelope]) -> None:
         self.status = LinkStatus(connected=True)

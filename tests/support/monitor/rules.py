@@ -39,7 +39,7 @@ def rule_of(**changed: Any) -> Rule:
 def alert_of(
     name: str, target: str, *, state: AlertState = AlertState.FIRING, **changed: Any
 ) -> Alert:
-    """Return an alert of a rule of that name."""
+    """Return an alert of a named rule."""
     rule = rule_of(name=name, **changed)
     alert = Alert(rule, target, fingerprint_of("demo", name, target), state=state)
     alert.labels = labels_of("demo", rule, target)

@@ -1,4 +1,7 @@
-"""An exchange of silences without network, monitor and real time: alerts are set by hand, and an Alertmanager is in memory."""
+"""An exchange of silences without network, monitor and real time.
+
+Alerts are set by hand, and an Alertmanager is in memory.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +27,20 @@ from trnfleet.wire.alerts import SilenceMessage
 from trnfleet.wire.topics import TopicClass
 
 RULE = Rule.model_validate(
-    {"name": "down", "scope": "publisher", "severity": "warning", "figure": "state", "equals": "x", "summary": "{target}"}
-)  # fmt: skip  # one line is the rule
+    {
+        "name": "down",
+        "scope": "publisher",
+        "severity": "warning",
+        "figure": "state",
+        "equals": "x",
+        "summary": "{target}",
+    }
+)
 FINGERPRINT = fingerprint_of("demo", "down", "a")
 
 
 class Alertmanager:
-    """An Alertmanager in memory, with what it does to silences."""
+    """An Alertmanager in memory, with its silence behaviour."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.silences: dict[str, dict[str, Any]] = {}
@@ -38,7 +48,7 @@ class Alertmanager:
         self.refused = 0
         self.requests: list[str] = []
         self.ahead_s: float | None = None
-        """How far its clock, which it tells, is ahead of the right time; None where it has ours."""
+        """Seconds its reported clock is ahead of the right time. None for our clock."""
         self._clock = clock
         self.transport = httpx.MockTransport(self._handle)
 
@@ -79,8 +89,10 @@ class Alertmanager:
             old = None
         silence_id = old or f"00000000-0000-4000-8000-{len(self.silences):012d}"
         self.silences[silence_id] = {
-            **content, "id": silence_id, "updatedAt": format_rfc3339(self.now_ns())
-        }  # fmt: skip  # one line is the entry
+            **content,
+            "id": silence_id,
+            "updatedAt": format_rfc3339(self.now_ns()),
+        }
         return silence_id
 
     def _state(self, silence: dict[str, Any]) -> str:
@@ -114,7 +126,7 @@ class Alertmanager:
 
 
 class Bench:
-    """The leading watch's side: a monitor whose alerts and time are set by hand, and an Alertmanager in memory."""
+    """The leading watch's side: a monitor with manual alerts and time, and an Alertmanager."""
 
     def __init__(
         self, *, speed: float | None = None, mode: SilenceMode = SilenceMode.BOTH, count: int = 1
@@ -122,7 +134,7 @@ class Bench:
         self.clock = ManualClock(BEGIN_NS, 100.0)
         self.speed = speed
         self.wall_ahead_s = 0.0
-        """How far our wall clock is ahead of the fleet's time, which is right."""
+        """Seconds our wall clock is ahead of the fleet's right time."""
         store = AlertStore("demo")
         self.alerts = Alerts("demo", [RULE], store=store)
         alert = Alert(RULE, "a", FINGERPRINT, state=AlertState.FIRING, fired_ns=BEGIN_NS)
@@ -136,7 +148,7 @@ class Bench:
         self.exchange = self.made()
 
     def made(self) -> SilenceExchange:
-        """Return an exchange as a watch that begins has it."""
+        """Return an exchange as in a starting watch."""
         target, transport = Target("http://am:9093"), self.there.transport
         return SilenceExchange(
             "demo",
@@ -174,9 +186,14 @@ class Bench:
     def silence(self, lasts_s: float = 3_600, **change: Any) -> None:
         now_ns = self.moment().time_ns
         known: dict[str, Any] = {
-            "id": "s-1", "matchers": ('publisher=~"a|b"',), "starts": format_rfc3339(now_ns),
-            "until": format_rfc3339(now_ns + round(lasts_s * NS_PER_S)), "who": "ann", "why": "swap", "revision": 1,
-        }  # fmt: skip  # a table of keys
+            "id": "s-1",
+            "matchers": ('publisher=~"a|b"',),
+            "starts": format_rfc3339(now_ns),
+            "until": format_rfc3339(now_ns + round(lasts_s * NS_PER_S)),
+            "who": "ann",
+            "why": "swap",
+            "revision": 1,
+        }
         self.silences.put_silence(SilenceMessage(**known | change))
 
     def status(self) -> AlertStatus:

@@ -1,4 +1,4 @@
-"""What a monitor knows, in a form that can be compared."""
+"""A monitor's state in a comparable form."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def values_of(monitor: Monitor) -> dict[str, Any]:
-    """Return what the store, jobs, publishers and reservations hold; columns as lists, ages in whole milliseconds."""
+    """Return the store, jobs, publishers and reservations.
+
+    Columns are lists, ages are whole milliseconds.
+    """
     store, now_s = monitor.store, monitor.clock.monotonic_s()
 
     def ages(seen_s: np.ndarray[Any, Any]) -> list[int | None]:
@@ -44,35 +47,64 @@ def values_of(monitor: Monitor) -> dict[str, Any]:
 
 
 def rollups_of(monitor: Monitor) -> dict[str, Any]:
-    """Return the fleet's figures that follow from the store."""
+    """Return the fleet's figures derived from the store."""
     summary = monitor.summary()
     names = (
-        "chips", "live_chips", "stale_chips", "offline_chips", "jobs", "nc_util_pct", "mfu_pct", "power_w",
-        "it_power_w", "tflops", "hbm_traffic_bytes_per_s", "link_tx_bytes_per_s", "temperature_c", "monitor_time",
-    )  # fmt: skip  # a list of names
+        "chips",
+        "live_chips",
+        "stale_chips",
+        "offline_chips",
+        "jobs",
+        "nc_util_pct",
+        "mfu_pct",
+        "power_w",
+        "it_power_w",
+        "tflops",
+        "hbm_traffic_bytes_per_s",
+        "link_tx_bytes_per_s",
+        "temperature_c",
+        "monitor_time",
+    )
     return {name: getattr(summary, name) for name in names}
 
 
 def alerts_of(monitor: Monitor) -> dict[str, Any]:
-    """Return every alert with what views show of it, what happened, and what was counted."""
+    """Return every alert as shown in views, the news, and the counters."""
     alerts = monitor.alerts
     return {
         "active": [
             (
-                each.name, each.target, each.state.value, each.since_ns, each.fired_ns, each.value, each.members,
-                each.chips, each.place, each.text, each.cause, each.inhibited_by, each.is_silent, each.is_flapping,
+                each.name,
+                each.target,
+                each.state.value,
+                each.since_ns,
+                each.fired_ns,
+                each.value,
+                each.members,
+                each.chips,
+                each.place,
+                each.text,
+                each.cause,
+                each.inhibited_by,
+                each.is_silent,
+                each.is_flapping,
             )
             for each in alerts.active()
         ],
-        "history": [(each.at_ns, each.kind, each.alert.name, each.alert.target) for each in alerts.history],
+        "history": [
+            (each.at_ns, each.kind, each.alert.name, each.alert.target) for each in alerts.history
+        ],
         "counts": alerts.counts(),
         "pipeline": dataclasses.replace(monitor.counts),
         "events": [(each.ts_ns, each.name, each.path) for each in monitor.events.newest_first()],
-    }  # fmt: skip  # a table
+    }
 
 
 def stored_difference(one: Store, other: Store) -> list[str]:
-    """Return the names of metrics in which two stores differ (all of them where the layouts do)."""
+    """Return the metrics with differences between two stores.
+
+    All if the layouts differ.
+    """
     if one.layout.instances != other.layout.instances:
         return list(BY_NAME)
     return [

@@ -1,7 +1,8 @@
-"""`make pictures`: writes the pictures of docs/pictures/, always the same bytes for the same program.
+"""`make pictures`: write the pictures of docs/pictures/, with reproducible bytes.
 
-The app runs headless over recordings of fixtures/, paused at an instant, and over monitors that are fed by hand, on a clock that stands
-still; so nothing of this machine and of this day is on the screen. ONLY=fleet takes the pictures whose names contain that, and leaves the others as they are.
+The app runs headless over recordings of fixtures/, paused at an instant, and over monitors fed by
+hand, on a stopped clock. Nothing on the screen depends on this machine or day. ONLY=fleet draws the
+pictures with this in their names, and leaves the others unchanged.
 """
 
 from __future__ import annotations
@@ -61,15 +62,18 @@ DARK = Look("dark")
 
 
 class Scene(NamedTuple):
-    """An instant of a recording, of a scenario in fixtures/ or of a shipped fleet; or a state of the present that none has."""
+    """An instant of a recording, or a state of the present without a recording.
+
+    Recordings are of a scenario in fixtures/ or of a shipped fleet.
+    """
 
     recording: str
     """Its name, or that of the state."""
     second: float = 0.0
     place: str = ""
-    """Address that views are opened at, where they show one."""
+    """Address of the views, if they show one."""
     ticks: int = 0
-    """Length of a fleet's recording, which is made for the picture; 0 for one of fixtures/."""
+    """Length of a fleet's recording made for the picture; 0 for one of fixtures/."""
     is_live: bool = False
 
 
@@ -168,7 +172,7 @@ async def take(wanted: Sequence[Shot], made: Path = RECORDINGS) -> dict[str, str
 
 @contextlib.asynccontextmanager
 async def _staged(scene: Scene, made: Path) -> AsyncIterator[Stage]:
-    """Bring about a state of the present, or play a recording to its instant, and stand there."""
+    """Produce a state of the present, or play a recording to its instant and pause."""
     if scene.is_live:
         live = await LIVE[scene.recording]()
         yield Stage(live.monitor, None, live.clock)
@@ -177,9 +181,16 @@ async def _staged(scene: Scene, made: Path) -> AsyncIterator[Stage]:
     recording = Recording.open([(made if scene.ticks else RECORDINGS) / f"{scene.recording}.mcap"])
     try:
         viewing = view_recording(
-            recording, fleet_of(recording, None, scene.recording), from_ns=recording.start_ns,
-            to_ns=recording.end_ns, speed=1.0, loops=False, rules=load_rules(), pue=None, clock=clock,
-        )  # fmt: skip  # one call
+            recording,
+            fleet_of(recording, None, scene.recording),
+            from_ns=recording.start_ns,
+            to_ns=recording.end_ns,
+            speed=1.0,
+            loops=False,
+            rules=load_rules(),
+            pue=None,
+            clock=clock,
+        )
         playback = viewing.playback
         assert playback is not None
         async with background(**viewing.running):
@@ -198,7 +209,7 @@ async def _staged(scene: Scene, made: Path) -> AsyncIterator[Stage]:
 
 
 def _stands(playback: RecordingPlayback, at_ns: int) -> bool:
-    """Return whether a place is shown with all that is known of it, and the whole recording has been surveyed."""
+    """Return whether a place is shown completely, and the recording is surveyed."""
     seeker = playback.seeker
     is_there = seeker.past is not None and seeker.past.position_ns == at_ns and not playback.seeking
     return (
@@ -234,7 +245,7 @@ async def _shoot(shot: Shot, stage: Stage) -> str:
 
 @contextlib.contextmanager
 def _colors(*, is_without: bool) -> Iterator[None]:
-    """Let an app that begins meanwhile see a terminal with all colours, or NO_COLOR."""
+    """Set up a terminal with all colours, or NO_COLOR, for apps started meanwhile."""
     before = dict(os.environ)
     os.environ["COLORTERM"] = "truecolor"
     os.environ.pop("NO_COLOR", None)
@@ -276,7 +287,8 @@ def main() -> None:
     files = sorted(options.folder.rglob("*.svg"))
     size = sum(file.stat().st_size for file in files)
     sys.stdout.write(
-        f"{len(wanted)} pictures in {time.monotonic() - begun_s:.0f} s; {len(files)} in the folder, {size / 2**20:.1f} MiB\n"
+        f"{len(wanted)} pictures in {time.monotonic() - begun_s:.0f} s; {len(files)} in the folder,"
+        f" {size / 2**20:.1f} MiB\n"
     )
     if size > MOST_BYTES:
         raise SystemExit(f"pictures: {size:,} bytes are more than {MOST_BYTES:,}")

@@ -1,4 +1,4 @@
-"""A real Alertmanager for the suite: on loopback, grouping by instance at once, started and killed at will."""
+"""A real Alertmanager for the suite: on loopback, grouping by instance at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from support.processes.mosquitto import free_port
 if TYPE_CHECKING:
     from pathlib import Path
 
-MISSING = "ALERTMANAGER MISSING: install the prometheus-alertmanager package; the tests against a real one did not run"
+MISSING = (
+    "ALERTMANAGER MISSING: install the prometheus-alertmanager package; the tests against a real"
+    " one did not run"
+)
 _NAMES = ("prometheus-alertmanager", "alertmanager")
 _CONFIGURATION = """\
 route:
@@ -48,10 +51,13 @@ def alertmanager_program() -> str | None:
 
 
 class AlertmanagerProcess:
-    """One Alertmanager on a free loopback port, which it keeps over restarts."""
+    """One Alertmanager on a free loopback port, the same after restarts."""
 
     def __init__(self, folder: Path, webhook: str | None = None) -> None:
-        """Write the configuration; `webhook` is told every alert that fires or resolves."""
+        """Write the configuration.
+
+        `webhook` receives every firing or resolved alert.
+        """
         program = alertmanager_program()
         if program is None:
             raise FileNotFoundError(MISSING)

@@ -1,7 +1,9 @@
-"""Commands of the program forked from one process that has imported it: 30 ms each, and not 500 to 900 ms of processor time.
+"""Commands forked from one process with the program imported.
 
-The suite starts hundreds of commands. What the imports of a new interpreter do is tested where a command is started as one: the
-demo's children, those below a shell or a test that gives an interpreter's own variables, such as a seed for hashes.
+A fork takes 30 ms of processor time instead of 500 to 900 ms. The suite starts hundreds of
+commands. The imports of a new interpreter are tested where a command is a new process: the demo's
+children, commands below a shell, and tests setting an interpreter's own variables, such as a seed
+for hashes.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ SERVER = Path(__file__).with_name("fork_server_main.py")
 
 
 class ForkedProcess:
-    """A command that was forked, with the methods of `subprocess.Popen` that tests use."""
+    """A forked command, with the `subprocess.Popen` methods used in tests."""
 
     def __init__(self, pid: int, ended_fd: int) -> None:
         self.pid = pid
@@ -71,7 +73,10 @@ class ForkedProcess:
 
 
 class ForkServer:
-    """The process that commands are forked from. It starts with the first of them."""
+    """Parent process of forked commands.
+
+    It starts with the first of them.
+    """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = dict(environ)
@@ -80,7 +85,10 @@ class ForkServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def fits(self, environ: Mapping[str, str]) -> bool:
-        """Return whether a new interpreter would be like this one: the variables that interpreters read are the same."""
+        """Return whether a new interpreter would be like this one.
+
+        True if the interpreter's variables are the same.
+        """
         return _of_interpreter(environ) == _of_interpreter(self._environ)
 
     def start(
@@ -101,7 +109,8 @@ class ForkServer:
             stdin: A file descriptor, as are `stdout` and `stderr`; they stay open here.
             stdout: Its output.
             stderr: Its errors.
-            has_terminal: Whether `stdin` is a terminal that becomes its own, in a session of its own.
+            has_terminal: Whether `stdin` is a terminal that becomes its own, in a session of its
+                own.
         """
         request = {
             "arguments": list(arguments),
@@ -144,5 +153,5 @@ class ForkServer:
 
 
 def _of_interpreter(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that an interpreter reads when it starts."""
+    """Return the variables read by a starting interpreter."""
     return {key: value for key, value in environ.items() if key.startswith("PYTHON")}

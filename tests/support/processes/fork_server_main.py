@@ -1,4 +1,7 @@
-"""The fork server's own process: it imports the program once, forks a command a request, and tells how each has ended."""
+"""The fork server's own process.
+
+It imports the program once, forks a command per request, and reports its end.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ _FIRST_FD = 3
 """Behind the standard streams."""
 _MOST_FDS = 1_024
 _WHEN_USED = ("numpy.ma", "numpy.random", "structlog.stdlib", "structlog.dev", "encodings.idna")
-"""Modules of libraries that most commands import only when they use them."""
+"""Library modules imported by most commands on first use."""
 
 
 def serve(channel: socket.socket) -> None:
@@ -104,7 +107,10 @@ def become(request: dict[str, Any], streams: list[int]) -> None:
 
 
 def _run_to_the_end() -> int:
-    """Run the command and what an interpreter does at its end, without the 60 ms in which it takes every module apart."""
+    """Run the command and an interpreter's exit work, without the teardown of modules.
+
+    The teardown takes 60 ms.
+    """
     try:
         status = run()
     except SystemExit as ended:

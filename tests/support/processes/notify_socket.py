@@ -1,4 +1,4 @@
-"""A socket as systemd has one for `Type=notify`: what services tell it."""
+"""A socket like systemd's for `Type=notify`, with the services' reports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class NotifySocket:
         """All lines so far."""
 
     def read(self) -> list[str]:
-        """Return the lines that have come since the last call."""
+        """Return the lines received since the last call."""
         lines: list[str] = []
         while True:
             try:
@@ -35,7 +35,7 @@ class NotifySocket:
                 return lines
 
     def wait_for(self, start: str, limit_s: float = 20.0) -> str:
-        """Return the first line from here on that begins so."""
+        """Return the next line with this beginning."""
         until_s = time.monotonic() + limit_s
         while time.monotonic() < until_s:
             for line in self.read():

@@ -1,4 +1,4 @@
-"""Conversions as a user runs them, and what is made of their files."""
+"""Conversions as run by a user, and the parsed results."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def record(path: Path, taken: Iterable[Stored], fleet: str = "demo") -> None:
 
 
 def shown(taken: Iterable[Stored], fleet: str) -> Monitor:
-    """Return a monitor that has seen all of it."""
+    """Return a monitor after applying all messages."""
     monitor = Monitor(SilentSource(), fleet, clock=ManualClock(START_NS, 1_000.0))
     for each in taken:
         monitor.apply([each.envelope._replace(received_s=1_000.0)])

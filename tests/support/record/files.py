@@ -31,7 +31,10 @@ def at(seconds: float) -> int:
 
 
 def value(number: int, seconds: float, size: int = 200) -> Stored:
-    """Return a telemetry message of one of eight topics; its payload names its number and compresses badly."""
+    """Return a telemetry message of one of eight topics.
+
+    Its payload has its number and compresses badly.
+    """
     noise = (b"%d" % (number * 2_654_435_761 % 2**32)) * (size // 8)
     topic = build_topic("demo", TopicClass.TELEMETRY, f"uc1/us-{number % 8:04d}")
     return Stored(

@@ -1,8 +1,9 @@
 """Makes fixtures/recordings: each shipped scenario as a recording, the same bytes each time.
 
-A tick is 10 s of the clock, telemetry is CBOR, a frame an instance, so that instances boot and fall silent alone. The
-scenarios of the fleet `training`, which has four UltraServers, play on fixtures/fleets/training.toml with two; what they
-do to the fourth is done to the second half of the second there, which has the same job.
+A tick is 10 s of the clock, telemetry is CBOR, a frame an instance, so instances boot and fall
+silent alone. The scenarios of the fleet `training` have four UltraServers, and play on
+fixtures/fleets/training.toml with two. Faults of the fourth are moved to the second half of the
+second, with the same job.
 """
 
 from __future__ import annotations
@@ -58,17 +59,21 @@ FIXTURES_OF = {
         Fixture("straggler-hunt", 121),
     )
 }
-"""By scenario; as long as what is expected of its alerts (tests/flow/expected/alerts), or the scenario's own day."""
+"""Lengths by scenario: as long as its expected alerts (tests/flow/expected/alerts), or the
+scenario's own day."""
 
 
 def make(name: str, folder: Path) -> Path:
-    """Make the recording of a scenario in a folder and return its file; one that is there is replaced."""
+    """Make a scenario's recording in a folder and return its file.
+
+    An existing one is replaced.
+    """
     fixture = FIXTURES_OF[name]
     return _record(_run(fixture), fixture.ticks, folder / f"{name}.mcap")
 
 
 def make_fleet(name: str, ticks: int, folder: Path) -> Path:
-    """Make a recording of a shipped fleet without a scenario in a folder and return its file."""
+    """Record a shipped fleet without a scenario in a folder, and return the file."""
     run = load_run(
         {"fleet", "seed", "period"},
         fleet=name,
@@ -114,7 +119,7 @@ def _run(fixture: Fixture) -> Run:
 
 
 def main() -> None:
-    """Make the recordings of all scenarios, in fixtures/recordings or the folder that is named."""
+    """Make the recordings of all scenarios, in fixtures/recordings or a named folder."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else RECORDINGS
     folder.mkdir(parents=True, exist_ok=True)
     for name in shipped_names("scenarios"):

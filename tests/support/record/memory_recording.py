@@ -50,7 +50,7 @@ class MemoryRecording:
 
 
 class KeyframedRecording(MemoryRecording):
-    """A recording that is being recorded; a keyframe stands before the first message of every `every_s` seconds."""
+    """A growing recording with a keyframe before the first message of every `every_s` seconds."""
 
     def __init__(self, *, every_s: float = 10.0, root: str = "trnfleet") -> None:
         super().__init__()

@@ -28,7 +28,10 @@ def engine_of(fleet: FleetFile, period_s: float = 60.0, **options: Any) -> Engin
 
 
 def small(*blocks: dict[str, Any], jobs: tuple[dict[str, Any], ...] = (), **more: Any) -> FleetFile:
-    """Return a fleet of one UltraServer and four instances in one cluster, and two more instances in another."""
+    """Return a fleet of two clusters.
+
+    One has an UltraServer and four instances, the other two instances.
+    """
     return validate(
         {
             "name": "small",

@@ -1,4 +1,4 @@
-"""Chips' and hosts' physics without an engine: jobs that do one thing, for as long as a test wants."""
+"""Physics of chips and hosts without an engine, for jobs of constant activity."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ IDLE_ROW: Row = np.zeros(len(QUANTITIES))
 
 
 def phase(which: Phase) -> Row:
-    """Return the activity of a job that stays in one phase."""
+    """Return the activity of a job staying in one phase."""
     row: Row = ACTIVITY[which].copy()
     return row
 
 
 def doing(*jobs: Row, hbm_read_bytes_per_s: float = 0.0) -> JobTick:
-    """Return what jobs do, one row of activity each, with what chips and hosts read of it."""
+    """Return jobs' work, one row of activity each, as read by chips and hosts."""
     rows = len(jobs) + 1
     average = np.array([*jobs, IDLE_ROW])
     busy = np.append(np.ones(len(jobs)), 0.0)
@@ -55,7 +55,7 @@ def doing(*jobs: Row, hbm_read_bytes_per_s: float = 0.0) -> JobTick:
 def make_fleet(
     *on: str, instances: int = 2, ultraservers: int = 0, kind: str = "trn2.48xlarge", **rest: Any
 ) -> FleetFile:
-    """Return a fleet with a cluster `c` and a training job on each of some addresses."""
+    """Return a fleet with a cluster `c` and a training job on each given address."""
     cluster: dict[str, Any] = {"name": "c"}
     if instances:
         cluster["instances"] = [{"type": kind, "count": instances}]
@@ -99,7 +99,10 @@ class Chips:
         throttled: Throttled = NOTHING,
         slow: dict[int, float] | None = None,
     ) -> None:
-        """Write one tick; `slow` are link lanes (chip row x 6 + direction) with the share that they carry."""
+        """Write one tick.
+
+        `slow` is the remaining share by link lane (chip row x 6 + direction).
+        """
         lanes = sorted(slow or {})
         factor = np.array([(slow or {})[lane] for lane in lanes])
         patches: Any = SimpleNamespace(

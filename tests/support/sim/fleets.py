@@ -20,7 +20,10 @@ INFERENCE: dict[str, Any] = {"kind": "inference", "name": "serve", "on": ["c/sta
 
 @pytest.fixture
 def make_fleet() -> Callable[..., FleetFile]:
-    """Return a maker of fleets `f` with a cluster `c`: instances of trn2.48xlarge, UltraServers, and what is given."""
+    """Return a maker of fleets `f` with a cluster `c`.
+
+    It has instances of trn2.48xlarge, UltraServers, and the given parts.
+    """
 
     def make(
         *jobs: dict[str, Any], instances: int = 2, ultraservers: int = 0, **rest: Any
@@ -62,7 +65,10 @@ def inference() -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture
 def even_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give every step, checkpoint, evaluation and pause of training jobs its mean length, so that a test can count on it."""
+    """Fix the length of every step, checkpoint, evaluation and pause at its mean.
+
+    Tests of training jobs rely on it.
+    """
     for name in ("CYCLE_SD", "DRIFT_SD", "STEP_SD"):
         monkeypatch.setattr(cycles, name, 0.0)
     monkeypatch.setattr(cycles, "TAIL_SD", (0.0, 0.0, 0.0))

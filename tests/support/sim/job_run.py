@@ -1,4 +1,7 @@
-"""The jobs of a fleet without its chips: windows of any length, paces that the test sets, power without noise."""
+"""A fleet's jobs without its chips.
+
+Windows have any length, the test sets paces, and power is without noise.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ def fleet_of(
 
 
 class JobRun:
-    """Jobs and their clock, which begins at midnight UTC."""
+    """Jobs and their clock, starting at midnight UTC."""
 
     def __init__(
         self, fleet: FleetFile, seed: int = 4, traces: Mapping[str, Trace] | None = None
@@ -74,13 +77,16 @@ class JobRun:
         self.slowdowns.halt[job] = halt
 
     def power_share(self, tick: JobTick) -> NDArray[np.float64]:
-        """Return each job's power, mean of its kinds of instances: a share of the range above the background."""
+        """Return each job's power as a share of the range above the background.
+
+        It is the mean of its kinds of instances.
+        """
         return np.array(
             [self.alike_share(tick, number).mean() for number in range(len(self.names))]
         )
 
     def alike_share(self, tick: JobTick, job: int) -> NDArray[np.float64]:
-        """Return the same for each set of a job's instances that are alike."""
+        """Return the same for each set of equal instances of a job."""
         share = self._hardware.power_share(self._hardware.load(tick))
         alike: NDArray[np.float64] = share[self._cohorts.job == job]
         return alike
@@ -106,5 +112,5 @@ def mean(tick: JobTick, quantity: str, job: int = 0) -> float:
 
 
 def share(tick: JobTick, phase: Phase, job: int = 0) -> float:
-    """Return the share of a window that a job spent in a phase."""
+    """Return a job's share of a window spent in a phase."""
     return float(tick.time[job, phase])

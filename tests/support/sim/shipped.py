@@ -1,4 +1,4 @@
-"""Shipped fleets of several hardware generations at work in memory, and the monitor that reads them."""
+"""Shipped fleets of several hardware generations in memory, and their monitor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FLEETS = ("trn3", "mixed")
 
 
 async def shipped_run(name: str, publishing: Publishing, seconds: float = 4.5) -> SimulationRun:
-    """Return a shipped fleet that has run for a while, with all that it sent."""
+    """Return a shipped fleet after some run time, with all its messages."""
     fleet = shipped_fleet(name)
     run = SimulationRun(Engine(fleet, 3, 1.0, WALL_NS), publishing=publishing)
     await run.run(seconds)
@@ -26,12 +26,12 @@ async def shipped_run(name: str, publishing: Publishing, seconds: float = 4.5) -
 
 
 def sent(run: SimulationRun) -> list[Envelope]:
-    """Return what it sent, without the goodbye at its end."""
+    """Return its messages, without the goodbye at its end."""
     return [envelope for _, envelope in run.publisher.sent if b'"offline"' not in envelope.payload]
 
 
 def reader_of(run: SimulationRun) -> Monitor:
-    """Return a monitor that has read all of it."""
+    """Return a monitor after reading all its messages."""
     monitor = Monitor(SilentSource(), run.engine.fleet.name, clock=run.clock)
     monitor.apply(sent(run))
     monitor.compute()

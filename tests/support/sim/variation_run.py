@@ -1,4 +1,4 @@
-"""Runs of shipped fleets from which `variation` takes its figures."""
+"""Runs of shipped fleets for the figures of `variation`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class CycleFigures(NamedTuple):
     cycles: int
     length_s: float
     length_sd: float
-    """Standard deviation of successive cycles' lengths, as a share: `variation.difference_share`."""
+    """Standard deviation of successive cycles' lengths, as a share: `variation.difference_share`.
+    """
     correlation: float
     """Mean over pairs of successive cycles of `variation.cycle_correlations`."""
     most_correlation: float
@@ -51,7 +52,10 @@ class ChipFigures(NamedTuple):
 
 
 def cycle_figures(file: FleetFile, seed: int, for_s: float) -> list[CycleFigures]:
-    """Return the figures of a fleet's training jobs, with power of their mean chip and without faults, by seconds."""
+    """Return the figures of a fleet's training jobs by seconds, without faults.
+
+    Power is that of the mean chip.
+    """
     run = JobRun(file, seed=seed)
     ticks = run.until(for_s)
     watts = np.array([run.chip_w(tick) for tick in ticks])
@@ -91,7 +95,7 @@ def chip_columns(
 
 
 def chip_figures(file: FleetFile, seed: int, ticks: int) -> list[ChipFigures]:
-    """Return the figures of the chips of a fleet's training and serving jobs, by seconds and with the file's faults."""
+    """Return figures of chips in training and serving jobs by seconds, with the file's faults."""
     engine = Engine(file, seed, 1.0, to_ns(file.start))
     columns = chip_columns(engine, ticks, np.arange(engine.layout.chips))
     owner = engine.job_of_instance[engine.layout.instance_of_chip]

@@ -1,1 +1,1 @@
-"""Reports that compare the simulator's telemetry with itself and with published figures: `make truth`."""
+"""`make truth`: reports comparing simulated telemetry with itself and published figures."""

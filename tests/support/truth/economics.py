@@ -1,4 +1,4 @@
-"""Energy and money of a token, from the power and the tokens that jobs publish and from the market's prices."""
+"""Energy and cost per token, from published power, tokens and market prices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TokenCost(NamedTuple):
 
 
 def token_costs(seen: Observation) -> list[TokenCost]:
-    """Return the costs of every job that makes tokens."""
+    """Return the costs of every token-producing job."""
     found = []
     for series in seen.jobs:
         tokens_per_s = series.mean("tokens_per_s")

@@ -1,4 +1,4 @@
-"""Telemetry of a simulated fleet's jobs over time, read back from the wire codes that it publishes."""
+"""Telemetry of a simulated fleet's jobs over time, decoded from the wire."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SUMMED = (
     "efa_tx_bytes_per_s",
     "host_power_w",
 )
-"""Metrics that are added up over the chips or instances of each job."""
+"""Metrics summed over the chips or instances of each job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,10 @@ class JobSeries:
     figures: dict[str, NDArray[np.float64]]
     """Figures of the job's message, NaN where one makes no sense."""
     sums: dict[str, NDArray[np.float64]]
-    """Sums over the job's chips, or over its instances for metrics of hosts, in the metrics' units."""
+    """Sums over the job's chips (over its instances for host metrics), in the metrics' units."""
 
     def mean(self, name: str) -> float:
-        """Return the mean over time of a sum, or of a figure where it is there."""
+        """Return the mean over time of a sum or figure, over existing values."""
         return float(np.nanmean(self.sums[name] if name in self.sums else self.figures[name]))
 
 
@@ -57,7 +57,7 @@ class Observation:
     engine: Engine
     jobs: list[JobSeries]
     chip_power_w: NDArray[np.float32]
-    """Of each chip at each tick, shape (ticks, chips); without ticks where it was not asked for."""
+    """Power by chip and tick, shape (ticks, chips). Without ticks if not requested."""
     chip_tflops: NDArray[np.float32]
 
 

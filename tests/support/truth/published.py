@@ -26,17 +26,27 @@ class Comparison(NamedTuple):
     ours: str
     source: str
     is_within: bool
-    """Whether ours is within the tolerance that the source leaves, or within 15 %."""
+    """Whether ours is within the source's tolerance, or within 15 %."""
 
 
 def serving() -> list[Comparison]:
     """Return the published times of decoding and of the first token."""
     rows: Sequence[tuple[str, dict[str, Any], float, float]] = (
         ("Llama 3.1 405B, BF16", {"model": "llama-3.1-405b"}, 37.9e-3, 2.442),
-        ("Llama 3.1 405B, FP8, speculation", {"model": "llama-3.1-405b", "dtype": "fp8", "speculative_tokens": 7}, 8.27e-3, 2.255),
+        (
+            "Llama 3.1 405B, FP8, speculation",
+            {"model": "llama-3.1-405b", "dtype": "fp8", "speculative_tokens": 7},
+            8.27e-3,
+            2.255,
+        ),
         ("Llama 3.3 70B, BF16", {"model": "llama-3.3-70b"}, 19.7e-3, 0.81),
-        ("Llama 3.3 70B, BF16, speculation", {"model": "llama-3.3-70b", "speculative_tokens": 7}, 5.3e-3, 0.87),
-    )  # fmt: skip  # a row a model
+        (
+            "Llama 3.3 70B, BF16, speculation",
+            {"model": "llama-3.3-70b", "speculative_tokens": 7},
+            5.3e-3,
+            0.87,
+        ),
+    )
     found = []
     for name, settings, tpot_s, ttft_s in rows:
         job = Inference.model_validate(
@@ -62,7 +72,7 @@ def serving() -> list[Comparison]:
 
 
 def training(jobs: Sequence[Agreement], costs: Sequence[TokenCost]) -> list[Comparison]:
-    """Return what is published of large training runs, beside the shipped jobs."""
+    """Return published figures of large training runs, beside the shipped jobs."""
     mfu = [each.mfu for each in jobs]
     energy = next(each.it_joules for each in costs if each.job == "pretrain-405b")
     return [
@@ -70,7 +80,8 @@ def training(jobs: Sequence[Agreement], costs: Sequence[TokenCost]) -> list[Comp
             "MFU of training over whole checkpoint cycles",
             "0.30 to 0.45",
             f"{min(mfu):.2f} to {max(mfu):.2f}",
-            "Llama 3 (arXiv 2407.21783): 38-43 % on 16,384 H100; Neuron SDK: 28-31 % on Trn1; fine-tuning with pauses is below",
+            "Llama 3 (arXiv 2407.21783): 38-43 % on 16,384 H100; Neuron SDK: 28-31 % on Trn1;"
+            " fine-tuning with pauses is below",
             max(mfu) <= 0.45,
         ),
         Comparison(

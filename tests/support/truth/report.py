@@ -32,22 +32,22 @@ PERIODS_S = {
     "cluster-10k": 10.0,
     "rainier-1m": 20.0,
 }
-"""Shipped fleets of Trainium2, and the ticks by which an hour of them is simulated; longer ones average."""
+"""Shipped fleets of Trainium2, and the ticks for a simulated hour. Longer ticks average."""
 SEEDS = range(5)
 CYCLES_S = {"training": HOUR_S, "demo": 3.4 * HOUR_S}
-"""Time in which each training job has more than eight checkpoint cycles."""
+"""Time for more than eight checkpoint cycles of each training job."""
 SHOWN = 8
-"""Jobs of a fleet up to which all are shown; of larger fleets those that differ most."""
+"""Most jobs of a fleet shown. Of larger fleets, the most different jobs are chosen."""
 
 
 class Seen(NamedTuple):
-    """What was taken from an hour of every fleet."""
+    """Observations from an hour of every fleet."""
 
     flops: list[Agreement]
     traffic: list[StepBytes]
     costs: list[TokenCost]
     replicas: float
-    """Correlation of the FLOP/s of two replicas of the demo's serve-70b, the largest of the pairs."""
+    """Largest FLOP/s correlation of two replicas of the demo's serve-70b."""
 
 
 def look(periods_s: dict[str, float] = PERIODS_S, for_s: float = HOUR_S) -> Seen:
@@ -65,7 +65,7 @@ def look(periods_s: dict[str, float] = PERIODS_S, for_s: float = HOUR_S) -> Seen
 
 
 def replica_correlation(found: Observation, job: str) -> float:
-    """Return the largest correlation of the FLOP/s of two replicas of a job, each on one instance."""
+    """Return the largest FLOP/s correlation of two one-instance replicas of a job."""
     number = found.engine.job_names.index(job)
     instances = np.flatnonzero(found.engine.job_of_instance == number)
     starts = found.engine.layout.chip_start
@@ -81,13 +81,14 @@ def sections(seen: Seen) -> Iterator[tuple[str, str]]:
     worst = max(each.difference for each in seen.flops)
     yield (
         "Three figures of a training job",
-        f"Apart at most {worst:.2%} in {len(seen.flops)} jobs (tolerance {TOLERANCE:.0%}). Of large fleets the {SHOWN} that differ "
-        "most are shown.\n\n" + tables.flops(_most([*seen.flops], lambda each: each.difference)),
+        f"Apart at most {worst:.2%} in {len(seen.flops)} jobs (tolerance {TOLERANCE:.0%}). Of large"
+        f" fleets the {SHOWN} that differ most are shown.\n\n"
+        + tables.flops(_most([*seen.flops], lambda each: each.difference)),
     )
     yield (
         "Traffic and intensity of a step",
-        "Bytes of a step over all chips as published, beside what the collectives of its parallelism send (and the checkpoints' "
-        "part, over EFA).\n\n"
+        "Bytes of a step over all chips as published, beside what the collectives of its"
+        " parallelism send (and the checkpoints' part, over EFA).\n\n"
         + tables.traffic(
             _most([*seen.traffic], lambda each: abs(each.links / each.links_due - 1.0))
         ),
@@ -156,11 +157,19 @@ def _variation(seen: Seen) -> str:
         for fleet, job, of in _by_job(cycles)
     ]
     rows += [
-        ("training: power of a job's chips, deviation of hour means", "1 to 5 %", _range((each.power_spread for each in chips), "%")),
-        ("training: autocorrelation of residual power at 1 s", "> 0.3", _range(each.memory for each in chips)),
+        (
+            "training: power of a job's chips, deviation of hour means",
+            "1 to 5 %",
+            _range((each.power_spread for each in chips), "%"),
+        ),
+        (
+            "training: autocorrelation of residual power at 1 s",
+            "> 0.3",
+            _range(each.memory for each in chips),
+        ),
         ("training: kurtosis of residual power", "> 2.5", _range(each.kurtosis for each in chips)),
         ("demo serve-70b: correlation of two replicas' FLOP/s", "< 0.9", f"{seen.replicas:.2f}"),
-    ]  # fmt: skip  # a row a figure
+    ]
     return tables.rendered(("figure (seeds 0 to 4, or 1)", "limit", "here"), rows)
 
 

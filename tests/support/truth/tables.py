@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from support.truth.traffic import StepBytes
 
 LLAMA_3_JOULES_A_TOKEN = 39.3e6 * 3_600.0 * 700.0 / 15.6e12
-"""39.3 million H100 hours at 700 W for 15.6 T tokens: published (Llama 3.1 model card), facility not counted."""
+"""Energy of a token, published (Llama 3.1 model card). 39.3 million H100 hours at 700 W for 15.6 T
+tokens, without the facility."""
 
 
 def rendered(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -110,7 +111,7 @@ def costs(rows: Iterable[TokenCost]) -> str:
 
 
 def rates() -> str:
-    """Return the causes of Llama 3's interruptions, and the faults that stand for them."""
+    """Return the causes of Llama 3's interruptions, and our corresponding faults."""
     rows = []
     for cause, count in LLAMA_3.items():
         faults = [
@@ -144,7 +145,7 @@ def rates() -> str:
 
 
 def interruptions() -> list[float]:
-    """Return how many interruptions each fault of the table stands for in Llama 3's 54 days, by its rate."""
+    """Return interruptions per fault of the table in Llama 3's 54 days, by its rate."""
     return [
         (fault.rate_per_device_day or 0.0) * LLAMA_3_CHIPS * LLAMA_3_DAYS
         for fault in FAULTS.values()

@@ -1,4 +1,4 @@
-"""Bytes of a training job's step: what its chips and hosts publish, beside what its collectives must send."""
+"""Bytes of a training step: published by chips and hosts, and required by collectives."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ ALL_REDUCES_PER_LAYER = 4
 
 
 class StepBytes(NamedTuple):
-    """Traffic of one job, bytes of a step summed over all chips, and its arithmetic intensity."""
+    """Traffic of one job, and its arithmetic intensity.
+
+    In bytes of a step summed over all chips.
+    """
 
     fleet: str
     job: str
@@ -30,7 +33,7 @@ class StepBytes(NamedTuple):
     """What the job's collectives send over NeuronLink."""
     efa: float
     efa_due: float
-    """What gradients and stages send over EFA, and the checkpoints' part of a step."""
+    """Traffic of gradients and stages over EFA, and the checkpoints' part of a step."""
     flops_per_hbm_byte: float
     """Model FLOPs for each byte read from or written to HBM."""
     hbm_share: float
@@ -64,7 +67,7 @@ def step_bytes(seen: Observation) -> list[StepBytes]:
 
 
 def _due(seen: Observation, series: JobSeries, job: Training | FineTuning) -> tuple[float, float]:
-    """Return the bytes of a step over NeuronLink and over EFA, from the model and its parallelism alone."""
+    """Return a step's bytes over NeuronLink and EFA, from model and parallelism alone."""
     first = int((seen.engine.job_of_instance == series.number).argmax())
     kind = seen.engine.layout.type_of(first)
     ultraserver = ultraserver_type_of(kind.name)
@@ -94,5 +97,5 @@ def _due(seen: Observation, series: JobSeries, job: Training | FineTuning) -> tu
 
 
 def _ring(ranks: int, size_bytes: float) -> float:
-    """Return the bytes that one rank of a ring sends in an all-reduce."""
+    """Return the bytes sent by one rank of a ring in an all-reduce."""
     return 2.0 * (ranks - 1) / ranks * size_bytes if ranks > 1 else 0.0

@@ -1,4 +1,4 @@
-"""A fleet with a few alert rules, the app over it, and an operator whose messages come back at once."""
+"""A fleet with a few alert rules, the app over it, and a looped-back operator."""
 
 from __future__ import annotations
 
@@ -21,27 +21,40 @@ if TYPE_CHECKING:
 
 NASTY = "\x1b]0;x\x07[@click=app.quit]x[/]"
 RULES = (
-    rule("overheated", "critical", runbook="Look at the fans.", runbook_url="https://wiki.example/fans",
-         description="Heat kills."),
+    rule(
+        "overheated",
+        "critical",
+        runbook="Look at the fans.",
+        runbook_url="https://wiki.example/fans",
+        description="Heat kills.",
+    ),
     rule("throttled", "warning", figure="throttle_pct", above=5.0),
     rule("power-high", "warning", figure="power_w", above=450.0, **{"for": "30s"}),
     Rule.model_validate(
         {
-            "name": "job-failed", "scope": "job", "severity": "critical", "figure": "state", "equals": "failed",
+            "name": "job-failed",
+            "scope": "job",
+            "severity": "critical",
+            "figure": "state",
+            "equals": "failed",
             "summary": "job {job} is {value}",
         }
     ),
     Rule.model_validate(
         {
-            "name": "ends-soon", "scope": "reservation", "severity": "info", "figure": "ends_in_s", "below": 1e6,
+            "name": "ends-soon",
+            "scope": "reservation",
+            "severity": "info",
+            "figure": "ends_in_s",
+            "below": 1e6,
             "summary": "{target} ends in {value}",
         }
     ),
-)  # fmt: skip  # rules read as rows
+)
 
 
 class Loopback:
-    """A publisher whose messages come back at once; or do not."""
+    """A publisher with its messages returned at once, or not."""
 
     def __init__(self, monitor: Monitor) -> None:
         self.status = LinkStatus(broker="memory", connected=True, connects=1)
@@ -82,7 +95,7 @@ def chips_at(feed: Feed, address: str) -> slice:
 def alerts_app(
     feed: Feed, *, can_write: bool = True, is_loud: bool = False
 ) -> tuple[FleetApp, Loopback]:
-    """Return the app over a fleet, and what an operator writes through."""
+    """Return the app over a fleet, and the operator's publisher."""
     publisher = Loopback(feed.monitor)
     operator = OperatorActions("demo", publisher=publisher if can_write else None, owner="ann")  # type: ignore[arg-type]
     return FleetApp(

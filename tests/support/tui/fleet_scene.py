@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 
 def hot_feed(count: int = 2, alone: int = 4) -> Feed:
-    """Return a fleet with values in which one chip is hot and one has lost a link."""
+    """Return a fleet with values.
+
+    One chip is hot and one has lost a link.
+    """
     feed = Feed(ultraservers(count) + standalone(alone))
     feed.scatter()
     feed.set("hbm_used_bytes", 40e9)

@@ -1,4 +1,7 @@
-"""A fleet with the shipped rules, an alert on a link, a metric and a counter of one chip, and what operators write about them."""
+"""A fleet with the shipped rules, alerts of one chip, and operators' messages about them.
+
+The alerts are on a link, a metric and a counter.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ LINK = "north"
 
 
 async def faulty(*, seconds: int = 20) -> Feed:
-    """Return a fleet in which a link of a chip is down, and the chip is hot and has an uncorrectable error."""
+    """Return a fleet with a faulty chip: link down, hot, an uncorrectable error."""
     feed = Feed(ultraservers(2))
     feed.monitor.ingest.alerts = Alerts("demo", load_rules())
     feed.jobs = {"pretrain-70b": ("uc1/us-0001",)}
@@ -58,9 +61,14 @@ async def acknowledge(feed: Feed, alert: Alert, owner: str = "ann", note: str = 
     """Acknowledge an alert for two hours."""
     now_ns = feed.monitor.moment().time_ns
     message = AckMessage(
-        fingerprint=alert.fingerprint, owner=owner, note=note, at=format_rfc3339(now_ns),
-        until=format_rfc3339(now_ns + 7_200 * NS_PER_S), alert=f"{alert.name} {alert.target}", revision=1,
-    )  # fmt: skip  # one message
+        fingerprint=alert.fingerprint,
+        owner=owner,
+        note=note,
+        at=format_rfc3339(now_ns),
+        until=format_rfc3339(now_ns + 7_200 * NS_PER_S),
+        alert=f"{alert.name} {alert.target}",
+        revision=1,
+    )
     await _retain(feed, TopicClass.ACK, alert.fingerprint, encode_message(message))
 
 
@@ -68,9 +76,14 @@ async def silence(feed: Feed, name: str, who: str = "bob", why: str = "cable swa
     """Silence all alerts of a rule for two hours."""
     now_ns = feed.monitor.moment().time_ns
     message = SilenceMessage(
-        id=f"silence-{name}", matchers=(f'alertname="{name}"',), starts=format_rfc3339(now_ns),
-        until=format_rfc3339(now_ns + 7_200 * NS_PER_S), who=who, why=why, revision=1,
-    )  # fmt: skip  # one message
+        id=f"silence-{name}",
+        matchers=(f'alertname="{name}"',),
+        starts=format_rfc3339(now_ns),
+        until=format_rfc3339(now_ns + 7_200 * NS_PER_S),
+        who=who,
+        why=why,
+        revision=1,
+    )
     await _retain(feed, TopicClass.SILENCE, message.id, encode_message(message))
 
 

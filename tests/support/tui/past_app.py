@@ -1,4 +1,4 @@
-"""An app that can go back in time, over a fleet whose chips are as busy as said."""
+"""An app with a past, over a fleet of equally busy chips."""
 
 from __future__ import annotations
 
@@ -15,16 +15,20 @@ MIN = 60 * NS_PER_S
 HOUR = 60 * MIN
 HOT = Rule.model_validate(
     {
-        "name": "overheated", "scope": "chip", "severity": "critical", "figure": "temperature_c", "above": 90.0,
+        "name": "overheated",
+        "scope": "chip",
+        "severity": "critical",
+        "figure": "temperature_c",
+        "above": 90.0,
         "summary": "{worst} is at {value}",
     }
-)  # fmt: skip  # a rule read as a row
+)
 
 
 def fed(
     instances: list[tuple[str, str]] | None = None, *, util: float = 40.0, hot: int | None = None
 ) -> Feed:
-    """Return a fleet on which every chip is as busy as said."""
+    """Return a fleet with every chip at a utilisation."""
     feed = Feed(ultraservers(2) if instances is None else instances)
     feed.monitor.ingest.alerts = Alerts("demo", (HOT,))
     feed.scatter()
@@ -38,7 +42,7 @@ def fed(
 
 
 async def burning(chip: int) -> Feed:
-    """Return a fleet of which a chip's alert fires."""
+    """Return a fleet with a firing alert on a chip."""
     feed = fed(hot=chip)
     await burn(feed, chip)
     return feed

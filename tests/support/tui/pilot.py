@@ -1,7 +1,7 @@
-"""The app at work in a test: its keys, time for its fleet, and its screen as text.
+"""The app in a test: keys, time for its fleet, and its screen as text.
 
-Textual has no public way to read the screen or what ended the app, and neither it nor asyncio one to ask whether
-anything is left to do; the private ones are named here alone.
+Textual has no public way to read the screen or the reason of the app's end, and neither it nor
+asyncio one to find out about pending work. The private ones are used here alone.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from support.monitor.feed import Feed
 
 SIZES = [(80, 24), (120, 40), (240, 70)]
-"""Terminals at which every view is looked at: the least, a usual and a large one."""
+"""Terminal sizes for tests of every view: the least, a usual and a large one."""
 _MOST_TURNS = 10_000
 _IDLE_TURNS = 3
-"""Turns with nothing to run: what comes from a socket or a thread is ready a turn later."""
+"""Turns with nothing to run. Data from a socket or a thread is ready a turn later."""
 _BATCH_S = 0.02
 _MOST_ROUNDS = 500
-"""More than any change takes until what it has led to is painted, too."""
+"""More than any change needs until its effects are painted."""
 
 
 async def _run_ready() -> None:
-    """Let tasks that are ready run until none is."""
+    """Let ready tasks run until none is left."""
     ready: deque[Any] = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]
     idle = 0
     for _ in range(_MOST_TURNS):
@@ -50,9 +50,10 @@ async def _run_ready() -> None:
 
 
 async def settle(app: App[Any]) -> None:
-    """Let the app handle all that has come, and paint what is due, until nothing is left to do.
+    """Let the app handle all input and paint, until nothing is left to do.
 
-    Textual's own wait asks every widget for a sign and then sleeps until the process takes little time.
+    Textual's own wait asks every widget for a sign and then sleeps until the process uses little
+    time.
     """
     for _ in range(_MOST_ROUNDS):
         await _run_ready()
@@ -84,10 +85,13 @@ async def settle(app: App[Any]) -> None:
 
 
 class FleetPilot(Pilot[None]):
-    """Textual's pilot of an app, with what tests of this app want besides keys and clicks."""
+    """Textual's pilot of an app, with additions for tests of this app."""
 
     async def _wait_for_screen(self, timeout: float = 0.0) -> bool:  # noqa: ASYNC109  as Textual declares it
-        """Wait until the app has nothing left to do; Textual's keys, clicks and pauses call this."""
+        """Wait until the app is idle.
+
+        Called by Textual's keys, clicks and pauses.
+        """
         del timeout
         await settle(self.app)
         return self.crash is None
@@ -142,7 +146,7 @@ class ViewHost(App[None]):
 
 
 def fleet_app(feed: Feed, **options: Any) -> FleetApp:
-    """Return the app of a fleet, on a broker that names itself."""
+    """Return the app of a fleet, on a broker with a name."""
     return FleetApp(
         feed.monitor, **{"clock": feed.clock, "broker_kind": "mosquitto 2.0.11", **options}
     )

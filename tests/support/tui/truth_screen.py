@@ -1,6 +1,6 @@
-"""`make truth-screen`: looks at the live demo in a terminal, and at every figure that has two values on one screen.
+"""`make truth-screen`: look for figures with two values on one screen of the live demo.
 
-A sample is taken when the app has written nothing for a moment, so that no frame is cut in half.
+A sample is read when the app has written nothing for a moment, so that no frame is cut in half.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from support.processes.terminal import Terminal
 from support.tui.figures import contradictions, figures
 
 VIEWS = "1212"
-"""Keys of the views with figures in more than one place; each is looked at for a quarter of the time."""
+"""Keys of the views with figures in several places. Each is viewed for a quarter of the time."""
 EVERY_S = 0.5
 QUIET_S = 0.05
 """Without a byte for this time, a frame is whole."""
 AGAIN_S = 0.15
-"""Within a second, after which the next values come."""
+"""Within a second; the next values come after it."""
 
 
 def settled(terminal: Terminal) -> list[str]:
@@ -32,7 +32,10 @@ def settled(terminal: Terminal) -> list[str]:
 
 
 def main() -> int:
-    """Take the samples, print what has two values, and return 1 if anything has."""
+    """Read the samples and print contradictions.
+
+    Return 1 if there are any.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=200)
     parser.add_argument("--columns", type=int, default=200)
@@ -60,7 +63,8 @@ def main() -> int:
             time.sleep(max(0.0, due_s - time.monotonic()))
         terminal.end(keys="q")
     sys.stdout.write(
-        f"{wrong} of {options.samples} screens have a figure with two values; {compared:,} figures stood twice\n"
+        f"{wrong} of {options.samples} screens have a figure with two values; {compared:,} figures"
+        " stood twice\n"
     )
     return 1 if wrong or not compared else 0
 

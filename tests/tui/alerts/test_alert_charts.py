@@ -1,4 +1,7 @@
-"""Charts below the details of an alert: of the place of its cause and of its job, on a screen that has room for them."""
+"""Charts below the details of an alert, if there is room.
+
+They are of the place of its cause and of its job.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,10 @@ def charted(app: FleetApp) -> list[str]:
 
 
 async def test_charts_are_of_the_place_of_what_is_under_the_cursor() -> None:
-    """A figure that the details chart already has no second one; a reservation's place is that of its instances."""
+    """A figure charted in the details has no second chart.
+
+    A reservation's place is the place of its instances.
+    """
     feed = alerts_feed()
     feed.set("temperature_c", 95.0, chips_at(feed, CHIP))
     feed.set("throttle_pct", 20.0, chips_at(feed, f"{INSTANCE}/chip01"))
@@ -117,7 +123,7 @@ async def test_the_number_of_affected_chips_is_whole() -> None:
 
 @pytest.mark.parametrize("size", [(240, 70), (120, 40)])
 async def test_without_alerts_the_charts_are_of_the_fleet(size: tuple[int, int]) -> None:
-    """They have the rows of list and details, and the limits that rules watch."""
+    """They use the rows of list and details, and show the limits of rules."""
     feed = alerts_feed()
     app, _ = alerts_app(feed)
     async with running(app, size=size) as pilot:

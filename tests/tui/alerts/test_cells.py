@@ -1,4 +1,7 @@
-"""Alerts of cells in the app: their cell in list, details and Problems, the header's count, and where they are handled."""
+"""Alerts of cells in the app.
+
+Their cell in list, details and Problems, the header's count, and where they are handled.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ PLACE = "uc1/us-0001"
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 async def test_an_alert_of_a_cell_names_it_and_is_handled_there(size: tuple[int, int]) -> None:
-    """Its cell is not described here: it says that it is not observed; a, z and x say where to go and open nothing."""
+    """An undescribed cell is shown as not observed.
+
+    a, z and x show where to go and open nothing.
+    """
     feed = alerts_feed()
     labels = {
         "alertname": "links-down",

@@ -1,4 +1,4 @@
-"""Charts in the app: their span by keys, series of jobs with a legend, thresholds of rules, and the past."""
+"""Charts in the app: span, job series with legend, rule thresholds, and the past."""
 
 from __future__ import annotations
 
@@ -29,10 +29,16 @@ if TYPE_CHECKING:
 
 SLOW = Rule.model_validate(
     {
-        "name": "job-slow", "scope": "job", "severity": "warning", "figure": "step_time_s",
-        "share_of_median_of": "past", "past": "30m", "above": 1.1, "summary": "{target} takes {value}",
+        "name": "job-slow",
+        "scope": "job",
+        "severity": "warning",
+        "figure": "step_time_s",
+        "share_of_median_of": "past",
+        "past": "30m",
+        "above": 1.1,
+        "summary": "{target} takes {value}",
     }
-)  # fmt: skip  # a rule read as a row
+)
 
 
 def steps(feed: Feed, job: str, on: str, step_s: float) -> None:
@@ -49,7 +55,10 @@ def steps(feed: Feed, job: str, on: str, step_s: float) -> None:
 
 
 async def busy(seconds: int = 40, *, slow_from: int = 10**9) -> Feed:
-    """Return a fleet of two jobs, of which one becomes slow, hotter than its limit at the end."""
+    """Return a fleet of two jobs, hotter than its limit at the end.
+
+    One job becomes slow.
+    """
     feed = Feed(ultraservers(2))
     feed.monitor.ingest.alerts = Alerts("demo", (HOT, SLOW))
     feed.scatter()
@@ -63,7 +72,10 @@ async def busy(seconds: int = 40, *, slow_from: int = 10**9) -> Feed:
 
 
 async def test_keys_make_the_span_longer_and_shorter_in_every_view() -> None:
-    """`v` and `V` go through the spans up to all that is kept, stay at the ends, and are remembered from view to view."""
+    """`v` and `V` step through the spans, up to the whole history.
+
+    They stop at the ends. The span is remembered from view to view.
+    """
     feed = await busy()
     async with running(fleet_app(feed), size=(200, 60)) as pilot:
         await pilot.tick(feed)
@@ -86,7 +98,10 @@ async def test_keys_make_the_span_longer_and_shorter_in_every_view() -> None:
 
 
 async def test_jobs_have_their_colours_and_a_legend() -> None:
-    """Power and step time have a line a job, named in the title in its colour; figures are means of 10 s."""
+    """Power and step time have a line per job.
+
+    The title names each job in its colour. Figures are means of 10 s.
+    """
     feed = await busy(slow_from=25)
     async with running(fleet_app(feed), size=(240, 70)) as pilot:
         await pilot.tick(feed)
@@ -116,7 +131,10 @@ async def test_jobs_have_their_colours_and_a_legend() -> None:
 
 
 async def test_the_only_job_is_named_where_its_name_fits() -> None:
-    """One that is only counted is no legend: what the value is compared with goes first."""
+    """In little room the comparison value is dropped before the only job's name.
+
+    A mere count of jobs is not a legend.
+    """
     feed = await busy(slow_from=25)
     async with running(fleet_app(feed), size=(240, 70)) as pilot:
         await pilot.tick(feed)
@@ -130,7 +148,10 @@ async def test_the_only_job_is_named_where_its_name_fits() -> None:
 
 
 async def test_thresholds_and_alerts_are_on_the_charts_of_what_they_watch() -> None:
-    """The rule of chips is a line in the chart of the hottest one; what fired is marked below every chart."""
+    """The chip rule is a line in the chart of the hottest chip.
+
+    Fired alerts are marked below every chart.
+    """
     feed = await busy()
     feed.set("temperature_c", 95.0, [5])
     await feed.clock.advance(1.0)
@@ -155,7 +176,7 @@ async def test_a_fleet_without_jobs_or_values_has_charts_too() -> None:
 
 
 async def test_charts_without_a_place_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a fleet's charts those are made that stand on the screen, once a sample."""
+    """Only the fleet charts on screen are made, once per sample."""
     feed = await busy()
     context = UiContext.of(feed.monitor, feed.clock)
     makers, made_of = trend_makers(context), list[int]()
@@ -204,7 +225,8 @@ def test_space_is_shared_out_among_the_charts() -> None:
     assert Plan.of(7, 60, 36)[:2] == (1, 4)
     assert Plan.of(2, 238, 36)[:2] == (2, 1)
     assert Plan.of(7, 20, 7) == Plan(1, 1, 20)
-    # Six fit below each other in pairs, where three beside each other would have no room for their titles' words.
+    # Six fit below each other in pairs, where three beside each other would have no room for their
+    # titles' words.
     assert Plan.of(6, 162, 39) == Plan(2, 3, 80)
     assert Plan.of(6, 162, 18) == Plan(3, 2, 52)
     assert np.isfinite(Plan.of(6, 100, 20).width)

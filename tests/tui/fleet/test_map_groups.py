@@ -1,4 +1,4 @@
-"""The groups of the map: each is of one instance type, and has a name and details of its own."""
+"""The groups of the map: one instance type each, with their own name and details."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TORUS = [(f"uc1/us-0001/trn3p-0001-{number}", "trn3p.48xlarge") for number in ra
 
 
 def fed(pairs: list[tuple[str, str]], jobs: dict[str, tuple[str, ...]] | None = None) -> Feed:
-    """Return a fleet whose chips draw 100 W each."""
+    """Return a fleet with 100 W per chip."""
     feed = Feed(pairs)
     feed.set("power_w", 100.0)
     feed.jobs = jobs or {}
@@ -57,7 +57,7 @@ async def test_details_of_part_of_an_ultraserver_are_those_of_the_part() -> None
 
 
 async def test_an_alert_marks_the_part_of_an_ultraserver_where_it_is() -> None:
-    """A hot chip of one sled does not put its sign on the eight other groups of sleds."""
+    """A hot chip of one sled does not mark the eight other groups of sleds."""
     feed = alerts_feed(TORUS + SLEDS)
     feed.set("temperature_c", 95.0, chips_at(feed, "uc1/us-0002/trn3s-0002-05/chip02"))
     app, _ = alerts_app(feed)
@@ -69,7 +69,7 @@ async def test_an_alert_marks_the_part_of_an_ultraserver_where_it_is() -> None:
 
 
 async def test_standalone_instances_of_different_types_have_groups_of_their_own() -> None:
-    """Each with the name of its first instance above it, and the end of its last one's."""
+    """Each group's label is its first instance's name and the end of its last one's."""
     feed = fed(
         standalone(2, "trn1.32xlarge")
         + standalone(1, "trn2.3xlarge")

@@ -33,7 +33,10 @@ def _only_asked_collections() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_only_asked_collections")
 async def test_lines_that_are_painted_again_leave_nothing_to_the_collector() -> None:
-    """Strips are freed with their last reader, so that memory stays what it is between two collections."""
+    """Strips are freed with their last reader.
+
+    Memory does not grow between two collections.
+    """
     feed = hot_feed()
     app = fleet_app(feed)
     async with running(app, size=(120, 40)) as pilot:
@@ -53,7 +56,7 @@ async def test_lines_that_are_painted_again_leave_nothing_to_the_collector() -> 
 
 
 async def test_what_libraries_remember_of_former_pictures_is_dropped() -> None:
-    """Of widths and regions nothing is left that was painted before, and the same views come again."""
+    """Widths and regions of earlier paints are dropped, and the same views come again."""
     feed = hot_feed()
     app = fleet_app(feed)
     async with running(app, size=(120, 40)) as pilot:
@@ -72,7 +75,7 @@ async def test_what_libraries_remember_of_former_pictures_is_dropped() -> None:
 
 
 def test_another_rich_may_remember_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it has not is not dropped, and the app starts."""
+    """A cache missing in another Rich version is skipped, and the app starts."""
     monkeypatch.delattr(cells, "cached_cell_len")
     loaded = runpy.run_path(library_caches.__file__)
     assert len(loaded["CACHES"]) == len(CACHES) - 1

@@ -1,4 +1,7 @@
-"""The tour of a first run: one line beside the breadcrumbs, which moves nothing and goes by itself."""
+"""The tour of a first run: one line beside the breadcrumbs.
+
+It moves nothing and ends by itself.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ async def test_a_first_run_has_one_line_more_to_read_and_nothing_else_moves() ->
 
 @pytest.mark.parametrize("keys", ["lml", "wjS", "w?j"])
 async def test_a_few_keys_end_it(keys: str) -> None:
-    """Whatever takes them: the map, the app, a list or the help."""
+    """Keys count wherever they go: the map, the app, a list or the help."""
     feed = hot_feed()
     async with running(fleet_app(feed, is_first_run=True)) as pilot:
         await pilot.telemetry(feed)
@@ -67,7 +70,7 @@ async def test_a_minute_ends_it_and_news_come_first() -> None:
 
 
 async def test_its_keys_can_be_clicked() -> None:
-    """`w` gives the keys to the problems, where Enter is the next step; `?` opens the help."""
+    """`w` focuses the problems, with Enter as the next step; `?` opens the help."""
     feed = hot_feed()
     app = fleet_app(feed, is_first_run=True)
     async with running(app, size=(120, 40)) as pilot:
@@ -80,7 +83,10 @@ async def test_its_keys_can_be_clicked() -> None:
 
 
 async def test_where_one_is_comes_first() -> None:
-    """A place takes the room that it needs, at the cost of the last keys; all of it is in the colours of the theme."""
+    """A place gets the room it needs, at the cost of the last keys.
+
+    All of it has the theme's colours.
+    """
     feed = hot_feed()
     app = fleet_app(feed, is_first_run=True)
     async with running(app) as pilot:
@@ -98,7 +104,7 @@ async def test_where_one_is_comes_first() -> None:
 
 @pytest.mark.parametrize("key", ["2", "enter"])
 async def test_another_view_ends_it(key: str) -> None:
-    """Its keys are those of the first view."""
+    """The tour's keys are for the first view."""
     feed = hot_feed()
     app = fleet_app(feed, is_first_run=True)
     async with running(app, size=(120, 40)) as pilot:

@@ -34,7 +34,10 @@ async def burst(pilot: FleetPilot, text: str) -> None:
 
 
 async def test_a_command_is_not_taken_for_keys() -> None:
-    """`q`, `a`, `z` and the digits of a command have meanings of their own, and so have keys before it."""
+    """Characters of a command are not run as keys; keys before it are.
+
+    `q`, `a`, `z` and the digits have meanings of their own.
+    """
     app = fleet_app(fed())
     async with running(app, size=(120, 40)) as pilot:
         await burst(pilot, "2:chip 0002-1/07\r")

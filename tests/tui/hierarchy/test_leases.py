@@ -1,4 +1,7 @@
-"""The app on a top broker: an UltraServer is opened, its chips come, and the screen says whose figures are whose."""
+"""The app on a top broker: an UltraServer is opened and its chips arrive.
+
+The screen shows the source of the figures.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ FROM_CHIPS = "from chips under a lease of cell cell-a"
 
 
 class Viewer:
-    """An app on a top broker, whose commands a relay answers as the test says."""
+    """An app on a top broker.
+
+    A relay answers its commands as scripted by the test.
+    """
 
     def __init__(self, why_not: str = "") -> None:
         self.top = Top()
@@ -37,7 +43,7 @@ class Viewer:
         self.hosts.scatter()
 
     async def second(self, pilot: FleetPilot, *more: Envelope) -> None:
-        """Let a second pass in which roll-ups come, and more."""
+        """Advance one second with roll-ups, and more envelopes."""
         await self.top.clock.advance(1.0)
         self.top.frame(POWERS)
         self.top.monitor.apply(list(more))
@@ -45,7 +51,7 @@ class Viewer:
         await pilot.paint()
 
     def commands(self) -> list[dict[str, object]]:
-        """Return target and seconds of the commands that are sent now."""
+        """Return target and seconds of the commands sent now."""
         clock = self.top.clock
         sent = self.leases.due(clock.monotonic_s(), clock.wall_ns(), lambda _row: True)
         return [json.loads(each.payload) for each in sent]
@@ -69,12 +75,15 @@ class Viewer:
         await pilot.paint()
 
     def forwarded(self) -> list[Envelope]:
-        """Return what the relay forwards at first."""
+        """Return the relay's first forwarded messages."""
         return [*self.hosts.announcements(), *self.hosts.telemetry()]
 
 
 async def test_an_ultraserver_is_opened_and_left_again() -> None:
-    """The row's chips stand below it as soon as they come; a while after the cursor has gone elsewhere they are given back."""
+    """The row's chips appear below it on arrival.
+
+    Some time after the cursor left, they are released.
+    """
     viewer = Viewer()
     async with running(viewer.app, size=(130, 40)) as pilot:
         await viewer.second(pilot)
@@ -103,7 +112,11 @@ async def test_an_ultraserver_is_opened_and_left_again() -> None:
 async def test_chips_that_are_there_for_somebody_else_are_asked_for_as_well(
     keys: list[str],
 ) -> None:
-    """Else they would go with the other one, under the eyes of this one: by Enter on the row, or by staying below it for a moment."""
+    """Chips already leased by another viewer are requested, too.
+
+    Otherwise they would vanish with the other lease. Enter on the row or a short stay below it
+    requests them.
+    """
     viewer = Viewer()
     async with running(viewer.app, size=(130, 40)) as pilot:
         await viewer.second(pilot, *viewer.forwarded())
@@ -122,7 +135,7 @@ async def test_chips_that_are_there_for_somebody_else_are_asked_for_as_well(
 
 
 async def test_a_chip_that_an_alert_names_is_asked_for() -> None:
-    """Its view says so until it is there, and then shows it."""
+    """The chip's view shows that it waits, and then the chip."""
     viewer = Viewer()
     async with running(viewer.app, size=(130, 40)) as pilot:
         await viewer.second(pilot)

@@ -1,4 +1,7 @@
-"""Charts of the row under the cursor: which rows of the screen they get, what they are of, and that figures agree with the row's."""
+"""Charts of the row under the cursor.
+
+Their rows on screen, their place, and agreement with the row's figures.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,10 @@ def charted(pilot: FleetPilot) -> str:
 
 
 async def test_charts_are_of_the_row_under_the_cursor_with_its_figures() -> None:
-    """From the cluster to a chip, whose values are those of now, as its row has them."""
+    """From the cluster to a chip.
+
+    A chip's values are present ones, like its row's.
+    """
     feed = await busy()
     async with running(fleet_app(feed), size=(240, 70)) as pilot:
         await pilot.press("2")
@@ -81,7 +87,7 @@ async def test_charts_are_of_the_row_under_the_cursor_with_its_figures() -> None
 async def test_charts_have_the_rows_that_the_tree_leaves_empty(
     size: tuple[int, int], shown: bool
 ) -> None:
-    """A tree that needs the screen has it, below a height from which there is room for both."""
+    """A tree that needs the screen gets it, below a height with room for both."""
     feed = await busy(3)
     async with running(fleet_app(feed), size=size) as pilot:
         await pilot.press("2")
@@ -112,7 +118,7 @@ async def test_a_filter_that_finds_nothing_leaves_no_charts() -> None:
 
 
 async def test_the_foot_and_the_chips_head_say_what_they_cut() -> None:
-    """An ellipsis stands for it, and a blank between it and the place in the tree."""
+    """An ellipsis marks the cut, followed by a blank before the place in the tree."""
     feed = await busy(1)
     feed.jobs = {"pretraining-with-a-long-name": ("uc1/us-0001",)}
     feed.describe()
@@ -128,7 +134,7 @@ async def test_the_foot_and_the_chips_head_say_what_they_cut() -> None:
 
 
 async def test_charts_of_what_is_silent_say_so_and_have_no_present_values() -> None:
-    """What was last known stands in no title as if it were live."""
+    """No title shows a last known value as if it were live."""
     feed = await busy()
     instance = "uc1/us-0002/trn2u-0002-1"
     others = [each for each in feed.layout.instances if each != instance]

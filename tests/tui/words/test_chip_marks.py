@@ -1,4 +1,7 @@
-"""Marks of alerts on the parts of a chip and on rows of the tree, also of what is acknowledged or silenced."""
+"""Alert marks on the parts of a chip and on rows of the tree.
+
+Acknowledged and silenced alerts, too.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ def line_with(lines: list[str], word: str) -> str:
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_part_with_an_alert_is_marked(size: tuple[int, int]) -> None:
-    """The link, the metric and the counter concerned have the glyph of the severity; the others have none."""
+    """Only the affected link, metric and counter have the glyph of the severity."""
     feed = await faulty()
     app = fleet_app(feed)
     async with running(app, size=size) as pilot:
@@ -44,7 +47,7 @@ async def test_a_part_with_an_alert_is_marked(size: tuple[int, int]) -> None:
 
 
 async def test_what_was_done_about_it_stands_beside_the_part() -> None:
-    """Silenced and acknowledged alerts keep their glyph, dimmed, with who did it."""
+    """Silenced and acknowledged alerts have their glyph, dimmed, with the operator."""
     feed = await faulty()
     await silence(feed, "link-down")
     await acknowledge(feed, firing(feed, "overheated"))
@@ -67,7 +70,7 @@ async def test_what_was_done_about_it_stands_beside_the_part() -> None:
 
 
 async def test_a_row_of_the_tree_keeps_a_quiet_sign_of_what_is_handled() -> None:
-    """Where all of a place is acknowledged or silenced its row has the glyph in the quiet style."""
+    """A row with handled alerts only has the glyph in the quiet style."""
     feed = await faulty()
     app = fleet_app(feed)
     async with running(app, size=(120, 40)) as pilot:

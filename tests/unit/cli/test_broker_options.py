@@ -55,7 +55,10 @@ def secret_file(folder: Path) -> str:
 
 
 def test_where_a_password_comes_from(tmp_path: Path) -> None:
-    """The file comes before the variable; a token stays in its file; the user may be an option."""
+    """The file comes before the variable.
+
+    A token stays in its file, and the user may be an option.
+    """
     file = secret_file(tmp_path)
     broker = ("--broker", "mqtt://h", "--user", "ops")
     by_file = session_of(*broker, "--password-file", file, **{PASSWORD_VARIABLE: "other"})
@@ -67,7 +70,10 @@ def test_where_a_password_comes_from(tmp_path: Path) -> None:
 
 
 def test_options_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
-    """Two ways to a password, a token without a user, and a prompt without a terminal are each one line."""
+    """Contradictions are refused in one line each.
+
+    They are two sources of a password, a token without a user, and a prompt without a terminal.
+    """
     file = secret_file(tmp_path)
     with pytest.raises(ConfigError, match="--password-file and --ask-password do not go together"):
         session_of("--broker", "mqtt://a@h", "--ask-password", "--password-file", file)
@@ -84,11 +90,15 @@ def test_options_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
 def test_of_options_that_come_instead_of_each_other_the_stronger_source_decides(
     tmp_path: Path,
 ) -> None:
-    """A token on the command line or of a profile comes instead of the password file of [common] or a variable, as does --insecure of --ca."""
+    """A stronger source's token replaces the password file of [common] or a variable.
+
+    The token is on the command line or in a profile. In the same way --insecure replaces --ca.
+    """
     file = secret_file(tmp_path)
     settings = tmp_path / "settings.toml"
     settings.write_text(
-        f'[common]\npassword-file = "{file}"\nca = "/missing.pem"\n[profile.cloud]\ntoken-file = "{file}"\n[watch]\ninsecure = true\n'
+        f'[common]\npassword-file = "{file}"\nca = "/missing.pem"\n[profile.cloud]\ntoken-file ='
+        f' "{file}"\n[watch]\ninsecure = true\n'
     )
     broker = ("--broker", "mqtts://ops@h", "--config", str(settings))
     assert session_of(*broker).password == Password("hunter2")
@@ -102,7 +112,10 @@ def test_of_options_that_come_instead_of_each_other_the_stronger_source_decides(
 
 
 def test_the_password_s_variable_goes_before_settings_files(tmp_path: Path) -> None:
-    """Like any variable it is stronger than a file, a token or a prompt of the settings, and weaker than those of the command line."""
+    """The variable is stronger than a file, a token or a prompt of the settings.
+
+    It is weaker than those of the command line.
+    """
     file = secret_file(tmp_path)
     settings = tmp_path / "settings.toml"
     broker = ("--broker", "mqtt://ops@h", "--config", str(settings))
@@ -119,7 +132,10 @@ def test_the_password_s_variable_goes_before_settings_files(tmp_path: Path) -> N
 
 
 def test_an_option_is_for_the_brokers_that_have_a_use_for_it(tmp_path: Path) -> None:
-    """Of several brokers those with TLS get the certificates, and those without a user the user; one that none can use is refused."""
+    """Brokers with TLS get the certificates, and those without a user the user.
+
+    An option that no broker can use is refused.
+    """
     file = secret_file(tmp_path)
     brokers = ("--broker", "mqtts://h", "--broker", "mqtt://ann@h")
     over_tls, plain = sessions_of(*brokers, "--insecure", "--user", "ops", "--token-file", file)
@@ -140,7 +156,10 @@ def test_more_brokers_than_an_instance_can_be_heard_over_are_refused() -> None:
 
 
 def test_a_token_of_the_settings_is_for_brokers_with_a_user(tmp_path: Path) -> None:
-    """A broker without a user is connected to without it; on the command line it needs one."""
+    """A broker without a user is connected to without the token.
+
+    On the command line a token needs a user.
+    """
     file = secret_file(tmp_path)
     assert session_of("--broker", "mqtt://h", TRNFLEET_TOKEN_FILE=file).password is None
     assert isinstance(
@@ -175,7 +194,10 @@ def test_a_password_is_asked_for_on_a_terminal(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_what_variables_name_for_all_brokers_is_used_where_it_fits() -> None:
-    """A broker without TLS is connected to although variables name an authority and a user; on the command line they contradict."""
+    """Variables with an authority and a user are ignored for a broker without TLS.
+
+    On the command line they contradict.
+    """
     variables = {"TRNFLEET_CA": "/missing.pem", "TRNFLEET_USER": "ops"}
     plain = session_of("--broker", "mqtt://ann@h", **variables)
     assert (plain.url.user, plain.tls) == ("ann", TlsSettings())
@@ -186,7 +208,7 @@ def test_what_variables_name_for_all_brokers_is_used_where_it_fits() -> None:
 
 
 def test_a_child_gets_every_option_and_no_password() -> None:
-    """What the demo hands to its simulator makes the same session there, and has no password in it."""
+    """The demo's arguments make the same session in its simulator, without a password."""
     given: dict[str, Any] = {"ca": "a", "cert": "c", "key": "k", "alpn": "mqtt"}
     url = parse_url("mqtts://ops@h")
     with_token = BrokerSession(url, password=TokenFile("t"), tls=TlsSettings(**given))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def completed(*words: str, **variables: Any) -> list[str]:
-    """Return what bash is offered for the last of the words of a line that begins with `trnfleet`."""
+    """Return bash's completions for the last word of a `trnfleet` line."""
     line = " ".join(("trnfleet", *words))
     result = run(
         _TRNFLEET_COMPLETE="bash_complete", COMP_WORDS=line, COMP_CWORD=str(len(words)), **variables
@@ -51,26 +51,40 @@ def test_an_empty_word_gives_every_command() -> None:
         (("config", "print", "--profile", ""), []),
         (("completion", ""), ["bash", "zsh", "fish"]),
         (("inject", "transport_drop", ""), ["*"]),
-        (("inject", "straggler", "uc1/us-0001/trn2u-0001-2/chip1"), [f"uc1/us-0001/trn2u-0001-2/chip{n}" for n in range(10, 16)]),
-        (("inject", "--name", "cluster-10k", "straggler", "uc1/us-0150/"), [
-            f"uc1/us-0150/trn2u-0150-{host}/chip{chip:02d}" for host in range(4) for chip in range(16)
-        ]),
+        (
+            ("inject", "straggler", "uc1/us-0001/trn2u-0001-2/chip1"),
+            [f"uc1/us-0001/trn2u-0001-2/chip{n}" for n in range(10, 16)],
+        ),
+        (
+            ("inject", "--name", "cluster-10k", "straggler", "uc1/us-0150/"),
+            [
+                f"uc1/us-0150/trn2u-0150-{host}/chip{chip:02d}"
+                for host in range(4)
+                for chip in range(16)
+            ],
+        ),
         (("inject", "--name", "nobodys", "straggler", ""), []),
     ],
-)  # fmt: skip  # a line a case
+)
 def test_a_beginning_is_completed(words: tuple[str, ...], expected: list[str]) -> None:
-    """Commands, options, and values that have names; a wrong command gives nothing, and no message."""
+    """Commands, options and named values are completed.
+
+    A wrong command returns nothing, without a message.
+    """
     assert completed(*words) == expected
 
 
 def test_addresses_come_from_the_level_of_which_there_are_not_too_many() -> None:
-    """Of 10,240 chips a shell is offered UltraServers first, all of them, so that it completes what they have in common."""
+    """For 10,240 chips all UltraServers are offered first, to complete their common beginning."""
     offered = completed("inject", "--name", "cluster-10k", "straggler", "")
     assert (len(offered), offered[0], offered[-1]) == (160, "uc1/us-0001", "uc1/us-0160")
 
 
 def test_profiles_come_from_the_settings_files(tmp_path: Path) -> None:
-    """Those that the line names or a variable; an invalid one has none, and gives no message."""
+    """Profiles come from the files of the line or a variable.
+
+    An invalid file has none, without a message.
+    """
     file = tmp_path / "mine.toml"
     file.write_text("[profile.prod]\n[profile.lab]\n")
     assert completed("status", "--config", str(file), "--profile", "") == ["lab", "prod"]
@@ -82,11 +96,19 @@ def test_profiles_come_from_the_settings_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("shell", "variables", "said"),
     [
-        ("zsh", {"COMP_WORDS": "trnfleet simulate --fleet d", "COMP_CWORD": "3"}, "plain\ndemo\n_\n"),
+        (
+            "zsh",
+            {"COMP_WORDS": "trnfleet simulate --fleet d", "COMP_CWORD": "3"},
+            "plain\ndemo\n_\n",
+        ),
         ("zsh", {"COMP_WORDS": "trnfleet info n", "COMP_CWORD": "2"}, "file\nn\n_\n"),
-        ("fish", {"COMP_WORDS": "trnfleet mon", "COMP_CWORD": "mon"}, "plain,monitor\tThe app against a broker.\n"),
+        (
+            "fish",
+            {"COMP_WORDS": "trnfleet mon", "COMP_CWORD": "mon"},
+            "plain,monitor\tThe app against a broker.\n",
+        ),
     ],
-)  # fmt: skip  # a line a case
+)
 def test_other_shells_ask_in_their_own_way(
     shell: str, variables: dict[str, Any], said: str
 ) -> None:
@@ -97,7 +119,7 @@ def test_other_shells_ask_in_their_own_way(
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_of_each_shell_asks_the_program(shell: str) -> None:
-    """It sets the variable by which click knows that a shell asks."""
+    """The script sets click's completion variable."""
     result = run("completion", shell)
     assert result.returncode == 0
     assert f"_TRNFLEET_COMPLETE={shell}_complete" in result.stdout
@@ -109,7 +131,7 @@ def test_a_fault_is_asked_for_first() -> None:
 
 
 def test_options_without_a_command_are_the_demos() -> None:
-    """What `trnfleet` takes by itself is offered once, with the demo's options."""
+    """Options of `trnfleet` itself are offered once, with the demo's options."""
     assert completed("--fleet") == ["--fleet"]
     offered = completed("--")
     assert {"--version", "--help", "--seed"} <= set(offered)

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 def test_only_the_first_run_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It leaves an empty file of the user's own; without the file the next run is a first one again."""
+    """The first run leaves the user's own empty file.
+
+    Without it the next run is the first.
+    """
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert [is_first_run() for _ in range(3)] == [True, False, False]
     file = tmp_path / "trnfleet" / FILE
@@ -38,7 +41,10 @@ def test_every_run_is_one_where_nothing_can_be_kept(
 def test_a_state_folder_with_a_folder_in_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is there by that name counts as there; a dangling link is neither followed nor an error."""
+    """Anything of the file's name counts as the file.
+
+    A dangling link is neither followed nor an error.
+    """
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     (tmp_path / "trnfleet").mkdir()
     (tmp_path / "trnfleet" / FILE).symlink_to(tmp_path / "elsewhere")

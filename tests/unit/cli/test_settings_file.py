@@ -1,4 +1,4 @@
-"""The settings file that ships: it names what there is, and nothing else."""
+"""The shipped settings file names every setting, and nothing else."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if keys_of(name)])
 def test_the_settings_file_names_every_setting(name: str) -> None:
-    """Each option that a settings file may give stands in the shipped one, and nothing that does not exist."""
+    """Each option for settings is in the shipped file, and nothing else."""
     text = (shipped_folder(".") / "trnfleet.toml").read_text(encoding="utf-8")
     tables = {
         table: set(re.findall(r"^(?:# )?([a-z-]+) = ", body, re.MULTILINE))
@@ -37,7 +37,10 @@ def test_the_settings_file_names_every_setting(name: str) -> None:
 
 
 def test_an_option_that_may_be_repeated_takes_one_value_or_a_list(tmp_path: Path) -> None:
-    """One broker for all commands is one for `status`, too; a list is refused where a command takes one."""
+    """One broker for all commands is valid for `status`, too.
+
+    A list is refused if a command accepts only one.
+    """
     for value, several in (('"mqtt://b1"', 1), ('["mqtt://b1", "mqtt://b2"]', 2)):
         file = tmp_path / f"{several}.toml"
         file.write_text(f"[common]\nbroker = {value}\n")

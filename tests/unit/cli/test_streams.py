@@ -1,4 +1,4 @@
-"""Standard streams: what is refused before the app takes a terminal, and where its log goes."""
+"""Standard streams: refusals before the app uses a terminal, and the place of its log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class FakeTerminal:
-    """A stream that is a terminal, or is not."""
+    """A stream with or without a terminal."""
 
     def __init__(self, *, is_terminal: bool = True) -> None:
         self._is_terminal = is_terminal
@@ -29,7 +29,7 @@ class FakeTerminal:
 
 @pytest.mark.parametrize("term", ["dumb", "unknown", "", None])
 def test_a_terminal_that_places_no_text(term: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line says what is wrong and what needs no terminal."""
+    """One line names the error and commands without a terminal."""
     monkeypatch.setattr(sys, "stdin", FakeTerminal())
     monkeypatch.setattr(sys, "stdout", FakeTerminal())
     monkeypatch.delenv("TERM", raising=False)
@@ -83,7 +83,7 @@ def test_a_home_that_is_not_writable_is_said_once(
 def test_a_log_of_somebody_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A folder that is writable may hold a log that is not."""
+    """A writable folder may contain a read-only log."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     log_file = tmp_path / "trnfleet" / "app.log"

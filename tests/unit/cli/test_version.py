@@ -30,7 +30,7 @@ def test_without_json_it_is_one_line(capsys: pytest.CaptureFixture[str]) -> None
 def test_a_dependency_that_is_not_installed_has_no_version(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An extra that was left out, and a tree that runs without having been installed."""
+    """Missing extras, or an uninstalled tree, have no versions."""
     monkeypatch.setattr(
         metadata, "requires", lambda _: ["numpy>=2", "not-there>=1; extra == 'aws'"]
     )

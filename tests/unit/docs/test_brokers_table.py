@@ -13,7 +13,7 @@ NAMES = [each.name for each in BROKERS]
 
 
 def test_each_cell_says_what_came_of_it() -> None:
-    """A pass stands with what it returned, a known limit with the number of its note, and anything else as failed."""
+    """A pass has its result, a known limit its note's number, anything else is failed."""
     versions = dict.fromkeys(NAMES, "1.0")
     cells = {(name, case.name): Cell("", passed=True) for name in NAMES for case in CASES}
     cells["Mosquitto", "version"] = Cell("5", passed=True)
@@ -35,13 +35,16 @@ def test_each_cell_says_what_came_of_it() -> None:
 
 
 def test_limits_are_of_cases_and_brokers_that_there_are() -> None:
-    """No note is left behind by a case or a broker that is gone."""
+    """Every note is about an existing case and broker."""
     assert {broker for broker, _ in LIMITS} <= set(NAMES)
     assert {case for _, case in LIMITS} <= {case.name for case in CASES}
 
 
 def test_the_page_has_a_whole_table() -> None:
-    """The page has a row for each case and a column for each broker, every cell filled, and nothing failed in it."""
+    """The table has a row per case and a column per broker.
+
+    No cell is empty or failed.
+    """
     body = read("brokers.md").split(BEGIN)[1].split(END)[0]
     lines = [line for line in body.splitlines() if line.startswith("|")]
     assert [line.split(" | ")[0].removeprefix("| ") for line in lines[2:]] == [

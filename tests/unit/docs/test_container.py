@@ -1,4 +1,4 @@
-"""The Containerfile and the compose file, as far as they can be judged without a container engine."""
+"""Containerfile and compose file, checked without a container engine."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_services_are_commands_with_their_variables() -> None:
 
 @pytest.mark.parametrize(("status", "healthy"), [(0, True), (1, False), (2, False), (3, True)])
 def test_a_container_is_healthy_while_its_fleet_can_be_heard(status: int, *, healthy: bool) -> None:
-    """An unhealthy fleet is no fault of the container's; without a broker there is nothing to hear."""
+    """A container is healthy with an unhealthy fleet, but not without a broker."""
     found = re.search(r"^ +CMD (test -z .+)$", CONTAINERFILE, re.MULTILINE)
     assert found is not None
     shell = f"trnfleet() {{ return {status}; }}\n{found[1]}"

@@ -1,4 +1,4 @@
-"""The man page, which is made from the commands."""
+"""The man page generated from the commands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ PAGE = ROOT / "docs" / "man" / "trnfleet.1"
 
 
 def test_the_page_is_current() -> None:
-    """What `make docs` writes is there; run it where this fails."""
+    """The page is current.
+
+    If not, run `make docs`.
+    """
     assert script("man-page").page() == PAGE.read_text(encoding="utf-8")
 
 
@@ -34,12 +37,15 @@ def test_every_command_has_its_part() -> None:
     ],
 )
 def test_text_is_no_request_of_roff(text: str, printed: str) -> None:
-    """Dashes can be copied into a shell, and neither dots, quotes nor backslashes are taken for requests."""
+    """Dashes can be copied into a shell, and no character is read as a request.
+
+    Dots, quotes and backslashes.
+    """
     assert script("man-page").escape(text) == printed
 
 
 def test_man_reads_it_without_a_warning() -> None:
-    """Where groff is there, which is what most systems show pages with."""
+    """Groff, the usual formatter, reads the page without a warning, if installed."""
     try:
         shown = subprocess.run(
             ["groff", "-man", "-Tutf8", "-ww", "-Wbreak", str(PAGE)],

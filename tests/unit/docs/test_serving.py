@@ -35,7 +35,7 @@ def job(**rest: Any) -> Inference:
     ],
 )
 def test_times_in_the_docs_are_the_models(row: str, settings: dict[str, Any]) -> None:
-    """The last column of the table is what the model gives today."""
+    """The table's last column has the model's current values."""
     times = serving_times(job(**TUTORIAL | settings), TRAINIUM2, 16)
     expected = f"{times.tpot_s(1) * 1e3:.1f} ms, {times.prefill_s * 1e3:,.0f} ms"
     found = re.search(rf"^\| {re.escape(row)} \|.*\| (.*) \|$", PAGE, re.MULTILINE)
@@ -45,7 +45,7 @@ def test_times_in_the_docs_are_the_models(row: str, settings: dict[str, Any]) ->
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_costs_in_the_docs_follow_from_price_and_load(profile: str) -> None:
-    """The price of the chips for an hour over the tokens that they put out in it."""
+    """Cost is the chips' price for an hour over their tokens in it."""
     serving = job(profile=profile)
     chips = serving.replica_chips(16)
     times = serving_times(serving, TRAINIUM2, chips)

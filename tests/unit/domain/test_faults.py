@@ -49,15 +49,25 @@ PUBLISHED = [
     "transport_late_reconnect",
 ]
 """Names that scenarios and commands use."""
-NRT = {5: "TIMEOUT", 6: "HW_ERROR", 1003: "EXEC_COMPLETED_WITH_NUM_ERR", 1206: "NETWORK_PROXY_FAILURE", 101: "EXEC_UNIT_UNRECOVERABLE", 1200: "EXEC_HW_ERR_COLLECTIVES", 1201: "EXEC_HW_ERR_HBM_UE",
-       1202: "EXEC_HW_ERR_NC_UE", 1203: "EXEC_HW_ERR_DMA_ABORT", 1205: "EXEC_HW_ERR_REPAIRABLE_HBM_UE"}  # fmt: skip
+NRT = {
+    5: "TIMEOUT",
+    6: "HW_ERROR",
+    1003: "EXEC_COMPLETED_WITH_NUM_ERR",
+    1206: "NETWORK_PROXY_FAILURE",
+    101: "EXEC_UNIT_UNRECOVERABLE",
+    1200: "EXEC_HW_ERR_COLLECTIVES",
+    1201: "EXEC_HW_ERR_HBM_UE",
+    1202: "EXEC_HW_ERR_NC_UE",
+    1203: "EXEC_HW_ERR_DMA_ABORT",
+    1205: "EXEC_HW_ERR_REPAIRABLE_HBM_UE",
+}
 """Of the SDK's src/libnrt/include/nrt/nrt_status.h."""
 DEVICE_DAYS = 16_384 * 54
 """Of Llama 3's training (arXiv 2407.21783): accelerators x days."""
 
 
 def test_the_table_has_every_fault_under_its_name() -> None:
-    """Scenarios, commands and documents use these names; one that goes or changes breaks them."""
+    """Scenarios, commands and documents use these names; a changed one breaks them."""
     assert set(PUBLISHED) <= FAULTS.keys()
     assert all(fault.name == name for name, fault in FAULTS.items())
     assert len({fault.title for fault in FAULTS.values()}) == len(FAULTS)
@@ -65,7 +75,11 @@ def test_the_table_has_every_fault_under_its_name() -> None:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_row_agrees_with_itself_and_with_the_metrics(name: str) -> None:
-    """Counters are chips' counters, health bits are the driver's, magnitudes lie in their range, statuses are the SDK's."""
+    """Counters, health bits, magnitudes and statuses are valid.
+
+    Counters are chips' counters, health bits the driver's, magnitudes in their range, statuses the
+    SDK's.
+    """
     fault = FAULTS[name]
     assert fault.title
     assert fault.cause
@@ -94,7 +108,10 @@ def test_a_row_agrees_with_itself_and_with_the_metrics(name: str) -> None:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_every_fault_has_an_end(name: str) -> None:
-    """A fault that ends by itself has a duration and no steps; a recovery has steps, and none of them is without time at all."""
+    """A fault has a duration or a recovery, never both.
+
+    A duration means no steps, and a recovery has steps that take time.
+    """
     fault = FAULTS[name]
     if fault.ends_by_itself:
         assert fault.stages.total_s == 0
@@ -134,13 +151,16 @@ def test_a_rate_names_its_source() -> None:
     ],
 )
 def test_rates_are_those_of_llama_3(names: tuple[str, ...], interruptions: int) -> None:
-    """Published: 419 interruptions in 54 days on 16,384 accelerators by cause (arXiv 2407.21783, table 5); derived a day."""
+    """Daily rates follow from 419 interruptions in 54 days on 16,384 accelerators by cause.
+
+    Published: arXiv 2407.21783, table 5.
+    """
     together = sum(FAULTS[name].rate_per_device_day or 0.0 for name in names)
     assert together == pytest.approx(interruptions / DEVICE_DAYS, rel=0.03)
 
 
 def test_interruptions_add_up_to_those_of_llama_3() -> None:
-    """Published: 419 unexpected ones, each cause in the table of faults with all of its own, and one in 3.1 h."""
+    """The table has all 419 published interruptions, each cause complete, one in 3.1 h."""
     found: defaultdict[str, float] = defaultdict(float)
     for fault in FAULTS.values():
         assert bool(fault.interruptions) == fault.is_interruption, fault.name
@@ -154,7 +174,10 @@ def test_interruptions_add_up_to_those_of_llama_3() -> None:
 
 
 def test_a_mean_time_follows_from_rate_and_size() -> None:
-    """Twice the chips, half the time; what never comes by itself has none."""
+    """Twice the chips, half the time.
+
+    A fault that is never random has no mean time.
+    """
     crash = FAULTS["runtime_crash"]
     assert crash.mean_between_s(16_384) == pytest.approx(54 * 86_400 / 56)
     assert crash.mean_between_s(32_768) == pytest.approx(27 * 86_400 / 56)
@@ -162,7 +185,10 @@ def test_a_mean_time_follows_from_rate_and_size() -> None:
 
 
 def test_lost_affinity_is_the_measured_cliff() -> None:
-    """Measured on trn2.48xlarge: 23.5 GB/s with wrong affinity against 266 to 279 (Mooncake's EFA documents)."""
+    """Measured on trn2.48xlarge: 23.5 GB/s with wrong affinity, else 266 to 279.
+
+    From Mooncake's EFA documents.
+    """
     share = FAULTS["efa_affinity_lost"].magnitude
     assert 23.5 / 279 <= share <= 23.5 / 266 + 1e-3
     assert 1 / share == pytest.approx(11.5, abs=0.5)
@@ -181,7 +207,10 @@ def test_the_runtime_waits_its_timeout_before_a_hang_is_known() -> None:
 
 @pytest.mark.parametrize("name", ["hbm_uncorrectable", "sram_uncorrectable"])
 def test_broken_memory_is_replaced_in_time(name: str) -> None:
-    """Published: EC2's retirement notice comes within 15 minutes, and the action is to replace (nrt-troubleshoot)."""
+    """Published: EC2's retirement notice comes within 15 minutes; the action is to replace.
+
+    From nrt-troubleshoot.
+    """
     fault = FAULTS[name]
     assert fault.recovery is Recovery.REPLACE
     assert fault.action == "TERMINATE_INSTANCE"
@@ -203,22 +232,52 @@ def test_kernel_logs_name_errors_that_the_problem_detector_knows() -> None:
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
-        ("hbm_uncorrectable", ["Uncorrectable HBM memory error is detected.", "Please terminate this instance"]),
-        ("hbm_uncorrectable_repairable", ["Uncorrectable HBM memory error is detected.", "Please reload the neuron driver or reboot your EC2 instance"]),
-        ("sram_uncorrectable", ["Uncorrectable memory error is detected, metadata: 0x16.", "Please terminate or stop/start this instance"]),
-        ("hang_compute", ["execution timeout (30000 ms) on Neuron Device {nd} NC 0, model ", "waiting for execution completion notification"]),
-        ("hang_collectives", ["missing collectives status on Neuron Device {nd} NC 0", "suspected hang in collectives operation 0 out of 100"]),
+        (
+            "hbm_uncorrectable",
+            ["Uncorrectable HBM memory error is detected.", "Please terminate this instance"],
+        ),
+        (
+            "hbm_uncorrectable_repairable",
+            [
+                "Uncorrectable HBM memory error is detected.",
+                "Please reload the neuron driver or reboot your EC2 instance",
+            ],
+        ),
+        (
+            "sram_uncorrectable",
+            [
+                "Uncorrectable memory error is detected, metadata: 0x16.",
+                "Please terminate or stop/start this instance",
+            ],
+        ),
+        (
+            "hang_compute",
+            [
+                "execution timeout (30000 ms) on Neuron Device {nd} NC 0, model ",
+                "waiting for execution completion notification",
+            ],
+        ),
+        (
+            "hang_collectives",
+            [
+                "missing collectives status on Neuron Device {nd} NC 0",
+                "suspected hang in collectives operation 0 out of 100",
+            ],
+        ),
     ],
-)  # fmt: skip
+)
 def test_runtime_logs_are_the_published_texts(name: str, parts: list[str]) -> None:
-    """Published: what the runtime's log says beside the status, and what it asks for (nrt-troubleshoot)."""
+    """Published: the runtime log's text with the status, and the requested action.
+
+    From nrt-troubleshoot.
+    """
     said = FAULTS[name].runtime_log
     assert said.startswith("(FATAL-RT-UNDEFINED-STATE) ")
     assert all(part in said for part in parts)
 
 
 def test_links_are_of_their_kind() -> None:
-    """A torus link goes north, south, west or east, a Z link to the instances before and after."""
+    """A torus link goes north, south, west or east; a Z link to adjacent instances."""
     assert lanes_of(TRN2U_48XLARGE, FAULTS["link_down"].links) == [NORTH, SOUTH, WEST, EAST]
     assert lanes_of(TRN2U_48XLARGE, FAULTS["z_link_down"].links) == [Z_PREV, Z_NEXT]
     assert lanes_of(TRN2U_48XLARGE, FAULTS["link_degraded"].links) == list(range(6))

@@ -80,7 +80,7 @@ def test_expand_names_instances() -> None:
     ],
 )
 def test_mistakes_are_explained(changes: dict[str, Any], said: str) -> None:
-    """A mistake names the file, the key and what would be right."""
+    """An error names the file, the key and a valid value."""
     with pytest.raises(ConfigError) as caught:
         fleet(**changes)
     assert str(caught.value).startswith("fleet.toml: ")
@@ -88,7 +88,7 @@ def test_mistakes_are_explained(changes: dict[str, Any], said: str) -> None:
 
 
 def test_places_are_looked_up() -> None:
-    """Targets, chips and links are found in the layout, and what is not there names the nearest."""
+    """Targets, chips and links are found in the layout; an unknown one names the nearest."""
     layout = Layout.of(expand(fleet()))
     assert instances_of(layout, ("uc1/us-0001..us-0002",), "job j") == [range(8)]
     assert chip_at(layout, "uc1/us-0001/trn2u-0001-1/chip02", "straggler") == 18

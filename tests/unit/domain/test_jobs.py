@@ -20,8 +20,15 @@ def job(kind: str, **rest: Any) -> Any:
 def test_states_have_their_names() -> None:
     """Their order is what the simulator's codes mean."""
     assert JOB_STATES == (
-        "running", "checkpointing", "stalled", "starting", "hung", "failed", "waiting", "idle",
-    )  # fmt: skip  # one line is the order
+        "running",
+        "checkpointing",
+        "stalled",
+        "starting",
+        "hung",
+        "failed",
+        "waiting",
+        "idle",
+    )
 
 
 def test_a_fleet_file_has_the_same_models() -> None:
@@ -43,7 +50,7 @@ def test_a_model_fills_in_what_the_file_leaves_out() -> None:
 
 @pytest.mark.parametrize("name", TRAINING_PROFILES)
 def test_profiles_of_training_are_valid_and_the_files_keys_win(name: str) -> None:
-    """Of tokens, time and MFU of a step, those that the file gives replace the profile's."""
+    """Tokens, time and MFU of a step in the file replace the profile's."""
     profile = TRAINING_PROFILES[name]
     plain = job("training", profile=name)
     assert plain.parameters == MODELS[profile["model"]].parameters
@@ -55,7 +62,7 @@ def test_profiles_of_training_are_valid_and_the_files_keys_win(name: str) -> Non
 
 @pytest.mark.parametrize("name", PROFILES)
 def test_profiles_are_valid_and_the_files_keys_win(name: str) -> None:
-    """Every kind of serving by name is a whole job; what the file says replaces its defaults."""
+    """Every kind of serving is a complete job; the file's keys replace its defaults."""
     plain = job("inference", profile=name)
     assert plain.max_batch == PROFILES[name]["max_batch"]
     assert plain.parameters == MODELS[PROFILES[name]["model"]].parameters
@@ -63,13 +70,19 @@ def test_profiles_are_valid_and_the_files_keys_win(name: str) -> None:
 
 
 def test_the_cache_of_a_token_follows_from_the_model() -> None:
-    """Two vectors of every layer's KV heads: 126 layers, 8 heads of 128, BF16 for Llama 3.1 405B."""
+    """Two vectors of every layer's KV heads.
+
+    126 layers, 8 heads of 128, BF16 for Llama 3.1 405B.
+    """
     assert MODELS["llama-3.1-405b"].kv_bytes_per_token == 2 * 126 * 8 * 128 * 2
     assert MODELS["llama-3.1-405b"].weight_bytes == 810e9
 
 
 def test_weights_follow_from_the_model_and_their_type() -> None:
-    """Two bytes a parameter in BF16, one in FP8; without a model parameters follow from the bytes."""
+    """Two bytes a parameter in BF16, one in FP8.
+
+    Without a model parameters follow from the bytes.
+    """
     bf16, fp8 = (job("inference", model="llama-3.1-405b", dtype=dtype) for dtype in ("bf16", "fp8"))
     assert (bf16.model_bytes, fp8.model_bytes) == (810e9, 405e9)
     assert bf16.active_parameters == fp8.active_parameters == 405e9
@@ -92,7 +105,7 @@ def test_a_request_has_tokens_in_and_out() -> None:
 
 
 def test_fine_tuning_is_a_chain_of_runs() -> None:
-    """It has the keys of a training job and those of what comes between runs."""
+    """It has a training job's keys and the keys for the time between runs."""
     tune = job("finetuning", checkpoint_every_steps=50, pause_s=0.0)
     assert type(tune) is FineTuning
     assert (tune.checkpoint_every_steps, tune.evaluation_s, tune.pause_s) == (50, 40.0, 0.0)
@@ -146,7 +159,7 @@ def test_fine_tuning_is_a_chain_of_runs() -> None:
     ],
 )
 def test_mistakes_are_explained(kind: str, settings: dict[str, Any], said: str) -> None:
-    """A mistake names what is wrong and what would be right."""
+    """An error names the mistake and a valid value."""
     with pytest.raises(ValidationError) as caught:
         job(kind, **settings)
     assert said in str(caught.value)

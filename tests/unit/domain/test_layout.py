@@ -27,7 +27,7 @@ def test_demo_counts() -> None:
 
 
 def test_order_of_input_means_nothing() -> None:
-    """Rows are sorted by address, in whatever order the instances are given."""
+    """Rows are sorted by address, whatever the order of the instances."""
     assert Layout.of(DEMO).instances == Layout.of(reversed(DEMO)).instances
 
 
@@ -39,7 +39,7 @@ def test_order_of_input_means_nothing() -> None:
     )
 )
 def test_every_node_is_found_at_its_path(places: list[tuple[int, int, int, bool]]) -> None:
-    """Paths and nodes are inverses, children name their parent, and ranges cover every chip once."""
+    """Paths and nodes are inverses, children name their parent, and ranges cover every chip."""
     layout = Layout.of(
         (f"uc{c}/us-{u}/i-{i}", "trn2.3xlarge" if small else "trn2.48xlarge")
         for c, u, i, small in places
@@ -59,7 +59,7 @@ def test_every_node_is_found_at_its_path(places: list[tuple[int, int, int, bool]
 
 
 def test_find_what_is_not_there() -> None:
-    """Addresses that the fleet does not have are not found; a core's address finds its chip."""
+    """Unknown addresses are not found; a core's address finds its chip."""
     layout = Layout.of(DEMO)
     for path in (
         "uc2",

@@ -23,7 +23,10 @@ def layout_of(ultraservers: int = 2, alone: int = 2) -> Layout:
 
 
 def test_an_ultraserver_stands_in_two_racks() -> None:
-    """Nodes 0 and 1 share a rack, 2 and 3 the other: the ring is 0-1-2-3 and 2 is diagonal to 0 (driver)."""
+    """Nodes 0 and 1 share a rack, 2 and 3 the other.
+
+    The ring is 0-1-2-3 and 2 is diagonal to 0 (driver).
+    """
     assert [TRN2_ULTRASERVER.rack_of(place) for place in range(4)] == [0, 0, 1, 1]
     racks = Racks.of(layout_of())
     assert racks.of_instance.tolist() == [0, 1, 2, 2, 3, 3, 4, 4, 5, 5]
@@ -45,7 +48,7 @@ def test_an_ultraserver_stands_in_two_racks() -> None:
 def test_an_ultraserver_that_cannot_be_has_racks_named_by_their_first_instance(
     kind: str, count: int
 ) -> None:
-    """Two publishers may describe the same UltraServer: no index beyond its racks, and no name twice."""
+    """Two publishers describing one UltraServer cause no index error and no duplicate name."""
     us = "c/us-0000"
     racks = Racks.of(
         Layout.of(
@@ -70,7 +73,10 @@ def test_racks_add_up_to_the_fleet() -> None:
 
 
 def test_what_is_not_known_counts_as_nothing_unless_nothing_is() -> None:
-    """A rack whose one instance is silent shows the other; a rack of silent ones shows that nothing is known."""
+    """A rack with one silent instance shows the other.
+
+    With only silent ones it is unknown.
+    """
     watts = np.array([np.nan, 2_000, np.nan, 3_000, np.nan, np.nan, 1, 1, 1, 1])
     of_rack = Racks.of(layout_of()).total(watts)
     assert np.isnan(of_rack[[0, 3]]).all()

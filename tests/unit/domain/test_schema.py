@@ -35,7 +35,7 @@ def test_only_an_instant_may_be_zero() -> None:
     "given", [-1, -0.5, float("nan"), float("inf"), True, None, "soon", "9" * 400, [5]]
 )
 def test_what_is_no_time_is_refused(given: Any) -> None:
-    """Neither kind of field takes what lies before zero, is not finite, or is no number."""
+    """Neither kind of field accepts negative, infinite or non-numeric values."""
     for name in ("lasts_s", "at_s"):
         with pytest.raises(ValidationError):
             Times.model_validate({name: given})

@@ -19,7 +19,7 @@ def test_the_worst_is_first() -> None:
 
 @pytest.mark.parametrize(("worse", "better"), list(itertools.combinations(Severity, 2)))
 def test_comparisons(worse: Severity, better: Severity) -> None:
-    """All four comparisons go by how bad it is, not by the letters of the word."""
+    """All four comparisons go by severity, not alphabetically."""
     assert worse < better
     assert worse <= better
     assert better > worse

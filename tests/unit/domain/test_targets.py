@@ -48,29 +48,70 @@ def addresses(fault: str, text: str, seed: int = 1, layout: Layout = LAYOUT) -> 
     [
         ("straggler", "uc1/us-0001/trn2u-0001-2/chip05", ["uc1/us-0001/trn2u-0001-2/chip05"]),
         ("straggler", " uc1/us-0001/trn2u-0001-2/chip05 ", ["uc1/us-0001/trn2u-0001-2/chip05"]),
-        ("straggler", "uc1/us-0003/*/chip05", [f"uc1/us-0003/trn2u-0003-{n}/chip05" for n in range(4)]),
-        ("straggler", "uc2/*/*/chip0?", [f"uc2/standalone/trn2-0001/chip{n:02d}" for n in range(10)]),
-        ("straggler", "uc1/us-000[12]/*-3/chip1[45]", [f"uc1/us-{u:04d}/trn2u-{u:04d}-3/chip{c}" for u in (1, 2) for c in (14, 15)]),
-        ("straggler", "*/standalone/*/chip15", [f"uc1/standalone/trn2-{n:04d}/chip15" for n in (1, 2, 3)] + ["uc2/standalone/trn2-0001/chip15"]),
-        ("nic_down", "uc1/*/trn2u-*-1", [f"uc1/us-{n:04d}/trn2u-{n:04d}-1" for n in range(1, ULTRASERVERS + 1)]),
-        ("nic_down", "uc1/us-0002..us-0003", [f"uc1/us-{u:04d}/trn2u-{u:04d}-{n}" for u in (2, 3) for n in range(4)]),
-        ("nic_down", "uc1/us-0002/trn2u-0002-1..trn2u-0002-2", ["uc1/us-0002/trn2u-0002-1", "uc1/us-0002/trn2u-0002-2"]),
-        ("ultraserver_split", "uc1/us-0002..us-0004", ["uc1/us-0002", "uc1/us-0003", "uc1/us-0004"]),
+        (
+            "straggler",
+            "uc1/us-0003/*/chip05",
+            [f"uc1/us-0003/trn2u-0003-{n}/chip05" for n in range(4)],
+        ),
+        (
+            "straggler",
+            "uc2/*/*/chip0?",
+            [f"uc2/standalone/trn2-0001/chip{n:02d}" for n in range(10)],
+        ),
+        (
+            "straggler",
+            "uc1/us-000[12]/*-3/chip1[45]",
+            [f"uc1/us-{u:04d}/trn2u-{u:04d}-3/chip{c}" for u in (1, 2) for c in (14, 15)],
+        ),
+        (
+            "straggler",
+            "*/standalone/*/chip15",
+            [f"uc1/standalone/trn2-{n:04d}/chip15" for n in (1, 2, 3)]
+            + ["uc2/standalone/trn2-0001/chip15"],
+        ),
+        (
+            "nic_down",
+            "uc1/*/trn2u-*-1",
+            [f"uc1/us-{n:04d}/trn2u-{n:04d}-1" for n in range(1, ULTRASERVERS + 1)],
+        ),
+        (
+            "nic_down",
+            "uc1/us-0002..us-0003",
+            [f"uc1/us-{u:04d}/trn2u-{u:04d}-{n}" for u in (2, 3) for n in range(4)],
+        ),
+        (
+            "nic_down",
+            "uc1/us-0002/trn2u-0002-1..trn2u-0002-2",
+            ["uc1/us-0002/trn2u-0002-1", "uc1/us-0002/trn2u-0002-2"],
+        ),
+        (
+            "ultraserver_split",
+            "uc1/us-0002..us-0004",
+            ["uc1/us-0002", "uc1/us-0003", "uc1/us-0004"],
+        ),
         ("ultraserver_split", "uc1/us-001*", ["uc1/us-0010", "uc1/us-0011", "uc1/us-0012"]),
         ("storage_slow", "*", ["uc1", "uc2"]),
-        ("link_degraded", "uc1/us-0001/trn2u-0001-2/chip06:east", ["uc1/us-0001/trn2u-0001-2/chip06:east"]),
-        ("z_link_down", "uc1/us-0001/*/chip06:z_next", [f"uc1/us-0001/trn2u-0001-{n}/chip06:z_next" for n in range(4)]),
+        (
+            "link_degraded",
+            "uc1/us-0001/trn2u-0001-2/chip06:east",
+            ["uc1/us-0001/trn2u-0001-2/chip06:east"],
+        ),
+        (
+            "z_link_down",
+            "uc1/us-0001/*/chip06:z_next",
+            [f"uc1/us-0001/trn2u-0001-{n}/chip06:z_next" for n in range(4)],
+        ),
     ],
-)  # fmt: skip
+)
 def test_an_address_names_things_of_the_faults_scope(
     fault: str, text: str, expected: list[str]
 ) -> None:
-    """Segments may hold patterns, siblings may be a range with both ends, and a link has its direction."""
+    """Segments may have patterns, siblings may be a range, and a link has its direction."""
     assert addresses(fault, text) == expected
 
 
 def test_standalone_is_no_ultraserver() -> None:
-    """Neither a pattern nor a random choice takes the segment of instances that stand alone for one."""
+    """Patterns and random choices never match the segment of standalone instances."""
     every = [f"uc1/us-{number:04d}" for number in range(1, ULTRASERVERS + 1)]
     assert addresses("ultraserver_split", "*") == every
     assert addresses("ultraserver_split", f"random({ULTRASERVERS})") == every
@@ -89,7 +130,7 @@ def test_a_pattern_over_all_chips_respects_instances_of_other_sizes() -> None:
 
 
 def test_a_random_choice_takes_what_it_draws() -> None:
-    """Distinct members of the scope, of the whole fleet or of a pattern, decided by the draw alone."""
+    """The draw alone chooses distinct members of the fleet or a pattern."""
     chips = addresses("straggler", "random(5)")
     assert len(set(chips)) == 5
     assert chips == addresses("straggler", "random(5)")
@@ -101,12 +142,21 @@ def test_a_random_choice_takes_what_it_draws() -> None:
 
 
 def test_a_links_direction_is_drawn_where_it_is_not_said() -> None:
-    """Only among the directions of the fault that the chip has."""
-    torus = {addresses("link_down", "uc1/us-0001/trn2u-0001-2/chip06", seed=n)[0].partition(":")[2] for n in range(40)}  # fmt: skip
+    """An omitted direction is drawn from the fault's directions on that chip."""
+    torus = {
+        addresses("link_down", "uc1/us-0001/trn2u-0001-2/chip06", seed=n)[0].partition(":")[2]
+        for n in range(40)
+    }
     assert torus == {"north", "south", "west", "east"}
-    cable = {addresses("z_link_down", "uc1/us-0001/trn2u-0001-2/chip06:*", seed=n)[0].partition(":")[2] for n in range(20)}  # fmt: skip
+    cable = {
+        addresses("z_link_down", "uc1/us-0001/trn2u-0001-2/chip06:*", seed=n)[0].partition(":")[2]
+        for n in range(20)
+    }
     assert cable == {"z_prev", "z_next"}
-    alone = {addresses("link_degraded", "uc2/standalone/trn2-0001/chip00", seed=n)[0].partition(":")[2] for n in range(40)}  # fmt: skip
+    alone = {
+        addresses("link_degraded", "uc2/standalone/trn2-0001/chip00", seed=n)[0].partition(":")[2]
+        for n in range(40)
+    }
     assert alone == torus
 
 
@@ -129,7 +179,7 @@ def test_of_many_chips_those_without_such_a_link_are_left_out(
 
 
 def test_a_random_link_is_drawn_among_those_that_there_are() -> None:
-    """Whatever is drawn, of the whole fleet or of a pattern, it is a link; more than there are cannot be had."""
+    """Every draw is an existing link; more than exist are refused."""
     for seed in range(20):
         for text in ("random(9)", "random(9) of uc1/*/*/*", "random(9) of *:z_next"):
             found = addresses("z_link_down", text, seed=seed)
@@ -144,21 +194,41 @@ def test_a_random_link_is_drawn_among_those_that_there_are() -> None:
 @pytest.mark.parametrize(
     ("fault", "text", "message"),
     [
-        ("straggler", "uc1/us-0001/trn2u-0001-22/chip05", r"did you mean 'uc1/us-0001/trn2u-0001-2/chip05'"),
+        (
+            "straggler",
+            "uc1/us-0001/trn2u-0001-22/chip05",
+            r"did you mean 'uc1/us-0001/trn2u-0001-2/chip05'",
+        ),
         ("straggler", "uc1/us-0001/trn2u-0001-2/chip16", r"has the chips chip00 to chip15"),
-        ("straggler", "uc1/us-0001", r"uc1/us-0001 is above a chip; all below it: uc1/us-0001/\*/\*"),
+        (
+            "straggler",
+            "uc1/us-0001",
+            r"uc1/us-0001 is above a chip; all below it: uc1/us-0001/\*/\*",
+        ),
         ("straggler", "uc1/us-0001/*/chip16", r"no chip has such an address"),
         ("straggler", "uc1/us-0001/trn2u-0001-2/chip05/nc3", r"name a chip, such as"),
         ("straggler", "", r"name a chip, such as"),
-        ("nic_down", "uc1/us-0001/trn2u-0001-2/chip05", r"no instance has such an address; name an instance"),
+        (
+            "nic_down",
+            "uc1/us-0001/trn2u-0001-2/chip05",
+            r"no instance has such an address; name an instance",
+        ),
         ("nic_down", "uc1/us-0001/trn2u-0001-7", r"did you mean 'uc1/us-0001/trn2u-0001-"),
         ("nic_down", "uc1/us-0009..us-0003", r"no instance"),
         ("ultraserver_split", "uc1/us-0099", r"did you mean 'uc1/us-0009'"),
         ("ultraserver_split", "uc1", r"uc1 is above an ultraserver; all below it: uc1/\*"),
         ("storage_slow", "uc3", r"did you mean 'uc"),
-        ("link_down", "uc1/us-0001/trn2u-0001-2/chip05:eats", r"no such link 'eats' for this fault: did you mean 'east'"),
+        (
+            "link_down",
+            "uc1/us-0001/trn2u-0001-2/chip05:eats",
+            r"no such link 'eats' for this fault: did you mean 'east'",
+        ),
         ("link_down", "uc1/us-0001/trn2u-0001-2/chip05:z_next", r"no such link 'z_next'"),
-        ("z_link_down", "uc2/standalone/trn2-0001/chip05", r"a trn2.48xlarge has no NeuronLink between instances"),
+        (
+            "z_link_down",
+            "uc2/standalone/trn2-0001/chip05",
+            r"a trn2.48xlarge has no NeuronLink between instances",
+        ),
         ("link_down", "uc1/standalone/small-0001/chip00", r"a trn2.3xlarge has no NeuronLink"),
         ("straggler", "random(0)", r"1 to 833 are there to choose from"),
         ("straggler", "random(4096)", r"1 to 833 are there to choose from"),
@@ -166,9 +236,9 @@ def test_a_random_link_is_drawn_among_those_that_there_are() -> None:
         ("straggler", "random(2) of uc9/*/*/*", r"no chip has such an address"),
         ("straggler", "random(5000)", r"names 5,000 things; at most 4,096"),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_there_is_refused(fault: str, text: str, message: str) -> None:
-    """The message names the target and the nearest that there is, or the limit."""
+    """The message names the target and the nearest existing one, or the limit."""
     with pytest.raises(ConfigError, match=message) as refused:
         addresses(fault, text)
     assert repr(text) in str(refused.value)

@@ -1,4 +1,4 @@
-"""The rate of messages: over enough of them, settled within seconds, and 0 for a dead feed alone."""
+"""Message rate: over enough messages, settled within seconds, 0 only for a dead feed."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from trnfleet.monitor.message_rate import MessageRate
 
 
 def fed(rate: MessageRate, seconds: range, per_s: float) -> None:
-    """Read a count that grows by so much a second, once a second."""
+    """Read a count with a steady increase, once a second."""
     for second in seconds:
         rate.read(1_000.0 + second, int(second * per_s))
 
 
 @pytest.mark.parametrize("per_s", [0.2, 1.0, 12.0])
 def test_a_live_feed_is_never_at_zero(per_s: float) -> None:
-    """A reading between two messages of a slow feed shows the usual rate, from some seconds after the start on."""
+    """A slow feed shows its usual rate between messages, from some seconds after the start."""
     rate = MessageRate()
     assert math.isnan(rate.per_s)
     for second in range(1, 200):
@@ -36,7 +36,7 @@ def test_one_late_message_does_not_swing_it() -> None:
 
 
 def test_a_dead_feed_says_so_and_for_how_long() -> None:
-    """It is not dead within three of its usual gaps, and comes back with the first messages."""
+    """A feed is dead after three usual gaps, and live again with the first messages."""
     rate = MessageRate()
     fed(rate, range(1, 30), 1.0)
     for second in range(30, 60):
@@ -51,7 +51,10 @@ def test_a_dead_feed_says_so_and_for_how_long() -> None:
 
 @pytest.mark.parametrize("period_s", [5, 10, 60])
 def test_publishers_that_send_together(period_s: int) -> None:
-    """Twelve messages every so often are the same rate at each second between; three periods without one are a dead feed."""
+    """Twelve messages per period are the same rate at any second.
+
+    Three periods without one are a dead feed.
+    """
     rate = MessageRate()
     for second in range(10 * period_s + 1):
         rate.read(1_000.0 + second, 12 * (1 + second // period_s), period_s)
@@ -91,7 +94,7 @@ def test_a_count_that_falls_starts_over_and_copies_go_on_alone() -> None:
 
 @pytest.mark.parametrize("period_s", [5, 10, 60])
 async def test_a_fleet_whose_publishers_send_rarely(period_s: int) -> None:
-    """The monitor knows the publishers' period: it calls their feed dead after three of them, not before."""
+    """A feed is dead after three of the publishers' periods, not before."""
     feed = Feed(ultraservers(1), period_s=period_s)
     feed.describe()
     shown: list[float | None] = []

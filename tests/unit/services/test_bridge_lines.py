@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 def test_lines_are_read_one_by_one_and_long_ones_in_part(tmp_path: Path) -> None:
-    """Of a line beyond the limit only the beginning is kept, the next is whole, and the last needs no end."""
+    """Only the beginning of a line beyond the limit is read.
+
+    The next is whole, and the last needs no line end.
+    """
     file = tmp_path / "events.ndjson"
     file.write_bytes(b"one\n\n" + b"x" * (3 * MOST_BYTES) + b"\ntwo\n" + b"last")
     next_line = line_reader(open_events(str(file)))
@@ -23,6 +26,6 @@ def test_lines_are_read_one_by_one_and_long_ones_in_part(tmp_path: Path) -> None
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """A file that cannot be read is refused with its option and the reason."""
+    """An unreadable file is refused with its option and the reason."""
     with pytest.raises(ConfigError, match=r"^--events .*none\.ndjson: No such file"):
         open_events(str(tmp_path / "none.ndjson"))

@@ -13,6 +13,9 @@ def test_the_only_fleet_or_the_only_live_one_is_chosen() -> None:
         choose_fleet({}, "b:1")
     with pytest.raises(
         ConfigError,
-        match=r"b:1 has several fleets: name those to read with --name, or read all with --all-fleets; .*a, b",
+        match=(
+            r"b:1 has several fleets: name those to read with --name, or read all with"
+            r" --all-fleets; .*a, b"
+        ),
     ):
         choose_fleet({"a": True, "b": True}, "b:1")

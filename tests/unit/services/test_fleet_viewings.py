@@ -1,4 +1,4 @@
-"""Fleets that come onto a broker while an app shows others."""
+"""New fleets on a broker while an app shows others."""
 
 from __future__ import annotations
 
@@ -54,7 +54,10 @@ def viewings(stack: contextlib.ExitStack, *, past_bytes: int = 0) -> FleetViewin
 
 
 async def test_fleets_that_come_are_shown_up_to_a_number_and_named_beyond_it() -> None:
-    """Each once, when its publisher is online: one that is offline, or that is shown already, is no news."""
+    """Each new fleet is shown once, when its publisher is online.
+
+    An offline fleet, or one already shown, is not new.
+    """
     session = MemorySession()
     there = cast("FleetSession", session)
     with contextlib.ExitStack() as stack:
@@ -77,7 +80,10 @@ async def test_fleets_that_come_are_shown_up_to_a_number_and_named_beyond_it() -
 
 
 async def test_a_fleet_that_has_gone_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It stays on the screen, and another one comes for it, as often as gone ones are kept."""
+    """A former fleet stays on the screen and makes room for another.
+
+    The number of former fleets is limited.
+    """
     monkeypatch.setattr("trnfleet.services.viewing.KEPT_GONE", 1)
     session = MemorySession()
     there = cast("FleetSession", session)
@@ -109,7 +115,10 @@ async def test_a_fleet_that_has_gone_takes_no_place(monkeypatch: pytest.MonkeyPa
 
 
 async def test_the_past_is_shared_out_again(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fleet that comes gets its share of the disk from the others; where that is too little it has no past, and they keep theirs."""
+    """A new fleet gets its share of the disk from the others.
+
+    If the share is too small it has no past, and the others keep theirs.
+    """
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     there = cast("FleetSession", MemorySession())
     with contextlib.ExitStack() as stack:

@@ -24,14 +24,17 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _collector() -> Iterator[None]:
-    """Give the collector back the thresholds that a monitor of large fleets takes."""
+    """Restore the collector's thresholds after a monitor of large fleets."""
     before = gc.get_threshold()
     yield
     gc.set_threshold(*before)
 
 
 def test_events_are_asked_for_with_qos_1() -> None:
-    """A monitor hears state, telemetry and events of its fleet; events are not lost on the way."""
+    """A monitor receives state, telemetry and events of its fleet.
+
+    Events are not lost on the way.
+    """
     session = BrokerSession(parse_url("mqtt://127.0.0.1:1"), root="r", clock=ManualClock())
     subscribed: list[tuple[str, int]] = []
 
@@ -48,7 +51,10 @@ def test_events_are_asked_for_with_qos_1() -> None:
 
 @pytest.mark.parametrize("command", [monitor_command.command, status_command.command])
 def test_the_pue_is_an_option(command: object) -> None:
-    """The help names the published default as the domain has it; what no site can have is refused."""
+    """The help names the domain's published default.
+
+    Impossible values are refused.
+    """
     runner = CliRunner()
     assert f"by default {PUE:g}" in " ".join(runner.invoke(command, ["--help"]).output.split())  # type: ignore[arg-type]  # a click command
     refused = runner.invoke(command, ["--broker", "mqtt://127.0.0.1:1", "--pue", "0.9"])  # type: ignore[arg-type]  # a click command

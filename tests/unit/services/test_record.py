@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Connection(QueueSource):
-    """A connection that stands, of which a test says what comes."""
+    """A working connection with messages from a test."""
 
     @property
     def waiting(self) -> int:

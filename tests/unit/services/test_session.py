@@ -39,7 +39,10 @@ class Busy:
 async def read(
     every_s: Sequence[float], *, limit_s: float, shorten: tuple[int, float] | None = None
 ) -> int:
-    """Return the number of batches read; after the first `shorten[0]` of them the limit is brought forward."""
+    """Return the number of batches read.
+
+    After the first `shorten[0]` of them the limit is brought forward.
+    """
     clock = ManualClock()
     reader = BatchReader(Busy(clock, every_s), clock, limit_s=limit_s, quiet_s=0.5)
     count = 0
@@ -75,7 +78,10 @@ async def test_a_limit_is_brought_forward_and_never_put_off() -> None:
 def test_a_users_name_goes_out_without_what_a_terminal_could_act_upon(
     given: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It comes from the environment, and stands in the simulator's log and in everybody's alerts."""
+    """A user name from the environment has no control characters.
+
+    It appears in the simulator's log and in alerts.
+    """
     monkeypatch.setenv("LOGNAME", given)
     assert user_name("nobody") == name
 

@@ -21,7 +21,10 @@ from trnfleet.transport.backoff import backoff_s
     ],
 )
 def test_wait_doubles_up_to_a_limit(attempt: int, outage_s: float, longest: float) -> None:
-    """The wait lies between half and all of a base that doubles, to 8 s in a young outage or where nothing listens, to 30 s in an old one."""
+    """The wait is between half and all of a base that doubles to a limit.
+
+    To 8 s in a young outage or where nothing listens, to 30 s in an old one.
+    """
     rng = random.Random(7)  # noqa: S311  spreads waits, nothing secret
     waits = [backoff_s(attempt, outage_s, rng) for _ in range(500)]
     assert longest / 2 <= min(waits) < longest * 0.55

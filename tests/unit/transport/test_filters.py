@@ -30,7 +30,10 @@ from trnfleet.transport.filters import topic_matches, topic_pattern
     ],
 )
 def test_filter_matches_as_the_standard_says(topic_filter: str, topic: str, matches: bool) -> None:
-    """`+` stands for one level, `#` for the rest with its parent, and neither for the broker's own topics."""
+    """`+` matches one level, `#` the rest with its parent.
+
+    Neither matches the broker's own topics.
+    """
     assert topic_matches(topic_filter, topic) is matches
 
 
@@ -42,7 +45,7 @@ def test_bad_filter_is_refused(topic_filter: str) -> None:
 
 
 def test_several_filters_are_one_pattern() -> None:
-    """What falls under any of the filters matches, no topic does without filters, and each keeps its own borders."""
+    """Topics of any filter match, each with its own bounds; without filters none does."""
     pattern = topic_pattern("a/+", "+/b", "c/#")
     assert [
         topic

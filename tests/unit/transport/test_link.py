@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 async def test_it_connects_again_and_again(network: Network) -> None:
-    """A refused connection is tried again after one second, then after two, and counted once it stands."""
+    """A refused connection is retried after one second, then two, and counted once up."""
     network.answers = [REFUSED, REFUSED]
     clock = ManualClock()
     link = make(clock)
@@ -38,7 +38,7 @@ async def test_it_connects_again_and_again(network: Network) -> None:
 
 
 async def test_a_wait_ends_when_it_is_known_that_the_broker_is_back(network: Network) -> None:
-    """At once, and for that attempt alone; where nothing waits, nothing happens."""
+    """The wait ends at once, for one attempt; without a wait nothing happens."""
     network.answers = [REFUSED] * 4
     clock = ManualClock()
     link = make(clock)
@@ -60,7 +60,10 @@ async def test_a_wait_ends_when_it_is_known_that_the_broker_is_back(network: Net
 
 
 async def test_stable_connection_resets_the_wait(network: Network) -> None:
-    """After a connection that held 10 s the next wait is the first one again; after a short one it grows on."""
+    """After a connection of 10 s the first wait starts again.
+
+    A short one does not reset it.
+    """
     clock = ManualClock()
     link = make(clock)
     async with running(link):
@@ -84,7 +87,10 @@ async def test_stable_connection_resets_the_wait(network: Network) -> None:
 async def test_a_return_is_found_within_10_s(
     network: Network, answer: LinkDown, outage_s: float
 ) -> None:
-    """In a young outage, and in an old one in which nothing listens, the next attempt is at most 8 s away."""
+    """The next attempt is at most 8 s away.
+
+    In a young outage, and in an old one if nothing listens.
+    """
     clock = ManualClock()
     network.answers = [answer] * 10_000
     async with running(make(clock)):
@@ -98,7 +104,7 @@ async def test_a_return_is_found_within_10_s(
 
 
 async def test_a_broker_that_refuses_is_asked_every_half_minute_at_most(network: Network) -> None:
-    """In an outage of an hour in which it answers the attempts are 15 to 30 s apart."""
+    """In an hour's outage with refusals the attempts are 15 to 30 s apart."""
     clock = ManualClock()
     network.answers = [NOT_AUTHORISED] * 10_000
     async with running(make(clock)):
@@ -110,7 +116,7 @@ async def test_a_broker_that_refuses_is_asked_every_half_minute_at_most(network:
 
 
 async def test_a_link_that_goes_on_counts_its_attempts(network: Network) -> None:
-    """In an outage, and while it keeps away on purpose, the count moves within half a minute and a bit."""
+    """The count moves about every half minute, also during an interruption."""
     clock = ManualClock()
     network.answers = [REFUSED] * 10_000
     link = make(clock)
@@ -130,7 +136,7 @@ async def test_a_link_that_goes_on_counts_its_attempts(network: Network) -> None
 
 
 async def test_waiting_for_the_first_connection(network: Network) -> None:
-    """Who waits for the first connection goes on when it stands."""
+    """The wait for the first connection ends when it is up."""
     link = make(ManualClock())
     async with running(link):
         await link.wait_connected(1)
@@ -138,7 +144,7 @@ async def test_waiting_for_the_first_connection(network: Network) -> None:
 
 
 async def test_waiting_fails_with_where_and_why(network: Network) -> None:
-    """Who waits for the first connection is told in one line why it failed; without an answer, after the time given."""
+    """A failed first connection is explained in one line; without an answer, after a timeout."""
     network.answers = [REFUSED]
     link = make(ManualClock())
     with pytest.raises(
@@ -153,7 +159,7 @@ async def test_waiting_fails_with_where_and_why(network: Network) -> None:
 
 
 async def test_announcements_go_first_and_state_after_them(network: Network) -> None:
-    """Announcements are sent in order after every connect; what is published meanwhile follows them."""
+    """Announcements are sent in order after every connect, before other messages."""
     clock = ManualClock()
     publisher = MqttPublisher(BrokerUrl("h"), client_id="p", clock=clock)
     publisher.on_connect(
@@ -179,7 +185,7 @@ async def test_announcements_go_first_and_state_after_them(network: Network) -> 
 
 
 async def test_what_cannot_be_sent_is_counted(network: Network) -> None:
-    """Without a connection, or when it breaks in the middle, all but retained state counts as dropped; none raises."""
+    """Without a connection all except retained state counts as dropped; nothing raises."""
     clock = ManualClock()
     publisher = MqttPublisher(BrokerUrl("h"), client_id="p", clock=clock)
     batch = [
@@ -202,7 +208,10 @@ async def test_what_cannot_be_sent_is_counted(network: Network) -> None:
 async def test_refused_messages_are_counted_and_named(
     network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the broker refuses is not sent: it is counted, the last is kept with its reason, a reason is logged once."""
+    """Refused messages are counted, the last is stored with its reason.
+
+    Each reason is logged once.
+    """
     clock = ManualClock()
     publisher = MqttPublisher(BrokerUrl("h"), client_id="p", clock=clock)
     logged: list[tuple[str, str, str]] = []
@@ -230,7 +239,7 @@ async def test_refused_messages_are_counted_and_named(
 
 
 async def test_refused_announcements_are_counted(network: Network) -> None:
-    """The link stands although what is announced on it is refused; its status tells."""
+    """The link stays up with refused announcements; its status reports them."""
     clock = ManualClock()
     publisher = MqttPublisher(BrokerUrl("h"), client_id="p", clock=clock)
     publisher.on_connect(lambda: [Envelope("node", b"", 1, retain=True)])
@@ -255,7 +264,7 @@ async def test_oversize_is_not_sent(network: Network) -> None:
 async def test_a_stop_is_no_trouble_of_the_broker(
     network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A link that is stopped before it stands warns of nothing."""
+    """A link stopped before it is up logs no warning."""
     warned: list[str] = []
     monkeypatch.setattr(link_module.log, "warning", lambda event, **_: warned.append(event))
     clock = ManualClock()
@@ -268,7 +277,7 @@ async def test_a_stop_is_no_trouble_of_the_broker(
 
 
 async def test_broken_announcement_is_not_hidden(network: Network) -> None:
-    """A bug in what is to be announced ends the run, so that its supervisor hears of it; the connection is closed."""
+    """A bug in an announcement ends the run for its supervisor and closes the connection."""
 
     def announce() -> list[Envelope]:
         raise ZeroDivisionError
@@ -281,7 +290,7 @@ async def test_broken_announcement_is_not_hidden(network: Network) -> None:
 
 
 async def test_an_interruption_ends_without_a_goodbye_and_lasts(network: Network) -> None:
-    """An interrupted link cuts its connection, stays away for the time asked for, and comes back by itself."""
+    """An interrupted link drops its connection, and reconnects after the time set."""
     clock = ManualClock()
     link = make(clock)
     async with running(link):
@@ -302,7 +311,10 @@ async def test_an_interruption_ends_without_a_goodbye_and_lasts(network: Network
 
 
 async def test_an_interruption_of_nothing_keeps_away_all_the_same(network: Network) -> None:
-    """While no connection stands an interruption puts the next attempt off; one under way is cut when it stands."""
+    """Without a connection an interruption delays the next attempt.
+
+    One under way is cut when it is up.
+    """
     clock = ManualClock()
     network.answers = [REFUSED]
     link = make(clock)

@@ -1,4 +1,4 @@
-"""Versions of MQTT that a link speaks, and connections that do not hold."""
+"""MQTT versions of a link, and short connections."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ IN_CLEAR = Login(BrokerUrl("broker.example", user="ops"), "client", Password("hu
 
 @pytest.mark.parametrize("answer", [SILENT, WRONG_VERSION, ENDED_EARLY])
 async def test_older_version_is_spoken_and_remembered(network: Network, answer: LinkDown) -> None:
-    """A broker that refuses MQTT 5 or keeps silent is spoken to in 3.1.1, from then on at once."""
+    """A broker that refuses MQTT 5 or is silent gets 3.1.1.
+
+    From then on at once.
+    """
     clock = ManualClock()
     network.answers = [answer]
     link = make(clock)
@@ -44,7 +47,7 @@ async def test_older_version_is_spoken_and_remembered(network: Network, answer: 
 
 
 async def test_older_version_is_not_remembered_before_it_worked(network: Network) -> None:
-    """A broker that answers neither version is asked in MQTT 5 first again."""
+    """A broker that answers neither version is tried in MQTT 5 first again."""
     clock = ManualClock()
     network.answers = [SILENT, SILENT]
     async with running(make(clock)):
@@ -56,7 +59,7 @@ async def test_older_version_is_not_remembered_before_it_worked(network: Network
 async def test_what_never_answered_gets_no_second_password(
     network: Network, answer: LinkDown
 ) -> None:
-    """After one attempt that nothing answered there is none with a password, until a broker answers one without."""
+    """After an unanswered attempt no password is sent until a broker answers without."""
     clock = ManualClock()
     network.answers = [answer] * 50
     link = make(clock, IN_CLEAR)
@@ -73,17 +76,23 @@ async def test_what_never_answered_gets_no_second_password(
 
 
 async def test_a_broker_that_ends_what_has_no_user_is_a_broker(network: Network) -> None:
-    """One that was stopped when the link began, and says nothing to who has no user, gets the password once it goes on."""
+    """A stopped broker gets the password once it runs again.
+
+    Even if it ignores clients without a user.
+    """
     network.answers = [SILENT, SILENT, ENDED_EARLY]
     async with running(make(clock := ManualClock(), IN_CLEAR)):
         await clock.advance(5)
     assert list(zip(network.tried, network.passwords, strict=True)) == [
-        ("5", True), ("3.1.1", False), ("5", False), ("5", True)
-    ]  # fmt: skip  # an attempt an entry
+        ("5", True),
+        ("3.1.1", False),
+        ("5", False),
+        ("5", True),
+    ]
 
 
 async def test_the_connection_that_shows_a_broker_is_closed(network: Network) -> None:
-    """A broker of MQTT 3.1.1 that keeps silent at MQTT 5 answers without a password, and then gets it."""
+    """A 3.1.1 broker silent at MQTT 5 answers without a password, and then gets it."""
     clock = ManualClock()
     network.answers = [SILENT]
     link = make(clock, IN_CLEAR)
@@ -91,8 +100,10 @@ async def test_the_connection_that_shows_a_broker_is_closed(network: Network) ->
         await clock.advance(0)
         assert (link.status.connected, link.status.protocol) == (True, "3.1.1")
         assert list(zip(network.tried, network.passwords, strict=True)) == [
-            ("5", True), ("3.1.1", False), ("3.1.1", True)
-        ]  # fmt: skip  # an attempt an entry
+            ("5", True),
+            ("3.1.1", False),
+            ("3.1.1", True),
+        ]
         assert [(each.has_password, each.closed) for each in network.connections] == [
             (False, True),
             (True, False),
@@ -113,7 +124,10 @@ async def test_the_connection_that_shows_a_broker_is_closed(network: Network) ->
 async def test_a_broker_of_the_older_version_gets_the_password_at_once(
     network: Network, login: Login, answer: LinkDown
 ) -> None:
-    """One that ends or refuses MQTT 5 is a broker, and one whose certificate was verified cannot be another."""
+    """One that ends or refuses MQTT 5 is a broker.
+
+    So is one with a verified certificate.
+    """
     network.answers = [answer]
     async with running(make(clock := ManualClock(), login)):
         await clock.advance(0)
@@ -137,7 +151,7 @@ async def test_an_unverified_broker_that_keeps_silent_gets_no_second_password(
 
 
 async def test_silence_of_a_broker_that_answered_before_is_slowness(network: Network) -> None:
-    """A broker that has been connected to is known, and gets the password in 3.1.1 as well."""
+    """A known broker gets the password in 3.1.1 as well."""
     clock = ManualClock()
     async with running(make(clock, IN_CLEAR)):
         await clock.advance(11)
@@ -148,7 +162,10 @@ async def test_silence_of_a_broker_that_answered_before_is_slowness(network: Net
 
 
 async def test_silent_broker_is_asked_again_beside_the_connection(network: Network) -> None:
-    """A broker that kept silent at MQTT 5 is asked for it again, ever more rarely; when it answers the link switches."""
+    """A broker silent at MQTT 5 is tried again, ever more rarely.
+
+    When it answers the link switches.
+    """
     clock = ManualClock()
     network.answers = [SILENT, None, SILENT]
     link = make(clock)
@@ -171,7 +188,7 @@ async def test_silent_broker_is_asked_again_beside_the_connection(network: Netwo
 
 
 async def test_broker_that_resumed_is_not_kept_at_the_older_version(network: Network) -> None:
-    """Silence from a broker that has spoken MQTT 5 is taken for slowness: 3.1.1 now, and 5 soon after."""
+    """Silence after MQTT 5 counts as slowness: 3.1.1 now, and 5 soon after."""
     clock = ManualClock()
     link = make(clock)
     async with running(link):
@@ -185,7 +202,7 @@ async def test_broker_that_resumed_is_not_kept_at_the_older_version(network: Net
 
 
 async def test_refused_version_is_not_asked_for_again(network: Network) -> None:
-    """A broker that says that it does not know MQTT 5 is taken at its word."""
+    """A broker that refuses MQTT 5 is not tried with it again."""
     clock = ManualClock()
     network.answers = [WRONG_VERSION]
     async with running(make(clock)):
@@ -196,7 +213,10 @@ async def test_refused_version_is_not_asked_for_again(network: Network) -> None:
 async def test_connections_that_do_not_hold_name_the_client_id(
     network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The third short connection in a row is reported with the id, once; one that the broker calls taken over, at once."""
+    """The third short connection in a row is reported once with the client id.
+
+    One taken over, by the broker's reason, at once.
+    """
     logged: list[str] = []
     monkeypatch.setattr(
         link_module.log,

@@ -31,6 +31,9 @@ def test_what_is_cbor_is_decoded() -> None:
     ],
 )
 def test_what_is_not_plain_and_whole_is_refused(data: bytes) -> None:
-    """Torn, followed by something, with a key twice, of indefinite length, too deep, or with a tag that has a meaning."""
+    """Torn, trailing, indefinite, too deep, tagged or duplicate-key data is refused.
+
+    Only tags with a meaning are refused.
+    """
     with pytest.raises(WireError, match=r"^not CBOR: "):
         decode_cbor(data, 8)

@@ -31,9 +31,15 @@ INSTANCE = interruption_notice(ACCOUNT, "ap-southeast-4a", "i-0bb", at("2026-01-
 
 def event(kind: ChangeKind, notice: Notice | None, **change: Any) -> EventMessage:
     fields: dict[str, Any] = {
-        "id": "boot-1-7", "ts": "2026-01-05T10:50:00.000Z", "path": "", "source": "ec2", "name": kind.event_name,
-        "severity": Severity.WARNING, "text": "near", "detail_type": kind.detail_type,
-    }  # fmt: skip  # fields of a message
+        "id": "boot-1-7",
+        "ts": "2026-01-05T10:50:00.000Z",
+        "path": "",
+        "source": "ec2",
+        "name": kind.event_name,
+        "severity": Severity.WARNING,
+        "text": "near",
+        "detail_type": kind.detail_type,
+    }
     if notice is not None:
         fields |= {"resources": notice.resources, "detail": notice.detail}
     return EventMessage(**(fields | change))
@@ -47,7 +53,7 @@ def delivered(kind: ChangeKind, notice: Notice) -> dict[str, Any]:
 
 
 def test_a_block_s_event_has_the_whole_envelope() -> None:
-    """The keys are EventBridge's, the detail is the one of AWS's page, times are in whole seconds."""
+    """Keys are EventBridge's, the detail is AWS's page's, times are whole seconds."""
     data = delivered(ChangeKind.EXPIRATION_WARNING, BLOCK)
     assert len(data.pop("id")) == 36
     assert data == {
@@ -63,7 +69,10 @@ def test_a_block_s_event_has_the_whole_envelope() -> None:
 
 
 def test_an_instance_s_warning_names_it_and_its_termination() -> None:
-    """The resource is the instance; the detail has its id, the action, the time, the zone and the lifecycle."""
+    """The resource is the instance.
+
+    The detail has its id, the action, the time, the zone and the lifecycle.
+    """
     data = delivered(ChangeKind.INTERRUPTION_WARNING, INSTANCE)
     assert data["detail-type"] == "EC2 Capacity Reservation Instance Interruption Warning"
     assert data["resources"] == [f"arn:aws:ec2:ap-southeast-4:{ACCOUNT}:instance/i-0bb"]
@@ -77,7 +86,10 @@ def test_an_instance_s_warning_names_it_and_its_termination() -> None:
 
 
 def test_an_event_has_one_id() -> None:
-    """The id follows from the event's own, so that what is delivered twice is known, and differs from others'."""
+    """The id follows from the event's own, so that a second delivery is recognized.
+
+    It differs from other events' ids.
+    """
     one, again = (delivered(ChangeKind.DELIVERED, BLOCK)["id"] for _ in range(2))
     other = encode_eventbridge(event(ChangeKind.DELIVERED, BLOCK, id="boot-1-8"))
     assert other is not None
@@ -94,7 +106,7 @@ def test_what_eventbridge_has_not_is_not_written() -> None:
     ("kind", "notice"), [(ChangeKind.DELIVERED, BLOCK), (ChangeKind.INTERRUPTION_WARNING, INSTANCE)]
 )
 def test_what_is_written_is_read(kind: ChangeKind, notice: Notice) -> None:
-    """An event that was written is read with all that it has."""
+    """A written event is read back completely."""
     line = encode_eventbridge(event(kind, notice))
     assert line is not None
     read = decode_eventbridge(line)
@@ -107,9 +119,14 @@ def test_what_is_written_is_read(kind: ChangeKind, notice: Notice) -> None:
 def page(detail_type: str, **change: Any) -> bytes:
     """Return an event in the shape of the page about Capacity Blocks."""
     data = {
-        "customer_event_id": "cr-0aa-approaching-expiry", "detail_type": detail_type, "source": "aws.ec2", "account": ACCOUNT,
-        "time": "2026-01-05T10:50:00Z", "resources": list(BLOCK.resources), "detail": BLOCK.detail,
-    }  # fmt: skip  # keys of a document
+        "customer_event_id": "cr-0aa-approaching-expiry",
+        "detail_type": detail_type,
+        "source": "aws.ec2",
+        "account": ACCOUNT,
+        "time": "2026-01-05T10:50:00Z",
+        "resources": list(BLOCK.resources),
+        "detail": BLOCK.detail,
+    }
     return json.dumps({**data, **change}).encode()
 
 
@@ -123,7 +140,10 @@ def page(detail_type: str, **change: Any) -> bytes:
     ],
 )
 def test_usual_and_older_names_are_read(detail_type: str, kind: ChangeKind) -> None:
-    """Events in the shape of the page, with the usual names or with those of China's and older pages, are the same events."""
+    """Events in the page's shape are read with usual and with older names.
+
+    China's and older pages have other names.
+    """
     read = decode_eventbridge(page(detail_type))
     assert read is not None
     assert (read.id, read.kind) == ("", kind)
@@ -131,7 +151,10 @@ def test_usual_and_older_names_are_read(detail_type: str, kind: ChangeKind) -> N
 
 
 def test_one_resource_without_a_list_is_read() -> None:
-    """The page about interruptible reservations has its one resource without a list, and another key for the zone."""
+    """A resource without a list and another key for the zone are read.
+
+    The page about interruptible reservations has them.
+    """
     detail = {**INSTANCE.detail, "azId": "apse4-az1"}
     line = page(
         "EC2 Capacity Reservation Instance Interruption Warning",
@@ -156,7 +179,7 @@ def test_one_resource_without_a_list_is_read() -> None:
     ],
 )
 def test_other_events_are_passed_over(line: bytes) -> None:
-    """A rule may deliver more than blocks' events: those are neither read nor refused."""
+    """Other events delivered by a rule are skipped, not refused."""
     assert decode_eventbridge(line) is None
 
 
@@ -166,17 +189,29 @@ def test_other_events_are_passed_over(line: bytes) -> None:
         (b"{", "no JSON"),
         (b"[]", "a JSON object"),
         (b'{"detailtype": "x"}', "did you mean 'detailtype'"),
-        (page("Capacity Block Delivered", time="yesterday"), "time = 'yesterday': no time of RFC 3339"),
+        (
+            page("Capacity Block Delivered", time="yesterday"),
+            "time = 'yesterday': no time of RFC 3339",
+        ),
         (page("Capacity Block Delivered", time=5), "time = '5': a text"),
         (page("Capacity Block Delivered", detail=None), "detail: it is a JSON object"),
-        (page("Capacity Block Delivered", detail={"end-date": "x"}), "detail.capacity-reservation-id = 'None'"),
-        (page("Capacity Block Delivered", detail={**BLOCK.detail, "end-date": "9" * 129}), "detail.end-date = '999"),
-        (page("EC2 Capacity Reservation Instance Interruption Warning"), "detail.instance-id = 'None'"),
+        (
+            page("Capacity Block Delivered", detail={"end-date": "x"}),
+            "detail.capacity-reservation-id = 'None'",
+        ),
+        (
+            page("Capacity Block Delivered", detail={**BLOCK.detail, "end-date": "9" * 129}),
+            "detail.end-date = '999",
+        ),
+        (
+            page("EC2 Capacity Reservation Instance Interruption Warning"),
+            "detail.instance-id = 'None'",
+        ),
         (b" " * (MOST_BYTES + 1), "has at most 262144 bytes"),
     ],
-)  # fmt: skip  # a case a row
+)
 def test_what_makes_no_sense_is_refused_by_name(line: bytes, says: str) -> None:
-    """A line that is no event, or lacks what is documented, is refused with the key and what is needed."""
+    """An invalid or incomplete line is refused with the key and the requirement."""
     with pytest.raises(WireError, match=says):
         decode_eventbridge(line)
 
@@ -203,7 +238,7 @@ def test_what_is_no_arn_is_left_out() -> None:
     ],
 )
 def test_regions_and_zone_ids(zone: str, region: str, zone_id: str) -> None:
-    """A zone's region and id follow from its name; what is none stays as it is."""
+    """A zone's region and id follow from its name; other text is unchanged."""
     assert (region_of(zone), zone_id_of(zone)) == (region, zone_id)
 
 
@@ -221,7 +256,7 @@ def test_arns_have_their_partition(zone: str, partition: str) -> None:
 
 
 def test_detail_and_resources_are_in_the_message_where_there_are_any() -> None:
-    """An event of the wire carries both, and others are as they were before there were such."""
+    """A wire event may carry detail and resources; events without them are unchanged."""
     message = event(ChangeKind.DELIVERED, BLOCK)
     assert decode_message(encode_message(message), EventMessage) == message
     assert json.loads(encode_message(message))["detail"] == BLOCK.detail

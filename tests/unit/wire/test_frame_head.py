@@ -70,7 +70,7 @@ def test_the_head_is_found_among_whatever_else(others: dict[str, Any], boot: str
     | st.binary(max_size=40).map(lambda rest: cbor2.dumps({"path": "a"}) + rest)
 )
 def test_what_is_no_frame_is_refused(payload: bytes) -> None:
-    """With a WireError, whatever the bytes; nothing is found outside of them."""
+    """Arbitrary bytes raise WireError; nothing is read outside of them."""
     for find in (boot_span, frame_head):
         try:
             find(payload)

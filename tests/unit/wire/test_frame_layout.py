@@ -1,4 +1,4 @@
-"""Frames by their descriptor: what they must say of themselves, and which rows are whose."""
+"""Frames by their descriptor: required identity, and rows of each instance."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def unit_of(feed: Feed) -> Unit:
 
 
 def test_a_frame_gives_every_column(feed: Feed) -> None:
-    """Rows are those of the descriptor's instances, in its order."""
+    """Rows are the descriptor's instances, in its order."""
     unit = unit_of(feed)
     [frame] = feed.telemetry()
     codes = unit.codes(unit.decode(frame.payload))

@@ -75,7 +75,7 @@ def test_a_round_trip() -> None:
 
 
 def test_what_may_be_left_out() -> None:
-    """Only what every reservation has is required; the rest is not known, not 0."""
+    """Only fields of every reservation are required; others are unknown, not 0."""
     needed = ("id", "state", "ts", "instance_type", "zone", "instances", "created", "start")
     message = decode_message(
         json.dumps({"v": 1} | {name: GOOD[name] for name in needed}).encode(), ReservationMessage
@@ -92,7 +92,7 @@ def test_what_may_be_left_out() -> None:
 
 @pytest.mark.parametrize("state", list(ReservationState))
 def test_every_state_of_the_api(state: ReservationState) -> None:
-    """Each state that EC2 gives a reservation is understood."""
+    """Each EC2 state of a reservation is understood."""
     assert decoded(state=state.value).state is state
 
 
@@ -134,13 +134,13 @@ def test_every_state_of_the_api(state: ReservationState) -> None:
     ],
 )
 def test_what_is_no_reservation(change: dict[str, Any]) -> None:
-    """A field that is out of its bounds makes the message none, and the error names it."""
+    """A field out of bounds makes the message invalid; the error names it."""
     with pytest.raises(WireError, match=next(iter(change))):
         decoded(**change)
 
 
 def test_bounds_are_part_of_them() -> None:
-    """The largest lists and amounts that are allowed pass."""
+    """The largest allowed lists and amounts pass."""
     message = decoded(
         on=["x" * 400] * 10,
         ec2_ids=["i-1"] * MOST_INSTANCES,
@@ -153,7 +153,7 @@ def test_bounds_are_part_of_them() -> None:
 
 @pytest.mark.parametrize("payload", [b"", b"[]", b"null", b"{", b"\xff", b"\xa1\x01\x02"])
 def test_what_is_no_message(payload: bytes) -> None:
-    """Bytes that are no JSON object are refused, not crashed on."""
+    """Bytes other than a JSON object are refused without a crash."""
     with pytest.raises(WireError):
         decode_message(payload, ReservationMessage)
 
@@ -165,7 +165,7 @@ def test_a_message_that_is_too_long() -> None:
 
 
 def test_offerings() -> None:
-    """An offering has its hours and its exact fee; no time, or one that is no number, is none."""
+    """An offering has its hours and exact fee; an invalid time is dropped."""
     assert OfferingSpec.model_validate(OFFERING).fee == "7200.50"
     for hours in (0.0, -1.0, float("inf"), float("nan")):
         with pytest.raises(ValueError, match="hours"):

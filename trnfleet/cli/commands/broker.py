@@ -1,4 +1,7 @@
-"""`trnfleet broker`: the embedded broker alone, on loopback or, with TLS and a password, beyond it."""
+"""`trnfleet broker`: the embedded broker alone.
+
+Beyond loopback it needs TLS and a password.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,10 @@ LOOPBACK = "127.0.0.1"
     "--host",
     default=LOOPBACK,
     metavar="ADDRESS",
-    help="Address to listen on, such as 0.0.0.0 for all; beyond loopback with TLS and a password, which are made and kept.",
+    help=(
+        "Address to listen on, such as 0.0.0.0 for all; beyond loopback with TLS and a password,"
+        " which are made and kept."
+    ),
 )
 @setting(
     "--kind",
@@ -78,16 +84,16 @@ async def _run(port: int | None, host: str, kind: str | None) -> None:
                     f"{broker.kind} at {broker.url}, listening on {host}; ctrl+c ends it", err=True
                 )
                 click.echo(
-                    f"on this machine: trnfleet monitor --broker {broker.url} --ca {broker.access.ca} "
-                    f"--password-file {broker.access.password}\n"
-                    "elsewhere the same with copies of both files, the password's of mode 0600",
+                    f"on this machine: trnfleet monitor --broker {broker.url} --ca"
+                    f" {broker.access.ca} --password-file {broker.access.password}\nelsewhere the"
+                    " same with copies of both files, the password's of mode 0600",
                     err=True,
                 )
             await run_until(ending, _until_gone(broker))
 
 
 async def _until_gone(broker: EmbeddedBroker) -> None:
-    """Wait for an end that nobody asked for.
+    """Wait for an unrequested end.
 
     Raises:
         BrokerError: the broker has ended.
@@ -100,6 +106,7 @@ def _access_folder() -> Path:
     state = folders.state_folder()
     if state.problem:
         raise BrokerError(
-            f"{state.problem}: certificates and password of a broker beyond loopback must be kept; set XDG_STATE_HOME to a folder"
+            f"{state.problem}: certificates and password of a broker beyond loopback must be kept;"
+            " set XDG_STATE_HOME to a folder"
         )
     return state.path / "broker"

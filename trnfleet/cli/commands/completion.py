@@ -1,4 +1,4 @@
-"""`trnfleet completion`: the script by which a shell completes commands, options and values."""
+"""`trnfleet completion`: the script for shell completion of commands, options and values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from click.shell_completion import get_completion_class
 from trnfleet.errors import TrnfleetError
 
 VARIABLE = "_TRNFLEET_COMPLETE"
-"""By which the script asks for what may follow; click makes it of the program's name."""
+"""Variable with the script's request for completions. Click derives it from the program's name."""
 SHELLS = ("bash", "zsh", "fish")
 
 

@@ -1,4 +1,4 @@
-"""`trnfleet jump`: let a running simulator's time jump ahead."""
+"""`trnfleet jump`: make a running simulator's time jump ahead."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What `trnfleet status` prints of reservations, and of several fleets together."""
+"""Output of `trnfleet status` about reservations, and about several fleets together."""

@@ -1,4 +1,4 @@
-"""Options that take one value of what other commands take several of, such as brokers and fleets."""
+"""Options with one value where other commands accept several, such as brokers and fleets."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ import click
 from click.core import ParameterSource
 
 ORIGINS = "trnfleet.settings.origins"
-"""Key of a context's `meta` below which are, by parameters, the file and table of what settings give."""
+"""Key of a context's `meta` for the settings' files and tables, by parameter."""
 
 
 class OneOf(click.Option):
-    """An option that takes one value, where other commands may take several: more than one are refused, with the values to choose from.
+    """An option with one value where other commands accept several.
 
-    Without it the last one of a command line would be taken in silence, and a list in a profile would be refused although the command
-    line names one.
+    More than one are refused, with the values to choose from. Otherwise the last one on a command
+    line would silently win, and a list in a profile would be refused although the command line
+    names one.
     """
 
     is_lenient = False
-    """Whether several are let through: for `config print`, which shows them."""
+    """Whether several are accepted. `config print` shows them."""
 
     def __init__(self, *flags: Any, noun: str, **attributes: Any) -> None:
         """Make the option.
@@ -33,7 +34,9 @@ class OneOf(click.Option):
         self.noun = noun
 
     def process_value(self, ctx: click.Context, value: Any) -> Any:
-        """Return the one value; None where there is none.
+        """Return the one value.
+
+        None without one.
 
         Raises:
             click.UsageError: there are several.
@@ -51,6 +54,7 @@ class OneOf(click.Option):
             }.get(source or ParameterSource.COMMANDLINE, flag)
             choices = ", ".join(map(str, given))
             raise click.UsageError(
-                f"{where}: {ctx.command_path.removeprefix('trnfleet ')} takes one {self.noun}; choose one with {flag}: {choices}"
+                f"{where}: {ctx.command_path.removeprefix('trnfleet ')} takes one {self.noun};"
+                f" choose one with {flag}: {choices}"
             )
         return given[0] if given else None

@@ -1,4 +1,4 @@
-"""Places of settings files: the user's and the system's, or one that is given instead of both."""
+"""Places of settings files: the user's and the system's, or a given one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 NONE = "none"
-"""Value of --config and of --profile that stands for none."""
+"""Value of --config and --profile for none."""
 SYSTEM_FILE = Path("/etc/trnfleet/trnfleet.toml")
 _NAME = "trnfleet/trnfleet.toml"
 
@@ -21,7 +21,12 @@ class Place(NamedTuple):
 
 
 def user_file() -> Path | None:
-    """Return the user's file, there or not: below `$XDG_CONFIG_HOME`, or `~/.config`; None without a home."""
+    """Return the user's file, existing or not.
+
+    None without a home.
+
+    It is below `$XDG_CONFIG_HOME`, or `~/.config`.
+    """
     given = os.environ.get("XDG_CONFIG_HOME", "")
     try:
         # The specification of this variable has relative paths ignored.
@@ -32,7 +37,7 @@ def user_file() -> Path | None:
 
 
 def usual_places() -> list[Place]:
-    """Return the places in which files are found by themselves, the stronger one first."""
+    """Return the places searched by default, the stronger one first."""
     user = user_file()
     return [*([Place("user", user)] if user else []), Place("system", SYSTEM_FILE)]
 
@@ -51,7 +56,10 @@ def places_to_read(config: str | None) -> list[Place]:
 
 
 def _exists(file: Path) -> bool:
-    """Return whether there is anything; what cannot be looked at counts, so that reading it says why."""
+    """Return whether a file exists.
+
+    An inaccessible one counts: reading it reports why.
+    """
     try:
         file.stat()
     except (FileNotFoundError, NotADirectoryError):

@@ -1,1 +1,4 @@
-"""Alerts: rules and their conditions, the states of an alert, silences and acknowledgements. Pure: `now` is an argument."""
+"""Alerts: rules and their conditions, the states of an alert, silences and acknowledgements.
+
+Pure: `now` is an argument.
+"""

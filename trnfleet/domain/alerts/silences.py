@@ -1,4 +1,4 @@
-"""Silences and acknowledgements: both are given by people and have an end.
+"""Silences and acknowledgements: both are made by people and have an end.
 
 Intervals are half-open: `[starts, ends)`.
 """
@@ -32,17 +32,21 @@ def span_at(now_ns: int, starts_ns: int, ends_ns: int) -> Span:
 
 
 class Edition(NamedTuple):
-    """One message of an acknowledgement or a silence, as far as it decides which of two messages counts."""
+    """A message of an acknowledgement or silence, with the fields that decide which counts."""
 
     revision: int
     begins_ns: int
     withdrawn_until_ns: int | None = None
-    """The end that it would have had, if it was withdrawn."""
+    """Original end, if withdrawn."""
 
     def is_replaced_by(self, other: Edition) -> bool:
-        """Return whether another message replaces this one: one written later, and not an older one that was restored."""
+        """Return whether another message replaces this one.
+
+        It must be written later, not an older message restored.
+        """
         if other.revision != self.revision:
-            # A writer before revisions has 0; a later beginning shows that its message is a new one.
+            # A writer before revisions has 0; a later beginning shows that its message is a new
+            # one.
             return other.revision > self.revision or (
                 not other.revision and other.begins_ns > self.begins_ns
             )
@@ -54,7 +58,7 @@ class Edition(NamedTuple):
 
 
 class Silence(NamedTuple):
-    """A silence: alerts whose labels match do not notify."""
+    """A silence: alerts with matching labels do not notify."""
 
     id: str
     matchers: tuple[Matcher, ...]

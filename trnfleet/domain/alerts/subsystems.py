@@ -1,4 +1,7 @@
-"""Subsystems: what part of a fleet a rule is about, by which alerts of one cause are told from others at the same place."""
+"""Subsystems: the part of a fleet that a rule is about.
+
+They separate alerts of different causes at the same place.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ PROGRESS = "progress"
 MAINTENANCE = "maintenance"
 JOB = "job"
 STEP_TIME = "step-time"
-"""Of a job: its alerts' value is the time of a step as a share of the usual one."""
+"""Subsystem of a job. The value of its alerts is the step time as a share of the usual one."""
 
 _OF_FIGURE: Mapping[str, str] = MappingProxyType(
     {
@@ -59,17 +62,18 @@ _OF_EVENT: Mapping[str, str] = MappingProxyType(
 )
 _LINK_BITS = frozenset({"link_intraserver", "link_interserver"})
 SLOWING = frozenset({SILENCE, LINK, POWER_COOLING, NETWORK})
-"""Subsystems whose trouble slows the job that runs there: a synchronous job goes at the pace of its slowest part."""
+"""Subsystems whose trouble slows the job there: a synchronous job waits for its slowest part."""
 STOPPING = SLOWING - {POWER_COOLING}
-"""Those of them whose trouble can also end it, or leave it without instances; heat and power limits do not."""
+"""Subsystems whose trouble can also end the job, or leave it without instances. Heat and power
+limits cannot."""
 _TRAFFIC = frozenset(
     {"link_tx_bytes_per_s", "link_rx_bytes_per_s", "efa_tx_bytes_per_s", "efa_rx_bytes_per_s"}
 )
-"""Figures that say how much something carries: less of it slows a job."""
+"""Figures of traffic: less of it slows a job."""
 
 
 def subsystem_of(rule: Rule) -> str:
-    """Return the subsystem that a rule is about; the rule's own name where its figure belongs to none."""
+    """Return the subsystem of a rule, or the rule's name if its figure has none."""
     if rule.scope is Scope.JOB:
         is_pace = rule.figure == "step_time_s" and rule.share_of_median_of is not None
         return STEP_TIME if is_pace else JOB
@@ -86,12 +90,15 @@ def subsystem_of(rule: Rule) -> str:
 
 
 def can_stop(subsystem: str, figure: str) -> bool:
-    """Return whether what an alert is about can end a job or leave it without instances, as a lost link does and a slow one does not."""
+    """Return whether an alert's trouble can end a job or leave it without instances.
+
+    A lost link can, a slow one cannot.
+    """
     return subsystem in STOPPING and figure not in _TRAFFIC
 
 
 def of_health(bits: tuple[str, ...] | frozenset[str]) -> str:
-    """Return the subsystem that a chip's health bits are about."""
+    """Return the subsystem of a chip's health bits."""
     if bits and set(bits) <= _LINK_BITS:
         return LINK
     return NETWORK if set(bits) == {"link_efa"} else CHIP_HEALTH

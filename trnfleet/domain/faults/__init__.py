@@ -1,1 +1,1 @@
-"""Faults: what one is, and the table of all."""
+"""Faults: their model, and the table of all."""

@@ -33,9 +33,10 @@ class Links(enum.Enum):
 
 
 class Effect(enum.StrEnum):
-    """Effects of a fault while it lasts, with the meaning of its magnitude.
+    """Effects of a fault, with the meaning of its magnitude.
 
-    Those on the fleet are carried out by a table in `sim.faults.effects`, those on messages by the publisher.
+    A table in `sim.faults.effects` carries out effects on the fleet, the publisher those on
+    messages.
     """
 
     NONE = "none"
@@ -73,7 +74,7 @@ class Recovery(enum.StrEnum):
 
 
 class Stages(NamedTuple):
-    """Seconds that each step of a recovery takes, one after the other."""
+    """Seconds of each step of a recovery, in order."""
 
     detect_s: float = 0.0
     """Time until it is noticed."""
@@ -93,7 +94,7 @@ class Stages(NamedTuple):
 
 
 class Count(NamedTuple):
-    """Events that a fault adds to a chip's counter."""
+    """Events added to a chip's counter by a fault."""
 
     metric: str
     at_once: int = 0
@@ -101,7 +102,7 @@ class Count(NamedTuple):
 
 
 class Interruptions(NamedTuple):
-    """Interruptions of Llama 3's training that a fault stands for."""
+    """Interruptions of Llama 3's training represented by a fault."""
 
     cause: str
     """Key of `LLAMA_3`."""
@@ -118,17 +119,17 @@ class Fault:
     cause: str
     effect: Effect = Effect.NONE
     magnitude: float = 0.0
-    """Unless a scenario or command gives another; its meaning is `effect`'s."""
+    """Default magnitude, for scenarios and commands without one; its meaning is `effect`'s."""
     least: float = 0.0
     most: float = 0.0
     reaction: Reaction = Reaction.NONE
     recovery: Recovery = Recovery.ENDS
     stages: Stages = field(default_factory=Stages)
     lasts_s: float = 300.0
-    """Duration where it ends by itself, unless a scenario or command gives another."""
+    """Default duration if it ends by itself, for scenarios and commands without one."""
     counts: tuple[Count, ...] = ()
     health: tuple[str, ...] = ()
-    """Bits of `health` that are set while it lasts."""
+    """Bits of `health` set during the fault."""
     links: Links = Links.ALL
     """Links that it can hit."""
     hw_error: str = ""
@@ -136,20 +137,21 @@ class Fault:
     action: str = ""
     """Action named by that line."""
     log: str = ""
-    """Other line of the kernel's or the runtime's log; `{nd}` is the chip's number, `{direction}` a link's name,
-    `{nodes}` an UltraServer's instances, `{split}` those of each rack."""
+    """Another line of the kernel's or the runtime's log. `{nd}` is the chip's number, `{direction}`
+    a link's name, `{nodes}` an UltraServer's instances, `{split}` the instances of each rack."""
     nrt: int | None = None
     """NRT_STATUS with which executions end."""
     nrt_name: str = ""
     runtime_log: str = ""
-    """The runtime's words beside that status; `{nd}` is the chip's number."""
+    """The runtime's text with that status; `{nd}` is the chip's number."""
     severity: Severity = Severity.WARNING
     is_logged: bool = True
-    """Whether it has log lines; a straggler, say, has none."""
+    """Whether it has log lines; a straggler has none."""
     interruptions: tuple[Interruptions, ...] = ()
-    """What its rate follows from, where it interrupts jobs."""
+    """Source of its rate, if it interrupts jobs."""
     rate_per_device_day: float | None = None
-    """Events a chip and day; None where it never comes by itself. That of a fault with interruptions is derived."""
+    """Events a chip and day; None where it never comes by itself. That of a fault with
+    interruptions is derived."""
     rate_source: str = ""
 
     @property
@@ -164,12 +166,15 @@ class Fault:
 
     @property
     def needs_job(self) -> bool:
-        """Whether nothing but a job shows it, so that an idle chip cannot have it."""
+        """Whether only a job shows it, so that an idle chip cannot have it."""
         return self.is_interruption and not (self.health or self.log or self.hw_error)
 
     @property
     def has_detour(self) -> bool:
-        """Whether its job starts again beside it, as soon as the detour is there, and goes on while it is repaired."""
+        """Whether its job restarts beside it once the detour is ready.
+
+        The job runs during the repair.
+        """
         return (
             self.effect is Effect.LINK_CAPACITY
             and self.reaction is Reaction.CRASH
@@ -177,7 +182,10 @@ class Fault:
         )
 
     def mean_between_s(self, chips: int) -> float | None:
-        """Return the mean time from one to the next on a fleet of that size; None where it never comes by itself."""
+        """Return the mean seconds between faults on a fleet of that size.
+
+        None if never random.
+        """
         if not self.rate_per_device_day:
             return None
         return _DAY_S / (self.rate_per_device_day * chips)
@@ -202,5 +210,6 @@ def check_use(fault: Fault, lasts_s: float | None, magnitude: float | None) -> N
         raise ConfigError(f"{fault.name} has no magnitude")
     if not fault.least <= magnitude <= fault.most:
         raise ConfigError(
-            f"magnitude {magnitude:g} of {fault.name}: must be {fault.least:g} to {fault.most:g} ({fault.effect.value})"
+            f"magnitude {magnitude:g} of {fault.name}: must be {fault.least:g} to {fault.most:g}"
+            f" ({fault.effect.value})"
         )

@@ -1,1 +1,4 @@
-"""The filter language of every list, tree and map: `columns.py` has the columns that a view offers, `language.py` parses and evaluates."""
+"""The filter language of every list, tree and map.
+
+`columns.py` has a view's columns, `language.py` parses and evaluates.
+"""

@@ -1,1 +1,1 @@
-"""Hardware: the catalogue of chips, instance and UltraServer types, their topologies, racks and power."""
+"""Hardware catalogue: chips, instance and UltraServer types, topologies, racks and power."""

@@ -143,7 +143,7 @@ TRAINIUM3 = ChipType(
     # MXFP8, and MXFP4 at the same rate.
     fp8_dense_flops=Figure(2_517 * TERA, "FLOP/s", TRN3_PAGE),
     bf16_dense_flops=Figure(671 * TERA, "FLOP/s", TRN3_PAGE),
-    # Of FP16, BF16 and TF32; there is none of FP8.
+    # For FP16, BF16 and TF32; FP8 has none.
     sparse_flops=Figure(2_517 * TERA, "FLOP/s", TRN3_PAGE),
     fp32_flops=Figure(183 * TERA, "FLOP/s", TRN3_PAGE),
     hbm_bytes=Figure(144 * GIB, "bytes", TRN3_PAGE),

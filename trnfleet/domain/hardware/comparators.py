@@ -1,4 +1,7 @@
-"""EC2 instances with other accelerators: catalogue only, for comparison; never simulated, placed or published."""
+"""EC2 instances with other accelerators, for comparison only.
+
+Never simulated, placed or published.
+"""
 
 from __future__ import annotations
 

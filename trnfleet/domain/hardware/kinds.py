@@ -1,4 +1,4 @@
-"""The kinds of hardware: chips, instance types and UltraServer types, and the figures that describe them."""
+"""The kinds of hardware: chips, instance types and UltraServer types, and their figures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GIB = 2**30
 TERA = 1e12
 GIGA = 1e9
 MOST_NEURONCORES = 8
-"""NeuronCores of a chip at most, which is the width of the metric table's per-core columns."""
+"""Most NeuronCores of a chip: the width of per-core columns in the metric table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class Claim:
     subject: str
     """The quantity, such as `sparse FP8 peak of Trainium2`."""
     used: Figure
-    """What the catalogue goes by."""
+    """The catalogue's value."""
     others: tuple[Figure, ...]
-    """What else is said, such as by a launch announcement."""
+    """Other published values, such as a launch announcement's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Cooling:
     """The cooling of a chip."""
 
     thermal_resistance_c_per_w: Figure
-    """Rise over the inlet's temperature for a watt, about that of the chip in the rear of a tray."""
+    """Rise over the inlet temperature per watt. About that of the rear chip in a tray."""
     thermal_time_constant_s: Figure
 
 
@@ -60,9 +60,9 @@ class ChipType:
     neuroncores: int
     """Physical NeuronCores."""
     logical_neuroncore_config: int
-    """Physical cores that the runtime pairs to one logical core by default (LNC)."""
+    """Physical cores per logical core (LNC), the runtime's default."""
     lnc_choices: tuple[int, ...]
-    """LNC that the runtime can be set to."""
+    """Possible LNC settings of the runtime."""
     fp8_dense_flops: Figure
     bf16_dense_flops: Figure
     """Dense peak of BF16, FP16 and TF32."""
@@ -73,21 +73,22 @@ class ChipType:
     hbm_stacks: int
     hbm_bytes_per_s: Figure
     link_bytes_per_s: Figure
-    """One link lane to a chip of the same instance, or to its switch, each way."""
+    """Bandwidth of a lane within the instance, to a chip or switch, each way."""
     z_link_bytes_per_s: Figure | None
-    """One link lane to other instances of an UltraServer, each way; the mean of them where they differ."""
+    """Bandwidth of a lane to other instances of an UltraServer, each way. The mean if they differ.
+    """
     power_background_w: Figure
     power_max_w: Figure
     air: Cooling
-    """A heat sink in the air that enters the rack."""
+    """A heat sink in the rack's inlet air."""
     liquid: Cooling
     """A cold plate; the inlet's temperature is the coolant's."""
     throttle_start_c: Figure
-    """Junction temperature above which the chip withholds peak."""
+    """Junction temperature at which throttling starts."""
     throttle_limit_c: Figure
-    """Junction temperature at which it withholds the most."""
+    """Junction temperature of maximum throttling."""
     device_types: tuple[str, ...] = ()
-    """Names that neuron-monitor has for it in `neuron_device_type`."""
+    """Its names in neuron-monitor's `neuron_device_type`."""
     claims: tuple[Claim, ...] = ()
     """Quantities about which sources disagree."""
 
@@ -112,17 +113,18 @@ class InstanceType:
     host_power_max_w: Figure
     """CPUs, network cards and fans; the chips come on top."""
     price_usd_per_h: Figure
-    """Price of an instance-hour: in a Capacity Block by the price table, on demand for types that are not sold as such."""
+    """Price of an instance-hour. In a Capacity Block by the price table; on demand for types not
+    sold as blocks."""
     former_names: tuple[str, ...] = ()
-    """Names that older documentation and tools have for it."""
+    """Names in older documentation and tools."""
     between: Topology | None = None
-    """NeuronLinks to the chips of the same number in the other instances of its UltraServer; None for a type that is not
-    part of one."""
+    """NeuronLinks to the chips of the same number in the other instances of its UltraServer. None
+    for a standalone type."""
     between_rates: tuple[Figure, ...] = ()
     """Bandwidth of each lane between instances, each way, where they differ from one another."""
     has_efa: bool = True
     published: Mapping[str, float] = field(default_factory=dict, hash=False)
-    """Totals that AWS publishes, rounded as there, by the names of `Totals`."""
+    """Totals published by AWS, rounded as there, by the names of `Totals`."""
 
     @property
     def chips(self) -> int:
@@ -141,18 +143,21 @@ class InstanceType:
 
     @property
     def lanes(self) -> tuple[Lane, ...]:
-        """Link lanes of a chip: those of the instance, then those of the UltraServer."""
+        """Link lanes of a chip: first the instance's, then the UltraServer's."""
         return self.topology.lanes + (self.between.lanes if self.between else ())
 
     @property
     def lane_names(self) -> tuple[str, ...]:
-        """Names of a chip's link lanes: the six of schema version 1 where its own are the first of these."""
+        """Names of a chip's link lanes.
+
+        The six of schema version 1 if its own are the first of these.
+        """
         names = tuple(lane.name for lane in self.lanes)
         return DIRECTIONS if names == DIRECTIONS[: len(names)] else names
 
     @property
     def chip_masks(self) -> tuple[int, ...]:
-        """For each chip, the bits of `links_up` that are set where all its links are up."""
+        """Bits of `links_up` per chip when all its links are up."""
         above = (1 << len(self.lanes)) - (1 << len(self.topology.lanes))
         return tuple(mask | above for mask in self.topology.masks)
 
@@ -175,7 +180,7 @@ class InstanceType:
         )
 
     def lane_bytes_per_s(self, lane: int) -> Figure | None:
-        """Return the bandwidth of a lane, each way; None where the chip has no such lane."""
+        """Return the bandwidth of a lane, each way; None without such a lane."""
         if lane >= len(self.lanes):
             return None
         if not self.is_between(lane):
@@ -187,19 +192,19 @@ class InstanceType:
 
 @dataclass(frozen=True, slots=True)
 class UltraServerType:
-    """Instances whose chips are joined by NeuronLink."""
+    """Instances with chips joined by NeuronLink."""
 
     name: str
     instance: InstanceType
     racks: tuple[str, ...]
-    """Names of its racks, among which the instances are divided in their order."""
+    """Names of its racks; the instances are divided among them in order."""
     title: str = ""
     aliases: tuple[str, ...] = ()
     """Names for people, such as `trn2-ultraserver`."""
     published: Mapping[str, float] = field(default_factory=dict, hash=False)
-    """Totals that AWS publishes, rounded as there, by the names of `Totals`."""
+    """Totals published by AWS, rounded as there, by the names of `Totals`."""
     claims: tuple[Claim, ...] = ()
-    """Quantities about which sources disagree, beside those of its chip."""
+    """Quantities with conflicting sources, beside those of its chip."""
 
     @property
     def topology(self) -> Topology:
@@ -228,5 +233,5 @@ class UltraServerType:
         return -(-self.instances // len(self.racks))
 
     def rack_of(self, place: int) -> int:
-        """Return the number of the rack in which the instance at a place stands."""
+        """Return the rack number of the instance at a place."""
         return place // self.instances_per_rack

@@ -1,7 +1,7 @@
-"""Capacity Blocks, offerings and extensions as values, and the changes that make them.
+"""Capacity Blocks, offerings and extensions as values, and their changes.
 
-`apply` is the only way in which a block comes to be or changes, so that the changes of a ledger, applied again in their
-order, give its state.
+Only `apply` creates or changes a block, so that replaying a ledger's changes in order restores its
+state.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Offering:
-    """A Capacity Block that can be bought."""
+    """A Capacity Block for sale."""
 
     id: str
     instance_type: str
@@ -66,11 +66,11 @@ class Block:
 
     id: str
     reservation_id: str
-    """The Capacity Reservation that it is delivered as."""
+    """Its Capacity Reservation."""
     offering: Offering
     """As it was bought."""
     places: tuple[int, ...]
-    """Numbers of the instances that it holds, ascending."""
+    """Numbers of its instances, ascending."""
     state: BlockState
     created_ns: int
     changed_ns: int
@@ -80,18 +80,18 @@ class Block:
     """With all extensions that are paid."""
     pay_by_ns: int
     fee: Money
-    """With all extensions that are paid; before its own payment, the amount to pay."""
+    """Fee with all paid extensions; before its own payment, the amount due."""
     extensions: tuple[Extension, ...] = ()
     interconnect: InterconnectStatus | None = None
     """None where it is not an UltraServer's."""
     unavailable: int = 0
-    """Instances that a failed system status check keeps from use."""
+    """Instances unusable because of a failed system status check."""
     warned: bool = False
     """Whether it has been warned of the present end."""
     interrupting: bool = False
     """Whether its instances have been warned of their termination."""
     terminating: bool = False
-    """Whether EC2 has begun to terminate what runs in it."""
+    """Whether EC2 has begun to terminate its instances."""
 
     @property
     def start_ns(self) -> int:
@@ -106,7 +106,10 @@ class Block:
 
     @property
     def held_until_ns(self) -> int:
-        """End of the time in which nothing else may be sold on its instances: an extension holds them before it is paid."""
+        """Time until which nothing else may be sold on its instances.
+
+        An unpaid extension counts.
+        """
         return self.end_ns if self.pending is None else self.pending.offering.end_ns
 
     @property
@@ -141,7 +144,7 @@ class ChangeKind(enum.StrEnum):
 
     @property
     def detail_type(self) -> str | None:
-        """Detail type of the event that EventBridge has for it; None where there is none."""
+        """EventBridge's detail type of its event; None without one."""
         return _DETAIL_TYPES.get(self)
 
 
@@ -164,7 +167,7 @@ class Change:
     extension: Extension | None = None
     """With `EXTENSION_PURCHASED`."""
     unavailable: int = 0
-    """Instances that are unavailable from then on, with `INSTANCES_UNAVAILABLE`."""
+    """Instances unavailable from then on, with `INSTANCES_UNAVAILABLE`."""
 
 
 _PAYING = frozenset({BlockState.PAYMENT_PENDING})
@@ -184,14 +187,14 @@ _FOLLOWS: dict[ChangeKind, frozenset[BlockState]] = {
     ChangeKind.TERMINATING: BEGUN,
     ChangeKind.EXPIRED: BEGUN,
 }
-"""States in which a block can undergo each change."""
+"""States of a block in which each change is possible."""
 
 
 def apply(blocks: dict[str, Block], change: Change) -> Block:
-    """Carry a change out on `blocks` and return the block as it is after it.
+    """Carry a change out on `blocks` and return the block after it.
 
     Raises:
-        ValueError: the change cannot follow what there is; a ledger makes none of these.
+        ValueError: the change is not possible now; a ledger makes none of these.
     """
     if change.kind is ChangeKind.PURCHASED:
         if change.made is None or change.made.id != change.block_id or change.block_id in blocks:
@@ -225,7 +228,7 @@ _SIMPLY: dict[ChangeKind, dict[str, Any]] = {
     ChangeKind.TERMINATING: {"terminating": True},
     ChangeKind.EXPIRED: {"state": BlockState.EXPIRED, "unavailable": 0, "interconnect": None},
 }
-"""Fields set by changes that do not depend on the block."""
+"""Fields set by changes independent of the block."""
 
 
 def _changed(block: Block, change: Change) -> Block:
@@ -238,7 +241,8 @@ def _changed(block: Block, change: Change) -> Block:
     if kind is ChangeKind.INSTANCES_UNAVAILABLE:
         if not 1 <= change.unavailable <= len(block.places):
             raise ValueError(
-                f"{block.id}: {change.unavailable} of its {len(block.places)} instances cannot be unavailable"
+                f"{block.id}: {change.unavailable} of its {len(block.places)} instances cannot be"
+                " unavailable"
             )
         is_out = change.unavailable == len(block.places)
         state = BlockState.UNAVAILABLE if is_out else BlockState.ACTIVE

@@ -6,12 +6,12 @@ from typing import Protocol
 
 
 class Token(Protocol):
-    """A source of repeatable randomness, which decides ids and which payments fail."""
+    """A source of repeatable randomness for ids and failing payments."""
 
     def __call__(self, kind: str, /, *parts: object) -> str:
-        """Return the 16 hexadecimal digits, 64 uniform bits, that belong to a kind of token and some parts."""
+        """Return 16 hexadecimal digits (64 uniform bits) for a kind of token and some parts."""
 
 
 def id_of(prefix: str, token: Token, *parts: object) -> str:
-    """Return the id that belongs to some parts: a prefix and 17 hexadecimal digits."""
+    """Return the id for some parts: a prefix and 17 hexadecimal digits."""
     return f"{prefix}-0{token(prefix, parts)}"

@@ -1,4 +1,4 @@
-"""Occupancy of a pool: the instances that blocks hold at a time, and those that can be sold."""
+"""Occupancy of a pool: instances of blocks at a time, and instances for sale."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class Occupancy:
     """Instances of a pool held by blocks, always up to date."""
 
     def __init__(self, pool: Pool, blocks: Mapping[str, Block]) -> None:
-        """Look at blocks from now on.
+        """Read blocks from now on.
 
         Args:
-            pool: What there is.
+            pool: The existing instances.
             blocks: By id, the live table of the ledger.
         """
         self.pool = pool
         self._blocks = blocks
         self._sellable: dict[tuple[str, str, bool], NDArray[np.int64]] = {}
-        """Instances that may be sold at all, by type, zone and whether they are in UltraServers."""
+        """Instances for sale by type, zone and whether they are in UltraServers."""
 
     def busy(
         self,
@@ -44,12 +44,12 @@ class Occupancy:
         but: str | None = None,
         states: AbstractSet[BlockState] = HOLDING,
     ) -> NDArray[np.bool_]:
-        """Return which instances any block holds in [start, end); shape (instances,).
+        """Return the mask of instances in any block within [start, end); shape (instances,).
 
         Args:
             start_ns: Start of the time.
             end_ns: Its end.
-            but: Id of a block that does not count.
+            but: Id of a block to ignore.
             states: States of the blocks that count.
         """
         busy = np.zeros(len(self.pool), np.bool_)
@@ -64,7 +64,10 @@ class Occupancy:
         but: str | None = None,
         states: AbstractSet[BlockState] = HOLDING,
     ) -> int:
-        """Return the most instances that are held at one instant of [start, end); arguments are those of `busy`."""
+        """Return the most instances in blocks at one instant of [start, end).
+
+        Arguments as for `busy`.
+        """
         holders = list(self._holders(start_ns, end_ns, but, states))
         # It can only be at an instant at which a block begins.
         instants = {start_ns, *(max(block.start_ns, start_ns) for block in holders)}
@@ -85,24 +88,27 @@ class Occupancy:
         but: str | None = None,
         states: AbstractSet[BlockState] = HOLDING,
     ) -> str:
-        """Return an explanation if a number of further instances is above the limit of an account; empty if not.
+        """Return an explanation if further instances exceed the account's limit; else empty.
 
         Args:
-            count: Instances that would be held besides.
+            count: Additional instances.
             start_ns: Start of the time.
             end_ns: Its end.
-            but: Id of a block that does not count.
+            but: Id of a block to ignore.
             states: States of the blocks that count.
         """
         held = self.held(start_ns, end_ns, but, states)
         if held + count <= rules.MOST_INSTANCES:
             return ""
-        return f"{counted(count, 'more instance')} beside {held} would be more than {rules.MOST_INSTANCES} at a time"
+        return (
+            f"{counted(count, 'more instance')} beside {held} would be more than"
+            f" {rules.MOST_INSTANCES} at a time"
+        )
 
     def choose(
         self, kind: OfferingKind, zone: str, start_ns: int, end_ns: int
     ) -> tuple[int, ...] | None:
-        """Return the instances that would be sold; None where too few are free."""
+        """Return the instances to sell; None if too few are free."""
         key = kind.instance_type, zone, kind.is_ultraserver
         rows = self._sellable.get(key)
         if rows is None:
@@ -113,7 +119,7 @@ class Occupancy:
     def _holders(
         self, start_ns: int, end_ns: int, but: str | None, states: AbstractSet[BlockState]
     ) -> Iterator[Block]:
-        """Yield the blocks of these states that have their instances at some instant of [start, end)."""
+        """Yield the blocks of these states with instances within [start, end)."""
         for block in self._blocks.values():
             overlaps = block.start_ns < end_ns and start_ns < block.held_until_ns
             if overlaps and block.state in states and block.id != but:

@@ -1,4 +1,4 @@
-"""Changes of blocks that time brings: payments, delivery, warnings, termination and end."""
+"""Changes of blocks over time: payments, delivery, warnings, termination and end."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _ORDER = (
     ChangeKind.PAYMENT_FAILED,
     ChangeKind.DELIVERED,
 )
-"""Order of changes at the same instant: the payment of an extension before the changes that it postpones, and the end of a
-block before the begin of the one that follows on its instances."""
+"""Order of changes at the same instant. The payment of an extension precedes the changes it
+postpones, and the end of a block the start of the next one on its instances."""
 
 
 class ScheduledChange(NamedTuple):
-    """A change to come; the order is that of the fields."""
+    """A scheduled change; sorted in the order of its fields."""
 
     when_ns: int
     rank: int
@@ -54,29 +54,32 @@ class BlockSchedule:
 
         Args:
             market: Terms of sale.
-            token: Decides which payments fail.
+            token: Decides failing payments.
         """
         self._market = market
         self._token = token
         self._unpaid: set[str] = set()
 
     def never_pay(self, block_id: str) -> None:
-        """Mark a block whose payment never arrives."""
+        """Mark a block as never paid."""
         self._unpaid.add(block_id)
 
     def of(self, blocks: Iterable[Block]) -> Iterator[ScheduledChange]:
-        """Yield the next changes of blocks, those that no other change must precede, in no order."""
+        """Yield the next changes of blocks, in no order.
+
+        Only changes that no other change must precede.
+        """
         for number, block in enumerate(blocks):
             if block.state in HOLDING:
                 for when_ns, kind in self._of_one(block):
                     yield ScheduledChange(when_ns, _ORDER.index(kind), number, block.id)
 
     def arrives_ns(self, bought_ns: int) -> int:
-        """Return the time at which the payment of a purchase arrives, if it does."""
+        """Return the time at which a purchase's payment would arrive."""
         return bought_ns + round(self._market.payment_s * NS_PER_S)
 
     def pay_by_ns(self, bought_ns: int, latest_ns: int) -> int:
-        """Return the time at which a payment that has not arrived fails: `latest_ns` at most."""
+        """Return the time at which an outstanding payment fails: `latest_ns` at most."""
         return min(bought_ns + round(self._market.payment_window_s * NS_PER_S), latest_ns)
 
     def warns_ns(self, block: Block) -> int:
@@ -84,12 +87,12 @@ class BlockSchedule:
         return block.end_ns - round(self._market.warning_before_end_s * NS_PER_S)
 
     def interrupts_ns(self, block: Block) -> int:
-        """Return the time at which each instance of a block is warned of its termination."""
+        """Return the time of the termination warning of a block's instances."""
         lead_s = self._market.interruption_before_termination_s
         return self.terminates_ns(block) - round(lead_s * NS_PER_S)
 
     def terminates_ns(self, block: Block) -> int:
-        """Return the time from which EC2 terminates the instances of a block."""
+        """Return the time from which EC2 terminates a block's instances."""
         is_ultraserver = block.offering.ultraserver_type is not None
         lead_s = (
             self._market.ultraserver_termination_before_end_s

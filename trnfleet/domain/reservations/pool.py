@@ -1,4 +1,7 @@
-"""The instances that blocks are made of: their types, zones and UltraServers as columns, and which of them to take."""
+"""The instances available to blocks: types, zones and UltraServers as columns.
+
+It also chooses among them.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,11 @@ class Pool:
     instance_type: NDArray[np.str_]
     zone: NDArray[np.str_]
     ultraserver: NDArray[np.int64]
-    """Number of the UltraServer that each belongs to; -1 where it stands alone."""
+    """UltraServer number per instance; -1 for a standalone one."""
     taken: NDArray[np.bool_] | None = None
-    """Instances that are never sold as blocks, because they are in use on demand; None for none."""
+    """Instances never sold as blocks, because they are in use on demand. None if all may be."""
     sold: tuple[str, ...] = SOLD_TYPES
-    """Instance types that are sold as blocks, there or not."""
+    """Instance types sold as blocks, present or not."""
 
     @staticmethod
     def of(
@@ -37,13 +40,13 @@ class Pool:
         taken: NDArray[np.bool_] | None = None,
         sold: Iterable[str] = SOLD_TYPES,
     ) -> Pool:
-        """Return a fleet's.
+        """Return a fleet's pool.
 
         Args:
             layout: The fleet's.
             zones: Availability Zone of each cluster.
-            taken: Instances that are in use on demand; shape (instances,).
-            sold: Instance types that are sold as blocks.
+            taken: Instances in use on demand; shape (instances,).
+            sold: Instance types sold as blocks.
         """
         count = len(layout.instances)
         number = np.searchsorted(layout.ultraserver_start, np.arange(count), side="right") - 1
@@ -60,31 +63,31 @@ class Pool:
         return len(self.ultraserver)
 
     def types(self) -> list[str]:
-        """Return the instance types that there are."""
+        """Return the existing instance types."""
         kinds: list[str] = np.unique(self.instance_type).tolist()
         return kinds
 
     def zones(self, kind: str) -> list[str]:
-        """Return the zones that have instances of a type."""
+        """Return the zones with instances of a type."""
         zones: list[str] = np.unique(self.zone[self.instance_type == kind]).tolist()
         return zones
 
     def choose(
         self, kind: str, zone: str, count: int, busy: NDArray[np.bool_], *, ultraserver: bool
     ) -> tuple[int, ...] | None:
-        """Return the first instances that are not busy, next to each other where there are such; None if too few are free.
+        """Return the first free instances, adjacent if possible; None if too few are free.
 
         Args:
             kind: Instance type.
             zone: Availability Zone.
-            count: How many; an UltraServer's are all of one.
-            busy: Which may not be taken; shape (instances,).
-            ultraserver: Whether whole UltraServers are looked for, or instances that stand alone.
+            count: Number of instances; an UltraServer's are all of one.
+            busy: Mask of unavailable instances; shape (instances,).
+            ultraserver: Whether to choose whole UltraServers or standalone instances.
         """
         return self.choose_from(self.sellable(kind, zone, ultraserver=ultraserver), count, busy)
 
     def sellable(self, kind: str, zone: str, *, ultraserver: bool) -> NDArray[np.int64]:
-        """Return the numbers of the instances of a kind and zone that may be sold at all, ascending."""
+        """Return the numbers of the instances of a kind and zone for sale, ascending."""
         fitting = (
             (self.instance_type == kind)
             & (self.zone == zone)
@@ -97,7 +100,10 @@ class Pool:
     def choose_from(
         self, rows: NDArray[np.int64], count: int, busy: NDArray[np.bool_]
     ) -> tuple[int, ...] | None:
-        """Return what `choose` does, of what `sellable` has given, which holds for good."""
+        """Return the result of `choose` for rows of `sellable`.
+
+        Rows of `sellable` never change.
+        """
         free = rows[~busy[rows]]
         if len(free) < count:
             return None

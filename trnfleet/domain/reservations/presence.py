@@ -1,4 +1,4 @@
-"""Blocks that exist before a ledger is opened: checks that they are possible, and their present state."""
+"""Blocks older than the ledger: checks that they are possible, and their present state."""
 
 from __future__ import annotations
 
@@ -17,25 +17,27 @@ if TYPE_CHECKING:
     from trnfleet.domain.reservations.payments import BlockSchedule
 
 _HELD = HOLDING | {BlockState.EXPIRED}
-"""States of a block that has, or had, its instances to itself for all its time."""
+"""States of a block with, or formerly with, its instances for all its time."""
 
 
 def check_dates(start_ns: int, end_ns: int, created_ns: int) -> None:
     """Raise if a block cannot have been bought for a time.
 
     Raises:
-        RuleViolation: no block has that time, or none that was bought then.
+        RuleViolation: no block has that time, or could be bought then.
     """
     if start_ns >= end_ns or not rules.is_end(end_ns):
         raise RuleViolation(
             Rule.DATES,
-            f"a block ends at 11:30 UTC, after its start; {utc(start_ns)} to {utc(end_ns)} is no time of one",
+            f"a block ends at 11:30 UTC, after its start; {utc(start_ns)} to {utc(end_ns)} is no"
+            " time of one",
         )
     days = rules.days_of(start_ns, end_ns)
     if days > rules.MOST_DAYS:
         raise RuleViolation(
             Rule.DURATION,
-            f"a block lasts {rules.MOST_DAYS} days at most, not {days}; {rules.MOST_DAYS} would fit",
+            f"a block lasts {rules.MOST_DAYS} days at most, not {days}; {rules.MOST_DAYS}"
+            " would fit",
         )
     soonest_ns = created_ns + rules.EARLIEST_START_S * NS_PER_S
     latest_ns = created_ns + rules.LATEST_START_S * NS_PER_S
@@ -43,7 +45,8 @@ def check_dates(start_ns: int, end_ns: int, created_ns: int) -> None:
     if start_ns < soonest_ns:
         raise RuleViolation(
             Rule.STARTS_TOO_SOON,
-            f"{bought} starts at {utc(whole_minute_ns(soonest_ns))} at the earliest, not at {utc(start_ns)}",
+            f"{bought} starts at {utc(whole_minute_ns(soonest_ns))} at the earliest, not at"
+            f" {utc(start_ns)}",
         )
     if start_ns > latest_ns:
         raise RuleViolation(
@@ -66,7 +69,7 @@ def check_free(places: Sequence[int], start_ns: int, end_ns: int, occupancy: Occ
 
 
 def present_state(block: Block, schedule: BlockSchedule, now_ns: int, *, is_paid: bool) -> Block:
-    """Return a block that was bought before as it is now, as far as time alone changes it."""
+    """Return a block bought before in its present state, as changed by time alone."""
     if not is_paid:
         steps = [(min(block.pay_by_ns, now_ns), ChangeKind.PAYMENT_FAILED)]
     else:

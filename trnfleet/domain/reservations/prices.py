@@ -1,4 +1,7 @@
-"""Fees of instances for a time: the market's hourly prices, which are the same for all until they are revised."""
+"""Fees of instances for a time, from the market's hourly prices.
+
+Prices are the same for all until they are revised.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,10 @@ class Prices:
 
         Args:
             market: Its terms of sale.
-            pool: What there is.
+            pool: The existing instances.
 
         Raises:
-            ConfigError: the market has no price of an instance type that is sold there, in its currency.
+            ConfigError: the market has no price in its currency for an instance type sold there.
         """
         if market.currency != TABLE_CURRENCY:
             for kind in pool.types():

@@ -1,4 +1,4 @@
-"""The states that EC2 gives reserved capacity, and which may follow which."""
+"""EC2's states of reserved capacity, and their transitions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ExtensionState(enum.StrEnum):
 
 
 class InterconnectStatus(enum.StrEnum):
-    """State of the links between an UltraServer block's instances (`CapacityBlockStatus.InterconnectStatus`)."""
+    """Link state of an UltraServer block (`CapacityBlockStatus.InterconnectStatus`)."""
 
     OK = "ok"
     IMPAIRED = "impaired"
@@ -77,8 +77,8 @@ NEXT_BLOCK_STATES: Mapping[BlockState, frozenset[BlockState]] = MappingProxyType
         BlockState.FAILED: frozenset(),
     }
 )
-"""Successors of each state. The API names the states and not their order; derived from what each means. Customers cannot
-cancel a block; AWS can."""
+"""Successors of each state. The API names the states but not their order: derived from their
+meanings. Customers cannot cancel a block; AWS can."""
 NEXT_RESERVATION_STATES: Mapping[ReservationState, frozenset[ReservationState]] = MappingProxyType(
     {
         ReservationState.PENDING: frozenset({ReservationState.ACTIVE, ReservationState.FAILED}),
@@ -134,7 +134,7 @@ NEXT_RESERVATION_STATES: Mapping[ReservationState, frozenset[ReservationState]] 
 HOLDING = frozenset(
     {BlockState.PAYMENT_PENDING, BlockState.SCHEDULED, BlockState.ACTIVE, BlockState.UNAVAILABLE}
 )
-"""States of a block that has its instances to itself: nothing else may be sold on them meanwhile."""
+"""States of a block with its instances reserved: nothing else may be sold on them."""
 BEGUN = frozenset({BlockState.ACTIVE, BlockState.UNAVAILABLE})
 """States of a block between its delivery and its end."""
 RESERVATION_BEGUN = frozenset({ReservationState.ACTIVE, ReservationState.UNAVAILABLE})
@@ -143,4 +143,4 @@ ENDED = frozenset(
     {BlockState.EXPIRED, BlockState.CANCELLED, BlockState.FAILED, BlockState.PAYMENT_FAILED}
 )
 EXTENDABLE = frozenset({BlockState.ACTIVE, BlockState.SCHEDULED})
-"""States in which a block can be extended, as published."""
+"""States in which a block can be extended (published)."""

@@ -1,13 +1,16 @@
-"""Alerting: rules over the store become alerts with a lifecycle, in Alertmanager's words.
+"""Alerting: rules over the store become alerts with a lifecycle, in Alertmanager's terms.
 
-Read `engine` first: `Alerts.evaluate` is one pass. On its way
+Read `engine` first: `Alerts.evaluate` is one pass. It uses these modules:
 
-* `inputs` and `named_targets` give rules their figures: rows of columns, or tables of jobs, reservations and the like;
-* `conditions/` finds the targets that fulfil a rule's conditions (its docstring says how);
-* `rule_state` keeps which of them are pending or firing, and `grouping` makes alerts of them;
-* `annotate` describes each alert, `lifecycle` takes it from pending over firing to resolved, and `store` keeps alerts and history;
-* `inhibition` marks alerts that a wider one covers.
+* `inputs` and `named_targets` provide the figures for rules: rows of columns, or tables of jobs,
+  reservations and the like;
+* `conditions/` finds the targets with fulfilled conditions (see its docstring);
+* `rule_state` stores pending and firing targets, and `grouping` makes alerts of them;
+* `annotate` describes each alert, `lifecycle` moves it from pending over firing to resolved, and
+  `store` stores alerts and history;
+* `inhibition` marks alerts covered by a wider one.
 
-Around it, `published` has the alerts that another `watch` published, `silences` the silences and acknowledgements of people,
-`operator` writes these, and `rule_tests` plays tests of rules through the same engine, as promtool does.
+Beside it, `published` has the alerts published by another `watch`, `silences` the silences and
+acknowledgements of people, `operator` writes these, and `rule_tests` plays tests of rules through
+the same engine, like promtool.
 """

@@ -1,7 +1,7 @@
-"""Actions of operators on alerts: acknowledge, silence, and remove either, as retained messages.
+"""Actions of operators on alerts: acknowledge, silence, and remove either.
 
-It writes only where it was given a publisher; a reader's screen has none. What was written counts when it comes back from
-the broker, so that all screens agree.
+They are retained messages, written only with a publisher: a reader's screen has none. A written
+message counts when it returns from the broker, so all screens agree.
 """
 
 from __future__ import annotations
@@ -25,15 +25,19 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Publisher
 
 LONGEST_S = 90 * 86_400.0
-"""The longest that an acknowledgement or a silence may last."""
+"""Longest acknowledgement or silence."""
 LONGEST_NOTE = 1_000
 LEAST_NS = 1_000_000
-"""Duration of a tombstone: the least that can be written, so that readers before tombstones take it for one that is over."""
+"""Duration of a tombstone: the shortest valid one. Readers without tombstones treat it as expired.
+"""
 
 
 def refused_in(cell: str) -> str:
-    """Return why an alert of a cell cannot be acknowledged or silenced on the top broker."""
-    return f"it is of cell {cell}, whose watch reads the cell's broker alone: acknowledge or silence it there"
+    """Explain why a cell's alert cannot be acknowledged or silenced on the top broker."""
+    return (
+        f"it is of cell {cell}, whose watch reads the cell's broker alone: acknowledge or silence"
+        " it there"
+    )
 
 
 class OperatorActions:
@@ -46,7 +50,7 @@ class OperatorActions:
 
         Args:
             fleet: The fleet's name.
-            publisher: Where to write, run by the caller; None for a screen that only reads.
+            publisher: Writes messages, run by the caller; None for a read-only screen.
             owner: The operator's name.
             root: First part of the topics.
         """
@@ -57,7 +61,7 @@ class OperatorActions:
 
     @property
     def can_write(self) -> bool:
-        """Whether it was given a publisher."""
+        """Whether it has a publisher."""
         return self._publisher is not None
 
     async def acknowledge(
@@ -70,11 +74,12 @@ class OperatorActions:
             now_ns: Monitor time.
             lasts_s: Seconds of monitor time.
             note: A note for others.
-            revision: Revision of the message: above those of earlier ones about this alert.
+            revision: Revision of the message: above earlier ones about this alert.
 
         Raises:
             ConfigError: it lasts too long, or the note is too long.
-            BrokerError: nothing was written, because no connection stands, this screen only reads, or the alert is of a cell.
+            BrokerError: nothing was written: no connection, a read-only screen, or an alert of a
+                cell.
         """
         if alert.cell:
             raise BrokerError(f"{alert.name} {alert.target}: {refused_in(alert.cell)}")
@@ -107,17 +112,19 @@ class OperatorActions:
         why: str,
         starts_ns: int | None = None,
     ) -> str:
-        """Silence what matches; return the silence's id.
+        """Silence matching alerts.
+
+        Return the silence's id.
 
         Args:
-            matchers: Such as `instance="uc1/us-0001/trn2u-0001-0"`; all must hold.
+            matchers: Such as `instance="uc1/us-0001/trn2u-0001-0"`; all must match.
             now_ns: Monitor time.
             lasts_s: Seconds of monitor time from its start.
             why: The reason.
-            starts_ns: Monitor time of its start; now if none is given.
+            starts_ns: Monitor time of its start; now by default.
 
         Raises:
-            ConfigError: a matcher is none, or it lasts too long.
+            ConfigError: a matcher is invalid, or it lasts too long.
             BrokerError: nothing was written.
         """
         parsed = parse_matchers(matchers)

@@ -1,7 +1,8 @@
-"""The first frames of topics, of which tens of thousands come in one second where a monitor joins hosts that are there already.
+"""The first frames of topics, applied together.
 
-A topic begins here with its first frame, so that this is applied with those of others (`frame_rows.py`). Where anything is not as
-expected nothing has happened, and the frame goes the usual way by itself, with all that this finds.
+Tens of thousands arrive in one second when a monitor joins running hosts. A topic starts here with
+its first frame, so that the frame is applied with others (`frame_rows.py`). If anything is
+unexpected, nothing is changed and the frame is applied alone as usual, with all its checks.
 """
 
 from __future__ import annotations
@@ -22,17 +23,24 @@ if TYPE_CHECKING:
 
 
 def begin_topics(
-    batch: list[Envelope], part: Iterable[int], found: list[TopicState | None], topics: Topics, layout: Layout, telemetry: str
-) -> bool:  # fmt: skip  # one line of what is given
-    """Begin the topics of first frames; return whether any has a table now.
+    batch: list[Envelope],
+    part: Iterable[int],
+    found: list[TopicState | None],
+    topics: Topics,
+    layout: Layout,
+    telemetry: str,
+) -> bool:
+    """Start the topics of first frames.
+
+    Return whether any has a table now.
 
     Args:
         batch: Messages.
-        part: Places in it of messages whose topics have no table, or which have not its form.
-        found: The topic of each message, as far as it is known; topics that begin are added.
+        part: Places in it of messages whose topics have no table, or one of another form.
+        found: The topic of each message, if known. New topics are added.
         topics: All topics.
         layout: The layout.
-        telemetry: What the topics of the fleet's telemetry begin with.
+        telemetry: The common start of the fleet's telemetry topics.
     """
     fresh: list[TopicState] = []
     payloads: list[bytes] = []

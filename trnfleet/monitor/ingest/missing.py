@@ -1,8 +1,8 @@
-"""Retained messages that have not come although their topics are known: to be asked for, each at its time.
+"""Retained messages not received although their topics are known, to be requested when due.
 
-A path that publishes without a descriptor has one at `node/{path}`; a publisher that a descriptor names has its presence at
-`publisher/{client}`. A broker may have withheld them (`Source.request_retained`). It costs nothing where nothing is missing, and
-never looks through all that is.
+A path with telemetry has a descriptor at `node/{path}`. A publisher named by a descriptor has its
+presence at `publisher/{client}`. A broker may have withheld them (`Source.request_retained`). The
+cost is zero if nothing is missing, and no call scans everything missing.
 """
 
 from __future__ import annotations
@@ -15,20 +15,25 @@ from trnfleet.wire.topics import TopicClass
 ASKED = frozenset({TopicClass.NODE, TopicClass.PUBLISHER, TopicClass.ACK})
 """Classes of messages that are asked for."""
 GRACE_S = 0.5
-"""Time for which a message is given to come by itself: what is retained comes at once, but beside telemetry."""
+"""Wait for a message to arrive by itself. Retained messages arrive at once, but beside telemetry.
+"""
 HELD_S = 10.0
-"""Longest time for which presences are asked for after descriptors: these are what hosts that are heard wait for."""
+"""Longest time in which presences are requested after descriptors. Audible hosts wait for the
+latter."""
 AT_ONCE = 2_048
-"""Messages that are looked at in one call, of what is new and of what is due: 3 ms."""
+"""Messages checked in one call: as many new ones and as many due ones. 3 ms."""
 AGAIN_S = (5.0, 300.0)
-"""First wait before a message that has not come is asked for again, if it is still missing then, and the longest; it doubles."""
+"""First and longest wait before a message still missing is requested again. The wait doubles."""
 
 
 class MissingState:
     """The missing messages by class and the path of their topic."""
 
     def __init__(self, most: int) -> None:
-        """Begin with none; of more than `most` no further ones are kept."""
+        """Start empty.
+
+        At most `most` messages are tracked.
+        """
         self._most = most
         self._heard: dict[tuple[TopicClass, str], bool] = {}
         """Whether each was missing again since it was last asked for."""
@@ -39,10 +44,10 @@ class MissingState:
         self._nodes = 0
         """Descriptors among what is missing."""
         self._due: list[tuple[float, int, float, tuple[TopicClass, str]]] = []
-        """Heap of when each is asked for next, a number that keeps their order, and the wait after that."""
+        """Heap of requests: next time, number for stable order, wait after it, message."""
         self._number = 0
         self._refused: set[tuple[TopicClass, str]] = set()
-        """Messages that have come and were refused: asked for, they would only be refused and counted once more."""
+        """Messages received and refused. A new request would only count them again."""
 
     def __len__(self) -> int:
         """Return how many messages are missing."""
@@ -50,15 +55,15 @@ class MissingState:
 
     @property
     def descriptors(self) -> int:
-        """How many of them are descriptors."""
+        """Number of descriptors among them."""
         return self._nodes
 
     def copy(self) -> MissingState:
-        """Return one in which nothing is missing: a copy of a monitor has no broker to ask."""
+        """Return an empty state: a copy of a monitor has no broker to ask."""
         return MissingState(self._most)
 
     def hear(self, topic_class: TopicClass, path: str) -> None:
-        """Note that a message is missing; called whenever that shows."""
+        """Note a missing message, at every sign of it."""
         key = topic_class, path
         if key in self._refused:
             return
@@ -70,18 +75,23 @@ class MissingState:
             self._fresh.append(key)
 
     def found(self, topic_class: TopicClass, path: str) -> None:
-        """Note that a message has come, or that there is none any more."""
+        """Note the arrival of a message, or its end."""
         self._forget((topic_class, path))
         self._refused.discard((topic_class, path))
 
     def refused(self, topic_class: TopicClass, path: str) -> None:
-        """Note that a message has come and cannot be used: it is not asked for until another has come in its place."""
+        """Note an unusable message.
+
+        It is not requested until another one replaced it.
+        """
         self._forget((topic_class, path))
         if topic_class in ASKED and len(self._refused) < self._most:
             self._refused.add((topic_class, path))
 
     def due(self, now_s: float) -> list[tuple[TopicClass, str]]:
-        """Return what is to be asked for now, as far as one call goes; what was not missing again since it was last asked for is forgotten.
+        """Return the requests due now, up to the limit of one call.
+
+        Messages not noted as missing again since their last request are forgotten.
 
         Args:
             now_s: Monotonic seconds.

@@ -1,1 +1,1 @@
-"""Minutes of every chip, accumulated from the store as telemetry comes."""
+"""Minutes of every chip, accumulated from the store on each message."""

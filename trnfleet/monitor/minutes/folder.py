@@ -1,4 +1,4 @@
-"""History of one fleet as charts read it: answers that are there at once, or are read behind them."""
+"""History of one fleet for charts: answers are ready, or read in the background."""
 
 from __future__ import annotations
 
@@ -13,15 +13,24 @@ class FleetHistory(Protocol):
 
     @property
     def revision(self) -> int:
-        """Goes up with each answer and each problem."""
+        """Increases with each answer and each problem."""
 
     @property
     def problem(self) -> str:
-        """What cannot be read, with the file and the reason, in one line; empty for nothing."""
+        """The unreadable file and the reason, in one line.
+
+        Empty if all is readable.
+        """
 
     @property
     def reach(self) -> Reach | None:
-        """The times that it has anything of; None where that is nothing, or not known yet."""
+        """The covered times.
+
+        None if there are none, or unknown yet.
+        """
 
     def ask(self, wanted: Wanted) -> KeptSeries | None:
-        """Return an answer that is there, or one to the same question of a little earlier; None while it is read."""
+        """Return an answer, perhaps one from a little earlier.
+
+        None while it is read.
+        """

@@ -1,4 +1,5 @@
-"""The way from publishers to the store, as counts and as one value: publishers, brokers, losses, lag, clocks, and what is wrong.
+"""The pipeline from publishers to the store: counts, lag, clocks, losses and problems.
 
-It imports nothing of the monitor but copies: counts are written by those who count, and the value is made of what it is given.
+Of the monitor it imports only copies. Counts are written by their owners, and the health value is
+made from its arguments.
 """

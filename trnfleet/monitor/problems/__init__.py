@@ -1,5 +1,6 @@
-"""Problems: active alerts grouped by cause, with place and impact, and findings that no rule looks at.
+"""Problems: active alerts grouped by cause, and findings without a rule.
 
-`problem.py` is the model, `grouping.py` joins alerts of one cause and `finding_groups.py` findings, `places.py` tells where a problem is, `impact.py` which jobs
-it hurts, `uncovered.py` which findings no rule looks at, `search.py` puts them together, and `texts.py` has the words.
+Each has a place and an impact. `problem.py` is the model. `grouping.py` groups alerts of one cause,
+`finding_groups.py` findings. `places.py` finds the place, `impact.py` the affected jobs,
+`uncovered.py` the findings without a rule. `search.py` combines them, and `texts.py` has the texts.
 """

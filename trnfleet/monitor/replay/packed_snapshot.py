@@ -1,7 +1,8 @@
-"""Snapshots of a monitor as bytes, for those that are kept for long.
+"""Snapshots of a monitor as bytes, for long storage.
 
-A snapshot is tens of thousands of small objects. Dozens of them, taken and dropped for hours among objects that live on, took several
-times their size of the interpreter's memory, which they left in pieces. As compressed bytes each is one block, a sixth of the size.
+A snapshot is tens of thousands of small objects. Dozens of them, made and dropped for hours among
+long-lived objects, used several times their size in the interpreter's memory, and left it
+fragmented. As compressed bytes each is one block, a sixth of the size.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ if TYPE_CHECKING:
     from trnfleet.monitor.monitor import Monitor, Snapshot
 
 SHARED = (Layout, Rule, CompactDescriptor, Event)
-"""Types whose objects never change, and are compared by identity or many in all snapshots: they are kept as they are."""
+"""Types with immutable objects, compared by identity or numerous in all snapshots. They are not
+packed."""
 COMPRESSED_BYTES = 2**20
-"""More bytes are kept as they are: compressing a mebibyte takes 10 ms, in which no key is served."""
+"""Larger data is stored uncompressed: compressing a mebibyte takes 10 ms without serving keys."""
 
 
 class PackedSnapshot:
-    """A snapshot as bytes, and the objects that it shares with its monitor."""
+    """A snapshot as bytes, with the objects shared with its monitor."""
 
     __slots__ = ("_data", "_is_compressed", "_shared")
 
@@ -37,7 +39,9 @@ class PackedSnapshot:
         """Pack a snapshot.
 
         Raises:
-            Exception: it has something that cannot be pickled, such as a lambda; tests pack all that a monitor keeps.
+            Exception: it contains something not picklable, such as a lambda. Tests pack everything
+                in a
+                monitor.
         """
         file = io.BytesIO()
         pickler = _Pickler(file)
@@ -49,16 +53,22 @@ class PackedSnapshot:
 
     @classmethod
     def of(cls, monitor: Monitor) -> PackedSnapshot:
-        """Pack what a monitor knows now; its alerts need no copy before, since packing is one."""
+        """Pack a monitor's present state.
+
+        Packing also copies its alerts.
+        """
         return cls(monitor.snapshot(with_alerts=False))
 
     @property
     def nbytes(self) -> int:
-        """Memory that it takes, without what is shared."""
+        """Memory used, without shared objects."""
         return len(self._data)
 
     def unpack(self) -> Snapshot:
-        """Return the snapshot, with objects of its own but for those that are shared."""
+        """Return the snapshot.
+
+        Its objects are its own, except shared ones.
+        """
         data = zlib.decompress(self._data) if self._is_compressed else self._data
         snapshot: Snapshot = _Unpickler(io.BytesIO(data), self._shared).load()
         return snapshot
@@ -71,7 +81,10 @@ class _Pickler(pickle.Pickler):
         self._places: dict[int, int] = {}
 
     def reducer_override(self, each: object) -> Any:
-        """Return the place of what is shared; else leave it to the library."""
+        """Return the place of a shared object.
+
+        Leave others to the library.
+        """
         if not (isinstance(each, SHARED) or _is_over(each)):
             return NotImplemented
         place = self._places.setdefault(id(each), len(self.shared))
@@ -81,7 +94,10 @@ class _Pickler(pickle.Pickler):
 
 
 def _is_over(each: object) -> bool:
-    """Return whether this is an alert that has resolved, or a transition of one: they never change."""
+    """Return whether this is a resolved alert or its transition.
+
+    They never change.
+    """
     alert = each.alert if isinstance(each, AlertTransition) else each
     return isinstance(alert, Alert) and alert.state is AlertState.RESOLVED
 
@@ -92,12 +108,15 @@ class _Unpickler(pickle.Unpickler):
         self._shared = shared
 
     def find_class(self, module_name: str, global_name: str) -> Any:
-        """Return what a name stands for, and for that of `_shared` the way to what this snapshot shares."""
+        """Return the object of a name.
+
+        For `_shared`, return the access to shared objects.
+        """
         if (module_name, global_name) == (_shared.__module__, _shared.__qualname__):
             return self._shared.__getitem__
         return super().find_class(module_name, global_name)
 
 
 def _shared(place: int) -> object:
-    """Stand in a pickle for the way to what is shared."""
+    """Mark the access to shared objects in a pickle."""
     raise LookupError(place)

@@ -1,4 +1,4 @@
-"""Reservations: the table of reserved capacity, the instances of each, and their use over time.
+"""Reservations: the table of reserved capacity, and their instances and use over time.
 
-Read `table.py` first: messages come in by `put`, and `compute` joins them with the store once a pass.
+Read `table.py` first: `put` stores messages, and `compute` joins them with the store once a pass.
 """

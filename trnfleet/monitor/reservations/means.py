@@ -1,7 +1,8 @@
-"""Mean utilisation of reservations over the last seconds: the figure that every row, title and headline has.
+"""Mean utilisation of reservations over the last seconds, for rows, titles and headlines.
 
-`Reservation.util_pct` is that of the newest pass, which says what is in use now. This one is read when it is shown, of the means that
-the rest of the screen is made of, so that a reservation and the UltraServer that it is have one value.
+`Reservation.util_pct` is from the newest pass: current use. The mean is computed on display, from
+the same means as the rest of the screen, so that a reservation and the same UltraServer have one
+value.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ class MeanUse:
     """The utilisation of reservations in one moment's means."""
 
     def __init__(self, averages: Averages, generation: int) -> None:
-        """Take a moment; nothing is computed before the first question.
+        """Store the means of a moment.
+
+        Nothing is computed before the first read.
 
         Args:
             averages: The means.
-            generation: The layout generation that reservations have their rows of.
+            generation: The layout generation of the reservations' rows.
         """
         self._averages = averages
         self._is_known = averages.rollups.ready and averages.generation == generation
@@ -38,7 +41,10 @@ class MeanUse:
 
     @property
     def seconds(self) -> float:
-        """Seconds of the fleet's time that the means are over; 0 where they are of the newest pass alone."""
+        """Seconds of fleet time covered by the means.
+
+        0 if only the newest pass is used.
+        """
         return self._averages.seconds
 
     def is_of(self, averages: Averages, generation: int) -> bool:
@@ -46,7 +52,10 @@ class MeanUse:
         return averages is self._averages and generation == self._averages.generation
 
     def util_pct(self, reservation: Reservation) -> float | None:
-        """Return the mean utilisation of its live instances; None where nothing of it is live, or it is not active."""
+        """Return the mean utilisation of the live instances.
+
+        None if none is live, or if the reservation is not active.
+        """
         if reservation.util_pct is None or not self._is_known:
             return None
         totals, counts = self._totals()
@@ -60,7 +69,7 @@ class MeanUse:
         )
 
     def _totals(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return totals and counts of the instances before each row, those that are live as a whole."""
+        """Return cumulative totals and counts of fully live instances before each row."""
         if self._sums is None:
             rollups = self._averages.rollups
             live = rollups.states(Level.INSTANCE)[:, Freshness.LIVE] == rollups.layout.sizes

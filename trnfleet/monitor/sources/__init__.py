@@ -1,4 +1,4 @@
-"""Sources: the publishers of a fleet, what they describe, and their clocks.
+"""Sources: the publishers of a fleet, their descriptors, and their clocks.
 
-Read `descriptors.py` first: everything else is about a publisher that a descriptor names.
+Read `descriptors.py` first: every other module is about publishers named by a descriptor.
 """

@@ -1,7 +1,8 @@
-"""Fields: the figures that views, status and history can show for a node of any level.
+"""Fields: figures that views, status and history can show for a node of any level.
 
-Every metric of a chip is a field, and so are the figures derived from metrics and the hardware catalogue. A field's
-values are for one covered chip wherever that makes levels compare (`per_chip`), or totals (`values`).
+Every chip metric is a field, and so are figures derived from metrics and the hardware catalogue.
+Values are per covered chip wherever that makes levels comparable (`per_chip`), or totals
+(`values`).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ BYTES_PER_S = "bytes/s"
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Something that can be shown for any node from fleet to chip."""
+    """A figure for any node from fleet to chip."""
 
     key: str
     title: str
@@ -43,11 +44,11 @@ class Field:
     join: Callable[[list[NDArray[np.float64]], NDArray[np.float64]], NDArray[np.float64]]
     """From the parts' values, and a hardware figure for each node, to the field's."""
     hardware: Callable[[ChipType], float] | None = None
-    """The catalogue's figure of one chip that the join needs."""
+    """Catalogue figure of one chip, for the join."""
     peak: Callable[[ChipType], float] | None = None
     """Upper end of the field's scale for one chip, for charts and heat maps."""
     is_ratio: bool = False
-    """Whether a node's value is a mean (or a maximum) by nature, so that totals make no sense."""
+    """Whether a node's value is always a mean or maximum. Totals make no sense then."""
     low: float = 0.0
     """Lower end of the scale."""
     has_history: bool = False
@@ -61,7 +62,10 @@ class Field:
     def values(
         self, store: Store, rollups: RollupReader, level: Level, nodes: NDArray[np.int64] | None
     ) -> NDArray[np.float64]:
-        """Return the field's value for nodes of a level (all of them for None): totals, or means for ratios."""
+        """Return the field's totals for nodes of a level, or means for ratios.
+
+        None selects all nodes.
+        """
         return self._values(store, rollups, level, nodes, per_chip=False)
 
     def per_chip(
@@ -78,7 +82,10 @@ class Field:
         return self.low, top
 
     def chip_step(self, layout: Layout) -> float:
-        """Return what chips' values are multiples of, in all that the wire codes say; NaN where there is no such step."""
+        """Return the step of chip values as encoded on the wire.
+
+        NaN if there is no step.
+        """
         figures = {self.hardware(kind.chip) for kind in layout.types} if self.hardware else {1.0}
         if len(figures) != 1:
             return np.nan
@@ -108,7 +115,10 @@ class Field:
     def _figure(
         self, store: Store, rollups: RollupReader, level: Level, pick: NDArray[np.int64] | slice
     ) -> NDArray[np.float64]:
-        """Return the hardware figure of one chip for each node (a mean where a node has several types)."""
+        """Return the hardware figure of one chip for each node.
+
+        A mean for a node with several types.
+        """
         layout = store.layout
         if self.hardware is None or not layout.types:
             return np.ones(1)
@@ -179,24 +189,47 @@ def _metric_field(metric: Metric) -> Field:
 FIELDS: tuple[Field, ...] = (
     *(_metric_field(metric) for metric in CHIP_METRICS if metric.kind is not Kind.BITMASK),
     Field(
-        "hbm_traffic_bytes_per_s", "HBM bw", BYTES_PER_S, "High-bandwidth memory read and write rate together",
-        ("hbm_read_bytes_per_s", "hbm_write_bytes_per_s"), _sum, peak=lambda chip: chip.hbm_bytes_per_s.value,
+        "hbm_traffic_bytes_per_s",
+        "HBM bw",
+        BYTES_PER_S,
+        "High-bandwidth memory read and write rate together",
+        ("hbm_read_bytes_per_s", "hbm_write_bytes_per_s"),
+        _sum,
+        peak=lambda chip: chip.hbm_bytes_per_s.value,
         has_history=True,
     ),
     Field(
-        "hbm_bw_util_pct", "HBM bw %", "%", "HBM traffic as a share of the catalogue's peak bandwidth",
-        ("hbm_read_bytes_per_s", "hbm_write_bytes_per_s"), _share_of_sum, is_ratio=True,
-        hardware=lambda chip: chip.hbm_bytes_per_s.value, peak=lambda _chip: 100.0,
+        "hbm_bw_util_pct",
+        "HBM bw %",
+        "%",
+        "HBM traffic as a share of the catalogue's peak bandwidth",
+        ("hbm_read_bytes_per_s", "hbm_write_bytes_per_s"),
+        _share_of_sum,
+        is_ratio=True,
+        hardware=lambda chip: chip.hbm_bytes_per_s.value,
+        peak=lambda _chip: 100.0,
     ),
     Field(
-        "mfu_pct", "MFU", "%", "Achieved FLOP/s as a share of the catalogue's dense BF16 peak",
-        ("tflops",), _flops_share, is_ratio=True,
-        hardware=lambda chip: chip.bf16_dense_flops.value, peak=lambda _chip: 100.0, has_history=True,
+        "mfu_pct",
+        "MFU",
+        "%",
+        "Achieved FLOP/s as a share of the catalogue's dense BF16 peak",
+        ("tflops",),
+        _flops_share,
+        is_ratio=True,
+        hardware=lambda chip: chip.bf16_dense_flops.value,
+        peak=lambda _chip: 100.0,
+        has_history=True,
     ),
     Field(
-        "tflops_per_w", "TFLOPS/W", "TFLOP/s/W", "Achieved FLOP/s for each watt of the chips",
-        ("tflops", "power_w"), _quotient, is_ratio=True,
+        "tflops_per_w",
+        "TFLOPS/W",
+        "TFLOP/s/W",
+        "Achieved FLOP/s for each watt of the chips",
+        ("tflops", "power_w"),
+        _quotient,
+        is_ratio=True,
         peak=lambda chip: chip.bf16_dense_flops.value / 1e12 / chip.power_max_w.value,
     ),
-)  # fmt: skip  # a table reads as rows
+)
 BY_KEY = {field.key: field for field in FIELDS}

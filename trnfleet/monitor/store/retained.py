@@ -13,7 +13,10 @@ M = TypeVar("M")
 
 
 class RetainedCollection(Generic[M]):
-    """Messages by the name that their topic's path repeats; subclasses derive more from them."""
+    """Messages by the name in their topic's path.
+
+    Subclasses derive more from them.
+    """
 
     def __init__(self, key_of: Callable[[M], str]) -> None:
         """Begin empty.
@@ -47,6 +50,9 @@ class RetainedCollection(Generic[M]):
             self.revision += 1
 
     def remove(self, key: str) -> None:
-        """Remove a message that was cleared; one that is not there is none."""
+        """Remove a cleared message.
+
+        A missing one is ignored.
+        """
         if self.by_key.pop(key, None) is not None:
             self.revision += 1

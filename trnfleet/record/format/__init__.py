@@ -1,1 +1,4 @@
-"""The file format: MCAP records, chunks, envelopes, keyframes and limits, without any file handle."""
+"""The file format, without file handles.
+
+Contents: MCAP records, chunks, envelopes, keyframes and limits.
+"""

@@ -1,4 +1,8 @@
-"""The chunks of a file, in about 20 bytes each: a live buffer has hundreds of thousands, and a tuple of numbers takes 500."""
+"""Compact list of a file's chunks.
+
+An entry takes about 20 bytes. A live buffer has hundreds of thousands of chunks, and a tuple of
+numbers takes 500 bytes.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _WIDTH = 8
-"""Seven numbers of an entry, and that of its kind: everything else, of which a file has a few."""
+"""Seven numbers of an entry, and its kind's number. A file has few kinds."""
 
 
 class ChunkEntries(Sequence[ChunkEntry]):
-    """Chunk entries in the order in which they stand in the file."""
+    """Chunk entries in file order."""
 
     def __init__(self, entries: Iterable[ChunkEntry] = ()) -> None:
         """Take entries."""
@@ -46,7 +50,7 @@ class ChunkEntries(Sequence[ChunkEntry]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of what is kept."""
+        """Size of the rows in bytes."""
         return self._rows.nbytes
 
     def append(self, entry: ChunkEntry) -> None:

@@ -18,9 +18,10 @@ class RecordLimits:
     ratio: int = 2_000
     """Decompressed bytes a compressed one, where the chunk has more than `free_bytes`."""
     free_bytes: int = 20 * 2**20
-    """Size that a chunk may have however well it is compressed: the largest that our own writer makes."""
+    """Size allowed to a chunk regardless of its compression: the largest of our own writer."""
     index_bytes: int = 256 * 2**20
-    """The summary at the end of a file: a day has 173,000 chunks and 30 MB of it."""
+    """Most bytes of the summary at the end of a file. A day has 173,000 chunks and a summary of 30
+    MB."""
     chunks: int = 2_000_000
     """Chunks of a file: eleven days at two a second."""
     parts: int = 10_000
@@ -28,13 +29,13 @@ class RecordLimits:
     channels: int = 4_096
     """Channels of a file."""
     overlap: int = 16
-    """Chunks of foreign writers whose times overlap and that are therefore read side by side."""
+    """Most chunks read side by side. Chunks of foreign writers may overlap in time."""
     overlap_bytes: int = 128 * 2**20
     """Decompressed bytes of these chunks."""
     cache_bytes: int = 16 * 2**20
-    """Decompressed chunks that are kept for the next read."""
+    """Most decompressed bytes cached for the next read."""
     topics: int = 1_000_000
-    """Topics that statistics count one by one."""
+    """Most topics counted one by one in statistics."""
     topic_chars: int = 128 * 2**20
     """Characters of all of them together: a topic may have 65,535."""
     keyframe_bytes: int = 512 * 2**20

@@ -1,7 +1,7 @@
 """Schema versions of a recording's messages, and migrations from older ones.
 
-A message is a CBOR map. A minor version only adds keys, which older readers leave out; a major version changes what is there,
-and `MIGRATIONS` has a function for every former one.
+A message is a CBOR map. A minor version only adds keys; older readers ignore them. A major version
+changes existing keys, and `MIGRATIONS` has a function for every former one.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ MINOR = 2
 SCHEMA = f"{MAJOR}.{MINOR}"
 """The schema of recordings of a broker."""
 SCHEMA_OF_OWN = f"{MAJOR}.0"
-"""The schema of recordings of our own messages, which have no properties but the content type."""
+"""Schema for recordings of our own messages. Their only property is the content type."""
 
 MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
-"""By major version, the function that turns a message's map into that of the next major version."""
+"""Migration of a message's map to the next major version, by major version."""
 
 _VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})")
 
 
 def read_major(text: str, where: str) -> int:
-    """Return the major version of a schema that can be read.
+    """Return the major version of a readable schema.
 
     Args:
         text: The version, such as `1.0`.
         where: The file, for the message.
 
     Raises:
-        ConfigError: it is no version, or one that this program is too old or too new for.
+        ConfigError: it is no version, or this program is too old or too new for it.
     """
     match = _VERSION.fullmatch(text)
     if match is None:
@@ -46,7 +46,8 @@ def read_major(text: str, where: str) -> int:
     major = int(match[1])
     if major > MAJOR:
         raise ConfigError(
-            f"{where}: the recording has schema {text}, this trnfleet reads up to {MAJOR}; use a newer one"
+            f"{where}: the recording has schema {text}, this trnfleet reads up to {MAJOR}; use a"
+            " newer one"
         )
     missing = [number for number in range(major, MAJOR) if number not in MIGRATIONS]
     if missing:

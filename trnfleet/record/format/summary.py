@@ -1,4 +1,7 @@
-"""The index at the end of a finished file, used only if all of it is valid."""
+"""The index at the end of a finished file.
+
+An invalid one is not used.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ class Summary:
     """The content of an index."""
 
     entries: list[ChunkEntry] = field(default_factory=list)
-    """In the order in which they stand in the file."""
+    """Chunk entries in file order."""
     channels: dict[int, str] = field(default_factory=dict)
     statistics: Statistics | None = None
     begin: int = 0

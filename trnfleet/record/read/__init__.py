@@ -1,1 +1,1 @@
-"""Reading recordings: recovery, index or scan, playing, and what a recording holds."""
+"""Reading of recordings: recovery, index or scan, playing, statistics."""

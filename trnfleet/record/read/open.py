@@ -1,4 +1,4 @@
-"""Files that may be opened: a pipe would block, and a device has no end."""
+"""Checks before opening: a pipe would block, and a device has no end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def refuse_special(path: Path) -> None:
-    """Refuse what is neither a file nor a folder, before it is opened.
+    """Refuse anything but a file or a folder, before it is opened.
 
     Raises:
         ConfigError: it is a pipe, a socket or a device.
@@ -21,5 +21,6 @@ def refuse_special(path: Path) -> None:
     mode = path.stat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise ConfigError(
-            f"{path}: is a pipe or a device, not a file: write it to a file first, or let trnfleet convert read a pipe as -"
+            f"{path}: is a pipe or a device, not a file: write it to a file first, or let trnfleet"
+            " convert read a pipe as -"
         )

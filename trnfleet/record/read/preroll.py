@@ -1,4 +1,4 @@
-"""Preroll: the messages from before a moment that a reader needs to start there."""
+"""Preroll: the messages a reader needs from before a moment to start there."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 
 
 def preroll(recording: RecordedMessages, at_ns: int) -> Iterator[Stored]:
-    """Yield the newest keyframe's messages, and all from then on that came before a moment.
+    """Yield the newest keyframe's messages, and all later ones from before a moment.
 
-    What came in the instant of the keyframe may or may not be part of it; taking state twice does no harm.
+    Messages of the keyframe's own instant may be part of it or not; applying state twice is
+    harmless.
     """
     keyframe = recording.keyframe(at_ns)
     if keyframe is not None:

@@ -1,4 +1,4 @@
-"""Read-ahead in a thread, so that playing never waits for a chunk to be read and decompressed."""
+"""Read-ahead in a thread: playing never waits for reading and decompressing."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Stored
 
 BATCH = 64
-"""Messages that are handed over at once."""
+"""Messages per batch."""
 MOST_MESSAGES = 8_192
 MOST_BYTES = 32 * 2**20
-"""Payload bytes that wait at most, and as much as a batch has beyond that."""
+"""Most payload bytes waiting, plus one batch."""
 
 
 class ReadAhead:
-    """One reading of a stretch of a recording, which must have no other reader meanwhile."""
+    """One reading of a stretch of a recording.
+
+    The recording must have no other reader meanwhile.
+    """
 
     def __init__(self, messages: Iterator[Stored]) -> None:
         self._messages = messages
@@ -36,7 +39,9 @@ class ReadAhead:
         self._thread = threading.Thread(target=self._read, name="read-ahead", daemon=True)
 
     async def batches(self) -> AsyncGenerator[list[Stored], None]:
-        """Yield the messages in order, some at a time; reading ends when the iteration is closed.
+        """Yield the messages in order, in batches.
+
+        Reading ends when the iteration is closed.
 
         Raises:
             TrnfleetError: reading failed.

@@ -1,4 +1,7 @@
-"""The places of chunks with messages, by their begin, in about ten bytes each beside the entries of their files."""
+"""Places of chunks with messages, ordered by start.
+
+A place takes about ten bytes, besides the chunk's entry in its file.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ class Slot(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Chunks of a file that follow one another and hold repeats, by the numbers of their entries."""
+    """Consecutive chunks of a file with repeats, by their entry numbers."""
 
     part: PartReader
     numbers: list[int]
@@ -42,7 +45,10 @@ class Run(NamedTuple):
 
 
 class _Rows:
-    """Rows of numbers, one of which is that of a file."""
+    """Rows of numbers.
+
+    One column is a file's number.
+    """
 
     _WIDTH: int
     _PART: int
@@ -50,15 +56,15 @@ class _Rows:
 
     def __init__(self) -> None:
         self._parts: dict[int, PartReader] = {}
-        """Files by a number that goes up."""
+        """Files by ascending number."""
         self._newest = -1
-        """Number of the file that was last added."""
+        """Number of the file added last."""
         self._file_numbers: dict[PartReader, int] = {}
         self._rows = PackedRows(self._WIDTH)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of what is kept."""
+        """Size of the rows in bytes."""
         return self._rows.nbytes
 
     def drop(self, part: PartReader) -> int:
@@ -83,7 +89,10 @@ class _Rows:
 
 
 class Slots(_Rows):
-    """Slots with data in the order of their begins: begin, latest end of it and all before, file, number of the entry."""
+    """Slots with data, ordered by start.
+
+    Columns: start, latest end so far, file, number of the entry.
+    """
 
     _WIDTH = 4
     _PART = 2
@@ -108,18 +117,21 @@ class Slots(_Rows):
         return self._rows[-1][1] if self._rows else 0
 
     def append(self, slot: Slot, number: int) -> None:
-        """Take one that begins no earlier than all that are there.
+        """Add a slot.
+
+        It must start no earlier than all others.
 
         Args:
             slot: The slot.
-            number: Of its entry in its file.
+            number: Number of its entry in its file.
         """
         self._append(slot.entry.start_ns, slot.entry.end_ns, self._number_of(slot.part), number)
 
     def prepend(self, slots: Sequence[tuple[Slot, int]]) -> None:
-        """Take slots of one file that is earlier than all that are there, in order, each with the number of its entry.
+        """Add the slots of an earlier file, in order, each with its entry number.
 
-        Its last ones may begin after the first of those: they are looked for from its begin on, so that all stay in order.
+        Its last ones may start after the first existing slot. Their start is then recorded as that
+        slot's, so that starts never fall.
         """
         later = list(self._rows)
         self._rows = PackedRows(self._WIDTH)
@@ -130,7 +142,7 @@ class Slots(_Rows):
             self._append(*row)
 
     def between(self, after_ns: int, until_ns: int) -> list[Slot]:
-        """Return those that may have messages of `after_ns < time_ns <= until_ns`."""
+        """Return slots possibly with messages of `after_ns < time_ns <= until_ns`."""
         begin = self._rows.bisect_right(1, after_ns)
         end = self._rows.bisect_right(0, until_ns)
         return [
@@ -144,7 +156,10 @@ class Slots(_Rows):
 
 
 class Runs(_Rows):
-    """Runs of chunks with repeats in the order of their begins: begin of the run, number of the run, file, number of the entry."""
+    """Runs of chunks with repeats, ordered by start.
+
+    Columns: start of the run, number of the run, file, number of the entry.
+    """
 
     _WIDTH = 4
     _PART = 2
@@ -153,12 +168,15 @@ class Runs(_Rows):
         """Take runs in order."""
         super().__init__()
         self._gone = 0
-        """Rows that were removed at the begin, less those that were put there: what `newest` counts from."""
+        """Rows removed from the front, less rows added there. `newest` counts from here."""
         for run in runs:
             self.append(run)
 
     def append(self, run: Run) -> None:
-        """Take one that begins no earlier than all that are there."""
+        """Add a run.
+
+        It must start no earlier than all others.
+        """
         self._append(run.start_ns, run)
 
     def extend_last(self, number: int) -> None:
@@ -175,7 +193,7 @@ class Runs(_Rows):
         return slot_of(part, part.entries[number])
 
     def prepend(self, runs: Sequence[Run]) -> None:
-        """Take runs of one file that is earlier than all that are there; as `Slots.prepend`."""
+        """Add the runs of an earlier file; see `Slots.prepend`."""
         later = list(self._rows)
         self._rows = PackedRows(self._WIDTH)
         for run in runs:
@@ -192,16 +210,18 @@ class Runs(_Rows):
         return count
 
     def place(self, at_ns: int) -> int:
-        """Return the place behind all runs that begin at or before a moment, for `newest`."""
+        """Return the place after all runs starting at or before a moment, for `newest`."""
         return self._rows.bisect_right(0, at_ns) + self._gone
 
     def newest(self, place: int) -> tuple[Run, int] | None:
-        """Return the newest run before a place, and its own place; None where there is none.
+        """Return the newest run before a place, and its own place.
 
-        A place stays what it is while the oldest runs go.
+        None without one.
+
+        A place stays valid while the oldest runs are dropped.
 
         Args:
-            place: As `place` or a call before this one has returned it.
+            place: From `place` or from an earlier call.
         """
         end = place - self._gone
         if not 0 < end <= len(self._rows):
@@ -222,7 +242,7 @@ class Runs(_Rows):
 
 
 def slot_of(part: PartReader, entry: ChunkEntry) -> Slot:
-    """Return a chunk of a file with what is known of its messages."""
+    """Return the slot of a chunk."""
     if entry.channels is None:
         return Slot(part, entry, has_data=True, has_repeats=True)
     names = {part.channels.get(channel) for channel in entry.channels}

@@ -1,1 +1,1 @@
-"""Writing recordings: a part file, the recorder's thread, and the live buffer behind the app."""
+"""Writing of recordings: part file, recorder thread, and the app's live buffer."""

@@ -1,4 +1,4 @@
-"""Export of chunks of several files as one recording, byte for byte: nothing is decompressed."""
+"""Export of chunks of several files as one recording, byte for byte, without decompression."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _KEYFRAME_ID = CHANNEL_IDS[KEYFRAME]
 
 
 def save_parts(slots: Sequence[Slot], path: Path, about: About) -> int:
-    """Write chunks of files that this program wrote as one finished recording; return its messages.
+    """Write chunks of our own files as one recording, and return its messages.
 
     Args:
-        slots: The chunks in order; all files have the channels that a `PartFile` has.
+        slots: The chunks in order. All files have the channels of a `PartFile`.
         path: The new file.
-        about: What it says of itself.
+        about: Its metadata.
 
     Raises:
         ConfigError: the file exists or cannot be made.
-        RecordingError: the disk is full; the file is not left behind.
+        RecordingError: the disk is full. The file is deleted.
     """
     try:
         file = PartFile(path, about.with_part(1))

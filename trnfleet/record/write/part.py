@@ -1,7 +1,7 @@
 """One file of a recording: written chunk by chunk, with its index at the end.
 
-A chunk is written whole, in one piece, straight to the kernel: who is killed loses what was not yet cut, and nothing else.
-When a write fails, the file is cut back to its last whole chunk.
+A chunk is written in one piece, straight to the kernel: a killed process loses only its uncut
+messages. When a write fails, the file is cut back to its last whole chunk.
 """
 
 from __future__ import annotations
@@ -37,26 +37,28 @@ if TYPE_CHECKING:
 MESSAGE_ENCODING = "cbor"
 DELETED = "the file was deleted"
 _INDEX_ENTRY_BYTES = 160
-"""About what a chunk adds to the index."""
+"""Approximate bytes per chunk in the index."""
 
 
 class PartFile:
-    """One file while it is written.
+    """A file being written.
 
     Raises:
-        OSError: from every method that writes; after it the file ends with its last whole chunk.
+        OSError: from every writing method. The file then ends with its last whole chunk.
     """
 
     def __init__(
         self, path: Path, about: About, level: int = LEVEL, *, durable: bool = False
     ) -> None:
-        """Make the file, which must not exist, with its header, metadata and channels.
+        """Make the file with its header, metadata and channels.
+
+        An existing file is an error.
 
         Args:
             path: The file.
-            about: What it says of itself.
-            level: The compression's.
-            durable: Whether its name, and all of it at its end, are on the disk itself.
+            about: Its metadata.
+            level: Compression level.
+            durable: Whether its name, and its content at its end, are synced to the disk.
         """
         self.path = path
         self._durable = durable
@@ -67,7 +69,7 @@ class PartFile:
         """Time of the first chunk."""
         self._file = open_private(str(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         self._has_name = os.fstat(self._file).st_nlink > 0
-        """Whether the file system counts names, so that it can be seen that the last one goes."""
+        """Whether the file system counts names. If so, the removal of the last one is noticed."""
         self._sequences = [0] * (len(CHANNELS) + 1)
         self._index = bytearray()
         """Index entries of the chunks: a day has hundreds of thousands of them."""
@@ -95,7 +97,7 @@ class PartFile:
 
     @property
     def likely_size(self) -> int:
-        """Bytes that it would have if it were finished now, but for what is not yet cut."""
+        """Bytes of the file if it were finished now, without the uncut messages."""
         return self.size + (self._chunks + 8) * _INDEX_ENTRY_BYTES
 
     @property
@@ -116,19 +118,23 @@ class PartFile:
         self.packer.add_many(channel, sequence, time_ns, messages)
 
     def cut(self) -> ChunkEntry | None:
-        """Write the present chunk; return where it is, or None where there is nothing in it."""
+        """Write the present chunk and return its entry.
+
+        None if it is empty.
+        """
         return self._append(self.packer.pack()) if self.packer.size else None
 
     def copy(
         self, entry: ChunkEntry, data: bytes, counts: dict[int, int], offsets: dict[int, int]
     ) -> None:
-        """Append a chunk and its indexes as they stand in another file with the same channels.
+        """Append a chunk and its indexes from another file with the same channels.
 
         Args:
-            entry: The chunk there.
+            entry: The chunk in the other file.
             data: Its record and its indexes.
             counts: Messages by channel.
-            offsets: By channel, where its message index begins, from the end of the chunk's record.
+            offsets: Start of each channel's message index, counted from the end of the chunk's
+                record.
         """
         self._append(
             PackedChunk(
@@ -188,7 +194,10 @@ class PartFile:
             self.abandon()
 
     def sync(self) -> None:
-        """Have the disk itself hold what is in the file, so that it survives the machine's end; waits for the disk."""
+        """Wait until the file is on the disk itself.
+
+        It then survives a crash of the machine.
+        """
         if self._file >= 0:
             os.fsync(self._file)
 
@@ -199,7 +208,7 @@ class PartFile:
             self._file = -1
 
     def _summary(self) -> bytes:
-        """Return what stands behind the data: channels, statistics, indexes, their offsets and the footer."""
+        """Return the end of the file: channels, statistics, indexes, their offsets, footer."""
         data_end = to_bytes([DataEnd(0)])
         summary_at = self.size + len(data_end)
         start_ns, end_ns = self._times or (0, 0)

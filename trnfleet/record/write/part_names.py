@@ -13,10 +13,12 @@ if TYPE_CHECKING:
 
 
 def part_namer(path: Path, *, splits: bool) -> Callable[[int], Path]:
-    """Return a function from a part's number, from 1 on, to its file; a recording that is never split is `path` itself.
+    """Return a function from a part's number, from 1 on, to its file.
+
+    A recording never split is `path` itself.
 
     Raises:
-        ConfigError: there are parts of an earlier recording, one of which a part of this one would meet in the end.
+        ConfigError: parts of an earlier recording exist under names this one would reach.
     """
     if not splits:
         return lambda _number: path

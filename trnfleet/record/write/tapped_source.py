@@ -1,4 +1,7 @@
-"""A source whose batches are recorded, too. Nothing here writes files, so that a monitor loads no compression for it."""
+"""A source with its batches recorded.
+
+This module writes no files, so that a monitor loads no compression for it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ class Taker(Protocol):
 
 
 class TappedSource:
-    """A source that passes each batch to a recorder and to the caller."""
+    """A source passing each batch to a recorder and to the caller."""
 
     def __init__(self, source: Source, recorder: Taker) -> None:
         self._source = source
@@ -30,7 +33,10 @@ class TappedSource:
         return self._source.status
 
     async def take(self) -> list[Envelope]:
-        """Return what has come in, recorded; an empty list where the source has ended."""
+        """Return the next batch, recorded.
+
+        Empty if the source has ended.
+        """
         batch = await self._source.take()
         self._recorder.take(batch)
         return batch

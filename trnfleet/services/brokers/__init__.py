@@ -1,1 +1,1 @@
-"""One fleet, or several, on several brokers: their messages in one stream, and what is written to all of them."""
+"""One or several fleets on several brokers: messages merged, and writes sent to all."""

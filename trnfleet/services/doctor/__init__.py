@@ -1,1 +1,1 @@
-"""What `trnfleet doctor` finds: on this machine (`machine`), and at a broker by trying it (`broker`, `probes`)."""
+"""Findings of `trnfleet doctor`: this machine (`machine`) and a broker (`broker`, `probes`)."""

@@ -1,4 +1,4 @@
-"""Findings: what was looked at, how it is, and what to do."""
+"""Findings: a subject, its condition, and advice."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Finding(NamedTuple):
     name: str
     health: Health
     value: str
-    """What was found."""
+    """The value found."""
     advice: str = ""
-    """What to do; empty where nothing has to be done."""
+    """Action to take. Empty if none is needed."""
 
 
 def took(seconds: float) -> str:

@@ -1,1 +1,1 @@
-"""Files that services read and write: recordings, lines, documents, alert rules and their tests."""
+"""Files of services: recordings, lines, documents, alert rules and their tests."""

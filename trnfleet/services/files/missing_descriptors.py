@@ -1,4 +1,7 @@
-"""Descriptors that a recording lacks although their telemetry comes: a broker may have withheld them."""
+"""Descriptors missing in a recording with their telemetry.
+
+The broker may have withheld them.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,11 @@ if TYPE_CHECKING:
     from trnfleet.wire.topics import Topic
 
 MOST_TOPICS = 262_144
-"""Telemetry topics of which is known that their descriptors have come."""
+"""Telemetry topics whose descriptors are known to have arrived."""
 
 
 class MissingDescriptors:
-    """The topics of descriptors that have not come, in all fleets."""
+    """The topics of missing descriptors, in all fleets."""
 
     def __init__(self, root: str, parse: Callable[[str], Topic]) -> None:
         """Begin with none.
@@ -54,7 +57,7 @@ class MissingDescriptors:
                 self._look_at(envelope.topic, topic)
 
     def due(self, now_s: float) -> list[str]:
-        """Return the topics that are to be asked for now.
+        """Return the topics to request now.
 
         Args:
             now_s: Monotonic seconds.

@@ -1,4 +1,4 @@
-"""Summary of a recording: its times, its fleets and their sizes, messages by class, and losses."""
+"""Summary of a recording: times, fleets and their sizes, messages by class, and losses."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class FleetFacts:
     chips: int = 0
     instances: int = 0
     period_s: float | None = None
-    """Wall seconds from tick to tick; of several periods that of most instances."""
+    """Wall seconds from tick to tick. With several periods, the one of most instances."""
     speed: float | None = None
     """Seconds of the fleet's time per wall second."""
     is_replay: bool = False
     """Whether a replay was recorded."""
     lost: int = 0
-    """Ticks of a topic that never came, by sequence numbers."""
+    """Ticks of a topic that never arrived, by sequence numbers."""
 
 
 class _Gathered:
@@ -58,7 +58,7 @@ class _Gathered:
             return "other"
 
     def add(self, stored: Stored) -> None:
-        """Add a message; one that contradicts its topic is skipped."""
+        """Add a message, unless it contradicts its topic."""
         with contextlib.suppress(WireError):
             self._add(stored.envelope)
 
@@ -76,7 +76,9 @@ class _Gathered:
 
 
 def summarize(files: Sequence[str], recording: Recording) -> dict[str, Any]:
-    """Return the summary of a recording, as `trnfleet info --json` prints it; reads the recording once.
+    """Return the summary of a recording, as printed by `trnfleet info --json`.
+
+    The recording is read once.
 
     Args:
         files: Its files, as they were named.

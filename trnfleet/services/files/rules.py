@@ -22,7 +22,8 @@ def load_rules(names: Sequence[str] = ()) -> tuple[Rule, ...]:
         names: Names of shipped files, or paths.
 
     Raises:
-        ConfigError: a file is missing or invalid, two rules have one name, or one inhibits a rule that does not exist.
+        ConfigError: a file is missing or invalid, two rules have one name, or one inhibits a rule
+            that does not exist.
     """
     files = [find_file(KIND, name) for name in (names or shipped_names(KIND))]
     # Shipped files inhibit each other's rules; one of them alone is valid all the same.
@@ -33,7 +34,7 @@ def load_rules(names: Sequence[str] = ()) -> tuple[Rule, ...]:
 
 
 def shipped_rules(other_than: Path | None = None) -> list[str]:
-    """Return the names of the shipped rules, without those of the file `other_than`."""
+    """Return the names of the shipped rules, except for the file `other_than`."""
     files = [find_file(KIND, name) for name in shipped_names(KIND)]
     own = None if other_than is None else other_than.resolve()
     return [

@@ -1,1 +1,1 @@
-"""The writer of history: minutes of a monitor into Parquet files, from a broker or from recordings."""
+"""The writer of history: a monitor's minutes as Parquet files, from a broker or recordings."""

@@ -1,1 +1,4 @@
-"""The relay: a cell's roll-ups, jobs, reservations, alerts, events and publishers to a top broker."""
+"""The relay: roll-ups of a cell, and its state and alerts, to a top broker.
+
+State is jobs, reservations, events and publishers.
+"""

@@ -1,1 +1,5 @@
-"""The simulator as a service: parameters, engine, publishing to a broker or into a recording, its client, its history in the app."""
+"""The simulator as a service.
+
+It has parameters, engine, publishing to a broker or into a recording, client, and the app's
+history.
+"""

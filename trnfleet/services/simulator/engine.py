@@ -37,7 +37,8 @@ def transport_faults(run: Run) -> list[TransportFault]:
         key = f"{run.scenario_file}: faults[{number}]"
         if entry.every is not None and entry.times is None:
             raise ConfigError(
-                f"{key}.times: a fault of the way to the broker that repeats needs a number of times"
+                f"{key}.times: a fault of the way to the broker that repeats needs a number of"
+                " times"
             )
         try:
             faults += (

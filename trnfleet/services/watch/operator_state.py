@@ -1,7 +1,8 @@
-"""Acknowledgements and silences as the broker retains them, and what it has lost of them.
+"""Acknowledgements and silences retained by the broker, and their losses.
 
-A broker without persistence forgets them when it restarts. The leading watch restores them once all that the broker retains has
-come in, so that nothing later is overwritten. Withdrawals are kept like the others, and count as later than what they end.
+A broker without persistence forgets them when it restarts. The leading watch restores them once all
+retained messages have arrived, so that nothing later is overwritten. Withdrawals are stored like
+the others, and count as later than the messages they end.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _MODELS: dict[TopicClass, type[AckMessage | SilenceMessage]] = {
     TopicClass.SILENCE: SilenceMessage,
 }
 MOST_HELD = 2 * (DEFAULT_LIMITS.acks + DEFAULT_LIMITS.silences)
-"""Messages that are kept: as many as a monitor keeps, and as many withdrawals."""
+"""Stored messages: as many as a monitor stores, and as many withdrawals."""
 
 
 class Key(NamedTuple):
@@ -41,21 +42,21 @@ class Key(NamedTuple):
 
 
 class OperatorState:
-    """The newest message of every acknowledgement and silence of one fleet, over all connections."""
+    """The newest message of each acknowledgement and silence of a fleet, over all connections."""
 
     def __init__(self) -> None:
         self._held: dict[Key, OperatorMessage] = {}
         self._present: set[Key] = set()
-        """Those that the broker has, as far as it was heard since the last connect."""
+        """Messages received from the broker since the last connect."""
         self._overruled: set[Key] = set()
-        """Withdrawals over which something older was written since."""
+        """Withdrawals overwritten since by something older."""
 
     def reconnect(self) -> None:
-        """Forget what the broker has: it may have lost it."""
+        """Forget the broker's state: it may be lost."""
         self._present.clear()
 
     def take(self, topic: Topic, envelope: Envelope) -> None:
-        """Take a message of a topic.
+        """Note a message of a topic.
 
         Raises:
             WireError: it is invalid, or there are too many.
@@ -88,11 +89,11 @@ class OperatorState:
     def lost(
         self, now_ns: int, is_needed: Callable[[OperatorMessage], bool]
     ) -> Iterator[tuple[Key, OperatorMessage]]:
-        """Yield what the broker does not have, although its end is to come.
+        """Yield unexpired messages missing on the broker.
 
         Args:
             now_ns: Monitor time.
-            is_needed: Whether one that was not withdrawn still has a meaning.
+            is_needed: Returns whether a message still has a meaning, if not withdrawn.
         """
         for key, message in self._held.items():
             if key in self._present or end_ns(message) <= now_ns:
@@ -101,13 +102,16 @@ class OperatorState:
                 yield key, message
 
     def overruled(self) -> Iterator[tuple[Key, OperatorMessage]]:
-        """Yield withdrawals over which something older was written; every watch corrects that, leader or not."""
+        """Yield withdrawals that were overwritten by something older.
+
+        Every watch corrects them, leader or not.
+        """
         for key in self._overruled:
             if key in self._held:
                 yield key, self._held[key]
 
     def outdated(self, now_ns: int) -> Iterator[Key]:
-        """Yield what the broker has and is over for long."""
+        """Yield the broker's messages that ended long ago."""
         for key in self._present:
             if end_ns(self._held[key]) <= now_ns - KEPT_NS:
                 yield key
@@ -119,5 +123,8 @@ class OperatorState:
 
 
 def end_ns(message: OperatorMessage) -> int:
-    """Return the end of an acknowledgement or a silence; of a withdrawn one, that which it would have had."""
+    """Return the end of an acknowledgement or a silence.
+
+    For a withdrawn one, the end it would have had.
+    """
     return parse_rfc3339(message.withdrawn_until or message.until)

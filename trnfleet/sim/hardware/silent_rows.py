@@ -1,4 +1,4 @@
-"""Instances that publish nothing: their rows are not available, while their counters go on underneath."""
+"""Silent instances: rows are "not available" while their counters continue underneath."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SilentRows:
         self._hidden: dict[str, tuple[NDArray[np.int64], NDArray[Any]]] = {}
 
     def restore(self) -> None:
-        """Restore the values of hidden rows, which a step reads and adds to."""
+        """Restore the values of hidden rows, because a step reads them and adds to them."""
         for name, (rows, held) in self._hidden.items():
             self._columns[name][rows] = held
         self._hidden.clear()

@@ -1,4 +1,4 @@
-"""Slowdowns of jobs by faults, heat and networks: all that workloads need to know about these."""
+"""Slowdowns of jobs by faults, heat and networks, as input of the workloads."""
 
 from __future__ import annotations
 
@@ -17,32 +17,33 @@ class Halt(enum.IntEnum):
 
     NONE = 0
     HANG = 1
-    """Its processes wait for something that does not come: cores are busy, nothing is done, nothing is lost yet."""
+    """Its processes wait forever: cores are busy without work, and none is lost yet."""
     DOWN = 2
-    """Its processes are gone: cores are idle, and when it comes back it starts from its last checkpoint."""
+    """Its processes are gone and cores are idle. It restarts from its last checkpoint."""
     WAITING = 3
-    """Down, and without the instances that it needs: it starts when they are back."""
+    """Down, and short of instances: it starts once they are back."""
 
 
 @dataclass(slots=True)
 class Slowdowns:
-    """Shares of speed left to jobs during a window, above 0 and at most 1, and halted jobs."""
+    """Remaining speed of jobs in a window (above 0, at most 1), and halted jobs."""
 
     compute: NDArray[np.float64]
-    """For each job, its slowest chip's share of peak (1 for inference, whose replicas are independent)."""
+    """For each job, its slowest chip's share of peak. 1 for inference: its replicas are
+    independent."""
     link: NDArray[np.float64]
     """For each job, its slowest NeuronLink's share of bandwidth."""
     efa: NDArray[np.float64]
-    """For each job, the share of EFA bandwidth that its worst instance has."""
+    """For each job, its worst instance's share of EFA bandwidth."""
     storage: NDArray[np.float64]
-    """For each job, the share of the shared storage's bandwidth that it gets: checkpoints and input data."""
+    """For each job, its share of the shared storage's bandwidth, for checkpoints and input data."""
     load: NDArray[np.float64]
-    """For each job, what its offered load is multiplied by (inference; 1 unless a scenario says otherwise, may be
-    above 1)."""
+    """For each job, the factor of its offered load (inference). 1 unless a scenario changes it; may
+    be above 1."""
     halt: NDArray[np.int8]
     """For each job, a `Halt`."""
     replica: NDArray[np.float64]
-    """For each replica of a serving job, the share of speed left to it by slow chips and links."""
+    """For each replica of a serving job, its speed under slow chips and links."""
     replica_halt: NDArray[np.int8]
     """For each replica, a `Halt`; `HANG` and `DOWN` are as for jobs."""
 

@@ -32,11 +32,14 @@ ARGUMENTS = {
 }
 """Every action with its arguments."""
 _HARMLESS = frozenset({"rebirth"}) | messages.READING
-"""Actions that change nothing, and are carried out by every simulator."""
+"""Actions without side effects, carried out by every simulator."""
 
 
 class Control(Protocol):
-    """Actions of a simulation that commands can ask for; every method returns at once, with an answer of one line."""
+    """Actions of a simulation that commands can request.
+
+    Every method returns at once, with an answer of one line.
+    """
 
     def inject(
         self, fault: str, target: str, *, lasts_s: float | None, magnitude: float | None, by: str
@@ -51,7 +54,8 @@ class Control(Protocol):
             by: The sender, for the record.
 
         Raises:
-            ConfigError: fault or target is unknown, or they do not go together; the message names the nearest.
+            ConfigError: fault or target is unknown, or they do not go together; the message names
+                the nearest.
         """
 
     def jump(self, by_s: float) -> str:
@@ -65,16 +69,20 @@ class Control(Protocol):
         """Publish descriptors and jobs again; return an answer of one line."""
 
     def reserve(self, action: str, args: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Search, buy or extend Capacity Blocks; return an answer of one line and the result, as JSON values.
+        """Search, buy or extend Capacity Blocks.
+
+        Return an answer of one line and the result, as JSON values.
 
         Raises:
-            ConfigError: a rule forbids it, or an argument is wrong; the message names the rule and the nearest valid choice.
+            ConfigError: a rule forbids it, or an argument is wrong; the message names the rule and
+                the nearest valid choice.
         """
 
     def faults(self) -> dict[str, Any]:
         """Return the active faults as JSON values; other keys are optional.
 
-        `active` is a list of objects with `fault`, `target` and `until_s`: simulated seconds since the start, or null.
+        `active` is a list of objects with `fault`, `target` and `until_s`: simulated seconds since
+        the start, or null.
         """
 
 
@@ -89,12 +97,12 @@ class SimulatorActions:
         self._control = control
 
     def concerns(self, action: object, target: object) -> bool:
-        """Return True: a simulator also answers what it does not know."""
+        """Return True: a simulator also answers unknown commands."""
         del action, target
         return True
 
     def carry_out(self, command: CommandMessage) -> tuple[str, dict[str, Any]]:
-        """Carry a command out; the reason is what was done, the result what was asked for."""
+        """Carry a command out; return a reason (the action done) and the requested result."""
         control = self._control
         if command.action == "inject":
             fault = command.args.get("fault")
@@ -112,7 +120,8 @@ class SimulatorActions:
             by_s = _number(command, "by_s")
             if not by_s or by_s > LONGEST_JUMP_S:
                 raise ConfigError(
-                    f"jump needs the argument 'by_s', simulated seconds above 0 and at most {LONGEST_JUMP_S:.0f}"
+                    "jump needs the argument 'by_s', simulated seconds above 0 and at most"
+                    f" {LONGEST_JUMP_S:.0f}"
                 )
             return control.jump(by_s), {}
         if command.action == "rebirth":

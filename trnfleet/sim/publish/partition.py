@@ -1,4 +1,7 @@
-"""Partition of a fleet into topics: the instances and chips that the descriptor and the frames of each path cover."""
+"""Partition of a fleet into topics: the instances and chips of each path.
+
+They share one descriptor and its frames.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,11 @@ if TYPE_CHECKING:
     from trnfleet.domain.fleet import Publishing
 
 GRANULARITIES = {"json": ("chip",), "cbor": ("ultraserver", "instance", "block")}
-"""The parts of a fleet that one message can cover in each format; the first is the default."""
+"""Parts of a fleet per message, by format; the first is the default."""
 
 
 class Unit(NamedTuple):
-    """Consecutive instances, with their chips, that are published on one path."""
+    """Consecutive instances, with their chips, published on one path."""
 
     path: str
     instances: slice
@@ -39,7 +42,8 @@ def granularity_of(publishing: Publishing) -> str:
     chosen = publishing.granularity or valid[0]
     if chosen not in valid:
         raise ConfigError(
-            f"publish.granularity = {chosen!r}: format {publishing.format!r} publishes by {' or '.join(sorted(valid))}"
+            f"publish.granularity = {chosen!r}: format {publishing.format!r} publishes by"
+            f" {' or '.join(sorted(valid))}"
         )
     return chosen
 
@@ -47,10 +51,11 @@ def granularity_of(publishing: Publishing) -> str:
 def partition(
     layout: Layout, publishing: Publishing, own: range | None = None, shard: Shard = WHOLE
 ) -> list[Unit]:
-    """Cut a fleet, or a shard's instances of it, into units, in the order of its rows.
+    """Cut a fleet, or a shard's instances of it, into units, in row order.
 
-    JSON's units are instances, whose descriptors cover their chips' topics. Standalone instances are always units
-    of their own. A shard's blocks have its number in their names: they may be cut elsewhere than the whole fleet's.
+    JSON's units are instances; their descriptors cover their chips' topics. Standalone instances
+    are always separate units. A shard's blocks have its number in their names, because they may be
+    cut elsewhere than the whole fleet's.
 
     Raises:
         ConfigError: format and granularity do not go together.
@@ -69,7 +74,7 @@ def partition(
 
 
 def _of_cluster(layout: Layout, cluster: int, own: range, block: int, label: str) -> Iterator[Unit]:
-    """Yield a cluster's units: UltraServers, or blocks of `block` of them where that is not 0."""
+    """Yield a cluster's units: UltraServers, or blocks of `block` UltraServers if not 0."""
     members = range(int(layout.cluster_start[cluster]), int(layout.cluster_start[cluster + 1]))
     joined: list[int] = []
     for number in members:

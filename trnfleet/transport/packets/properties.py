@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 MOST_PROPERTIES_BYTES = 4_096
-"""Largest properties of a message that is taken; they wait beside its payload, which has a limit of its own."""
+"""Largest accepted properties of a message. They wait beside its payload, which has its own limit.
+"""
 _KEPT = ("UserProperty", "ResponseTopic", "CorrelationData", "MessageExpiryInterval")
 
 
@@ -29,7 +30,7 @@ class _OtherPropertiesError(Exception):
 
 @functools.lru_cache(maxsize=256)
 def content_type_of(properties: bytes) -> str | None:
-    """Return the content type among the properties of a message, with their length before them; None for none.
+    """Return the content type from a message's properties, with leading length; None if unset.
 
     Raises:
         Exception: they are not well-formed, in one of many ways, or have more in them that is kept.
@@ -43,7 +44,7 @@ def content_type_of(properties: bytes) -> str | None:
 
 
 def kept_properties(properties: Properties | None) -> MessageProperties | None:
-    """Return what a message has besides its content type; None where it has nothing, as most have.
+    """Return a message's properties besides the content type; None without any, the usual case.
 
     Raises:
         ValueError: it is more than `MOST_PROPERTIES_BYTES`.
@@ -66,10 +67,10 @@ def keep_properties(
     correlation: bytes | None,
     expiry_s: int | None,
 ) -> MessageProperties | None:
-    """Return what a message has besides its content type; None where it has nothing.
+    """Return a message's properties besides the content type; None without any.
 
     Raises:
-        ValueError: it is more than `MOST_PROPERTIES_BYTES`.
+        ValueError: they exceed `MOST_PROPERTIES_BYTES`.
     """
     if not user and response_topic is None and correlation is None and expiry_s is None:
         return None
@@ -80,16 +81,17 @@ def keep_properties(
 
 
 def check_texts(properties: bytes) -> None:
-    """Raise where a text is not UTF-8 or has a NUL; all else is left to the codec.
+    """Raise if a text is not UTF-8 or has a NUL.
 
-    paho looks at more, and refuses U+FEFF, which MQTT allows and brokers pass on.
+    The codec checks the rest. paho checks more, and refuses U+FEFF, although MQTT allows it and
+    brokers pass it on.
 
     Args:
-        properties: Some, with their length before them; more may follow.
+        properties: Properties with leading length; more bytes may follow.
 
     Raises:
-        KeyError: an identifier is none of MQTT's.
-        ValueError: a text is not UTF-8 or has a NUL, or they are longer or shorter than they say.
+        KeyError: an identifier is unknown in MQTT.
+        ValueError: a text is not UTF-8 or has a NUL, or the stated length is wrong.
     """
     at, size = _variable(properties, 0)
     end = at + size
@@ -111,12 +113,13 @@ def check_texts(properties: bytes) -> None:
 
 
 def without_byte_order_marks(packet: bytearray, command: int) -> bytearray:
-    """Return a PUBLISH packet of MQTT 5 with each U+FEFF among its properties replaced by U+FFFD, which is as long.
+    """Return an MQTT 5 PUBLISH packet with U+FEFF in its properties replaced by U+FFFD.
 
-    MQTT allows it and brokers pass it on, but paho ends the connection over it.
+    Both have the same length. MQTT allows U+FEFF and brokers pass it on, but paho ends the
+    connection over it.
 
     Args:
-        packet: All behind the fixed header, as far as it was kept.
+        packet: The bytes after the fixed header, possibly cut.
         command: The first byte of the fixed header.
     """
     begin = 2 + int.from_bytes(packet[:2], "big") + (2 if command & 0x06 else 0)
@@ -158,7 +161,7 @@ def _variable(data: bytes | bytearray, at: int) -> tuple[int, int]:
 
 
 class _PackedProperties(Properties):
-    """PUBLISH properties whose bytes are made once; paho packs them again for every message."""
+    """PUBLISH properties packed once; paho packs them again for every message."""
 
     def __init__(self, content_type: str) -> None:
         super().__init__(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]  # paho's properties have no types
@@ -203,7 +206,7 @@ def _with_content_type(content_type: str) -> Properties:
 
 @functools.lru_cache(maxsize=16)
 def content_type_bytes(content_type: str | None) -> bytes:
-    """Return the properties of a message that has at most a content type, with their length before them.
+    """Return properties with at most a content type, with leading length.
 
     Raises:
         ValueError: MQTT has no such content type.
@@ -212,7 +215,7 @@ def content_type_bytes(content_type: str | None) -> bytes:
 
 
 def properties_bytes(properties: Properties | None) -> int:
-    """Return the size of a message's properties in MQTT 5: at least their length, of one byte."""
+    """Return the size of a message's properties in MQTT 5: at least the length byte."""
     return 1 if properties is None else len(properties.pack())  # type: ignore[no-untyped-call]  # paho's properties have no types
 
 
@@ -221,11 +224,11 @@ def _empty(packet_type: int) -> Properties:
 
 
 def connect_properties(max_packet_bytes: int, receive_maximum: int) -> Properties:
-    """Return the CONNECT properties that state our limits to an MQTT 5 broker.
+    """Return CONNECT properties with our limits, for an MQTT 5 broker.
 
     Args:
-        max_packet_bytes: Largest packet that it may send.
-        receive_maximum: Unacknowledged messages that it may have under way.
+        max_packet_bytes: Largest packet from the broker.
+        receive_maximum: Most unacknowledged messages from it.
     """
     properties = _empty(PacketTypes.CONNECT)
     properties.MaximumPacketSize = max_packet_bytes

@@ -1,1 +1,4 @@
-"""The connection that reads in MQTT 5 over TCP and TLS: the `mqtt5` codec on a socket in the event loop."""
+"""MQTT 5 reader over TCP and TLS.
+
+The `mqtt5` codec on a socket in the event loop.
+"""

@@ -1,4 +1,4 @@
-"""The login at a broker: its address, who connects, and with what; the same for every connection of a link."""
+"""The login at a broker: address, user and credentials, for all connections of a link."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope
 
 KEEPALIVE_S = 10
-"""A half-open connection is found after at most twice as much: paho pings after one, and gives up after another."""
+"""Keep-alive interval. A half-open connection is found after at most twice as much: paho pings
+after one interval, and gives up after another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Login:
     keepalive_s: int = KEEPALIVE_S
     tls: TlsSettings = VERIFIED
     is_known: bool = False
-    """Whether the broker has answered before, so that nobody needs to look what its port speaks."""
+    """Whether the broker has answered before. Its port then needs no probe."""
 
     @property
     def is_unverified(self) -> bool:
@@ -39,7 +40,10 @@ class Login:
 
     @property
     def exposes_password(self) -> bool:
-        """Whether CONNECT carries a password to whatever is behind the port: without TLS, or with an unverified one."""
+        """Whether CONNECT sends a password without TLS, or with an unverified one.
+
+        It reaches any process behind the port.
+        """
         has_password = self.password is not None and self.url.user is not None
         return has_password and (self.is_unverified or not self.url.is_tls)
 
@@ -55,7 +59,9 @@ class Login:
         )
 
     def reveal(self) -> str | None:
-        """Return the password to send, read where it is a file; None where none is sent.
+        """Return the password to send, read from its file if it has one.
+
+        None if none is sent.
 
         Raises:
             ConfigError: the file cannot be read.
@@ -63,13 +69,19 @@ class Login:
         return None if self.password is None or self.url.user is None else self.password.reveal()
 
     def why_not_authorised(self) -> str:
-        """Return what to think of a refusal: what the broker asks for, or what it was given."""
+        """Return the likely reason of a refusal: missing or wrong credentials."""
         user = self.url.user
         if user is None:
             also = " beside the certificate" if self.tls.cert else ""
-            return f"the broker asks for a user{also}, as in {self.url.scheme}://user@host, and a password"
+            return (
+                f"the broker asks for a user{also}, as in {self.url.scheme}://user@host, and a"
+                " password"
+            )
         if self.password is None:
-            return f"no password was given for user {user!r}; set TRNFLEET_MQTT_PASSWORD or give --password-file"
+            return (
+                f"no password was given for user {user!r}; set TRNFLEET_MQTT_PASSWORD or give"
+                " --password-file"
+            )
         what = (
             "the password"
             if isinstance(self.password, Password)

@@ -1,4 +1,4 @@
-"""Passwords and tokens in files that their owner alone may read."""
+"""Passwords and tokens in files readable by their owner only."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ LONGEST_SECRET = 65_535
 
 
 def read_secret(option: str, file: str) -> str:
-    """Return the line that a file with a password or a token has.
+    """Return the line of a password or token file.
 
     Args:
-        option: The option that names the file, for messages.
+        option: The option with the file's name, for messages.
         file: The file.
 
     Raises:
-        ConfigError: it cannot be read, is empty, too long or more than a line, or others may read it.
+        ConfigError: it cannot be read, is empty, too long or more than a line, or others may read
+            it.
     """
     where = f"{option} {file}"
     try:
@@ -37,7 +38,7 @@ def read_secret(option: str, file: str) -> str:
     try:
         text = data.decode().rstrip("\r\n")
     except UnicodeDecodeError:
-        # The error itself would quote what it could not read.
+        # The error itself would quote the unreadable bytes.
         raise ConfigError(f"{where}: it is not UTF-8") from None
     if "\n" in text or "\r" in text:
         raise ConfigError(f"{where}: it has several lines, of which none is known to be the secret")
@@ -49,7 +50,10 @@ def read_secret(option: str, file: str) -> str:
 
 
 class TokenFile:
-    """A token in a file, read for every connection: who issues it may replace it at any time."""
+    """A token in a file, read for every connection.
+
+    Its issuer may replace it at any time.
+    """
 
     __slots__ = ("path",)
 

@@ -1,6 +1,6 @@
-"""A socket to a broker: TCP, then TLS and a websocket where the URL says so, or one line that says why there is none.
+"""A socket to a broker: TCP, then TLS and a websocket if in the URL.
 
-Everything here waits; it runs in a thread.
+On failure one line with the reason. Everything here blocks; it runs in a thread.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from trnfleet.transport.url import BrokerUrl
 
 TCP_CONNECT_S = 2.0
-"""Longest wait for TCP; it is spent in a thread that cannot be interrupted, and is left alone where nobody waits any more."""
+"""Longest wait for TCP. It runs in a thread that cannot be interrupted, and is abandoned when
+nobody waits any more."""
 HANDSHAKE_S = 3.0
 """Longest wait for an answer within the handshake of TLS, and of a websocket."""
 
@@ -51,7 +52,7 @@ def open_tcp(url: BrokerUrl) -> socket.socket:
 
 
 def not_now_errors(url: BrokerUrl) -> tuple[type[OSError], ...]:
-    """Return what a socket raises that has nothing to read, or no room to write, at the moment."""
+    """Return a socket's errors for nothing to read, or no room to write, now."""
     if not url.is_tls:
         return (BlockingIOError,)
     return (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -61,7 +62,7 @@ def wrap(connection: socket.socket, url: BrokerUrl, tls: TlsSettings) -> ssl.SSL
     """Return a connection with TLS on it.
 
     Raises:
-        DialError: there is none, or it is not the broker that is meant.
+        DialError: TLS fails, or it is not the intended broker.
     """
     try:
         context = tls.context()
@@ -102,7 +103,8 @@ def _websocket(connection: socket.socket, url: BrokerUrl) -> WebSocket:
     except WebSocketRefusedError as error:
         if error.status == 404:
             raise DialError(
-                f"there is no websocket at the path {url.path} ({error}): put the broker's own behind the port"
+                f"there is no websocket at the path {url.path} ({error}): put the broker's own"
+                " behind the port"
             ) from None
         raise DialError(
             f"no websocket: {error}", is_foreign=error.status in {0, 400}, has_tls=url.is_tls

@@ -1,21 +1,21 @@
-"""Errors of sockets to a broker, each with a text that says why."""
+"""Errors of sockets to a broker, with the reason as text."""
 
 from __future__ import annotations
 
 
 class DialError(Exception):
-    """A connection that TCP could make, and that could not be used."""
+    """An open but unusable TCP connection."""
 
     def __init__(self, why: str, *, is_foreign: bool = False, has_tls: bool = False) -> None:
         super().__init__(why)
         self.is_foreign = is_foreign
-        """Whether the port may speak something else than the URL says."""
+        """Whether the port may speak another protocol than its URL."""
         self.has_tls = has_tls
         """Whether TLS had begun."""
 
 
 class WebSocketRefusedError(Exception):
-    """A request that was not answered by a websocket."""
+    """A websocket request with another answer."""
 
     def __init__(self, why: str, status: int = 0) -> None:
         super().__init__(why)
@@ -24,4 +24,7 @@ class WebSocketRefusedError(Exception):
 
 
 class WebSocketLimitError(ConnectionAbortedError):
-    """More than a websocket takes of a broker, which ends the connection; its text says what."""
+    """A broker exceeded a websocket limit; ends the connection.
+
+    Its text names the limit.
+    """

@@ -1,4 +1,4 @@
-"""A look at what a port speaks, while the answer to CONNECT is slow to come or after it did not come."""
+"""Probe a port's protocol while CONNECT's answer is slow, or after it failed to arrive."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ if TYPE_CHECKING:
     from trnfleet.transport.url import BrokerUrl
 
 SLOW_ANSWER_S = 1.0
-"""Wait for the answer to CONNECT after which it is looked whether the port speaks something else; brokers answer within milliseconds."""
+"""Wait for CONNECT's answer before the port's protocol is probed. Brokers answer within
+milliseconds."""
 
 
 async def connect_and_look(
     connecting: Coroutine[Any, Any, None], look: Callable[[], Coroutine[Any, Any, str]]
 ) -> None:
-    """Connect, and look what the port speaks while the answer is slow to come.
+    """Connect, and probe the port's protocol while the answer is slow.
 
     Raises:
-        LinkDown: it is something else than MQTT as the URL has it.
+        LinkDown: the port speaks another protocol than its URL.
     """
     work: asyncio.Task[None] = asyncio.create_task(connecting, name="mqtt-connect")
     tasks: list[asyncio.Task[Any]] = [work]
@@ -46,12 +47,12 @@ async def connect_and_look(
 
 
 async def what_it_speaks(url: BrokerUrl, tls: TlsSettings, heard: bytes, *, has_tls: bool) -> str:
-    """Return what a port speaks that does not answer as it should; empty where that is not found.
+    """Return the protocol of a port without a proper answer; empty if not found.
 
     Args:
-        url: What was meant to be there.
+        url: The expected broker.
         tls: The settings for it.
-        heard: The first bytes that came.
+        heard: The first bytes received.
         has_tls: Whether TLS has begun.
     """
     if has_tls:
@@ -60,6 +61,9 @@ async def what_it_speaks(url: BrokerUrl, tls: TlsSettings, heard: bytes, *, has_
 
 
 def look_at(future: asyncio.Future[Any]) -> None:
-    """Retrieve a future's exception, so that asyncio does not log it as never retrieved."""
+    """Retrieve a future's exception.
+
+    Otherwise asyncio logs it as never retrieved.
+    """
     if future.done() and not future.cancelled():
         future.exception()

@@ -1,4 +1,7 @@
-"""TLS as a broker speaks it: version, cipher, and how long its certificate is valid. Looked at on a connection of its own."""
+"""TLS of a broker: version, cipher, and how long its certificate is valid.
+
+Read on a separate connection.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +17,21 @@ if TYPE_CHECKING:
 
 
 class TlsPeer(NamedTuple):
-    """What was agreed upon with a broker."""
+    """TLS parameters agreed with a broker."""
 
     version: str
     """Such as `TLSv1.3`."""
     cipher: str
     valid_until_s: float | None
-    """Seconds since 1970; None where the certificate is not verified, for OpenSSL then does not show it."""
+    """Seconds since 1970; None for an unverified certificate, because OpenSSL does not show it."""
 
 
 def look_at_tls(url: BrokerUrl, tls: TlsSettings) -> TlsPeer:
-    """Return what is agreed upon with a broker; it waits, and runs in a thread.
+    """Return the TLS parameters agreed with a broker; it blocks, and runs in a thread.
 
     Raises:
-        DialError: TLS cannot be had.
-        OSError: TCP cannot.
+        DialError: TLS fails.
+        OSError: TCP fails.
     """
     plain = open_tcp(url)
     try:

@@ -1,4 +1,7 @@
-"""Errors of TLS in plain words: the alerts by which a broker refuses, which may come after the handshake."""
+"""TLS errors in plain words: the alerts of a refusing broker.
+
+They may arrive after the handshake.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +15,24 @@ if TYPE_CHECKING:
 _MISSING = "the broker asks for a client certificate; give --cert and --key"
 _NO_CERTIFICATE = "a client certificate may be missing: give --cert and --key"
 
-# By what follows ALERT_ in OpenSSL's name of the reason.
+# By the part after ALERT_ in OpenSSL's name of the reason.
 _ALERTS = {
     "CERTIFICATE_REQUIRED": _MISSING,
     "UNKNOWN_CA": "the broker refuses the client certificate: it does not know its authority",
     "BAD_CERTIFICATE": "the broker refuses the client certificate as damaged or wrongly signed",
-    "UNSUPPORTED_CERTIFICATE": "the broker refuses the client certificate: its kind or purpose is another",
+    "UNSUPPORTED_CERTIFICATE": (
+        "the broker refuses the client certificate: its kind or purpose is another"
+    ),
     "CERTIFICATE_REVOKED": "the broker refuses the client certificate: it is revoked",
-    "CERTIFICATE_EXPIRED": "the broker refuses the client certificate: it has expired, or is not valid yet",
+    "CERTIFICATE_EXPIRED": (
+        "the broker refuses the client certificate: it has expired, or is not valid yet"
+    ),
     "CERTIFICATE_UNKNOWN": "the broker refuses the client certificate",
     "ACCESS_DENIED": "the broker refuses the client certificate: access denied",
     "DECRYPT_ERROR": "the broker refuses the client certificate: a signature is wrong",
-    "PROTOCOL_VERSION": "broker and client have no version of TLS in common; 1.2 and 1.3 are spoken here",
+    "PROTOCOL_VERSION": (
+        "broker and client have no version of TLS in common; 1.2 and 1.3 are spoken here"
+    ),
     "INSUFFICIENT_SECURITY": "the broker finds the ciphers that are offered too weak",
     "NO_APPLICATION_PROTOCOL": "the broker knows no protocol of the name given by --alpn",
     "UNRECOGNIZED_NAME": "the broker does not know the host name under which it was called",
@@ -32,7 +41,7 @@ _ALERTS = {
 _BY_CERTIFICATE = frozenset(
     {"BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "ACCESS_DENIED", "UNKNOWN_CA", "DECRYPT_ERROR"}
 )
-"""Alerts that without a client certificate can only mean that there is none."""
+"""Alerts caused by a missing client certificate, if none was sent."""
 _OWN = {
     "UNSUPPORTED_PROTOCOL": "the broker has no TLS 1.2 or later",
     "TLSV1_ALERT_PROTOCOL_VERSION": "the broker has no TLS 1.2 or later",
@@ -43,7 +52,7 @@ _OWN = {
 
 
 def tls_words(error: OSError, tls: TlsSettings | None) -> str | None:
-    """Return plain words for an error of TLS; None for what is none, or says nothing of the reason.
+    """Return plain words for a TLS error; None for other errors or without a reason.
 
     Args:
         error: As it was raised by the handshake, a read or a write.

@@ -1,1 +1,4 @@
-"""What keys and commands do whichever view is on the screen: `cursor_keys.py` acts on what the cursor is on."""
+"""Keys and commands of every view.
+
+`cursor_keys.py` acts on the item under the cursor.
+"""

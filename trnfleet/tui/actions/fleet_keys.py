@@ -1,4 +1,4 @@
-"""Keys and commands of an app that watches several fleets: the next one, and one by its name."""
+"""Keys and commands to switch between fleets: the next one, or one by name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 class FleetKeys(App[None]):
-    """An app with these keys; they do nothing where there is one fleet."""
+    """An app with these keys.
+
+    They do nothing with one fleet.
+    """
 
     HELP_TITLE = "Everywhere"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -23,11 +26,11 @@ class FleetKeys(App[None]):
     context: UiContext
 
     def show_fleet(self, name: str, view: str | None = None) -> None:
-        """Go to a fleet, where one was in it last."""
+        """Go to a fleet, at its last place."""
         raise TypeError(f"{type(self).__name__} does not implement show_fleet({name!r}, {view!r})")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave the key to nothing where there is one fleet."""
+        """Disable the key with one fleet."""
         return (
             self.fleets.are_several
             if action == "fleet"

@@ -1,6 +1,7 @@
-"""Keys in the order in which they were typed, in one burst, too.
+"""Keys are processed in the order typed, also in one burst.
 
-What follows a key that opens a field is for the field, and what follows one that closes it is for the view.
+After a key that opens a field, keys go to the field. After a key that closes it, keys go to the
+view.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ _ENDING = frozenset({"enter", "escape"})
 
 
 class KeyOrder(App[None]):
-    """An app that has done what a key means before it reads the next.
+    """An app that finishes each key before it reads the next.
 
-    A slow connection or a paste sends many keys at once. Textual hands each on to the widget that has the focus when it is read,
-    and looks for what it means only once it has bubbled up again: the rest of a command would be keys of the view below. A view that a
-    key opens for the first time has the keys that follow, too.
+    A slow connection or a paste sends many keys at once. Textual passes each key to the widget with
+    the focus at the time of reading, and looks up its binding only after it has bubbled up again:
+    the rest of a command would be keys of the view below. A view opened for the first time also
+    receives the keys after the one that opened it.
     """
 
     def __init__(self) -> None:
@@ -35,12 +37,15 @@ class KeyOrder(App[None]):
         """Views that have no widgets yet."""
 
     async def wait_mounted(self) -> None:
-        """Wait until views that are being mounted have their widgets."""
+        """Wait until views being mounted have their widgets."""
         while self.being_mounted:
             await self.being_mounted.pop()
 
     async def on_event(self, event: events.Event) -> None:
-        """Do what a key means at once, unless it is written into a field: no other widget here handles keys but by bindings."""
+        """Run a key's binding at once, unless the key is written into a field.
+
+        No other widget here handles keys except by bindings.
+        """
         if isinstance(event, events.Key) and self.being_mounted:
             await self.wait_mounted()
         if not isinstance(event, events.Key) or event.is_forwarded:
@@ -59,7 +64,7 @@ class KeyOrder(App[None]):
 
 
 async def _wait_typed(field: Field) -> None:
-    """Wait until a field has the keys that were typed before."""
+    """Wait until a field has received the earlier keys."""
     has_them = asyncio.Event()
     if field.call_later(has_them.set):
         await has_them.wait()

@@ -1,1 +1,5 @@
-"""The Alerts view: `query.py` makes the rows of a tab, `lists.py` draws them, `details.py` the one under the cursor, `actions.py` writes."""
+"""The Alerts view.
+
+`query.py` makes the rows of a tab, `lists.py` draws them, `details.py` draws the item under the
+cursor, `actions.py` writes.
+"""

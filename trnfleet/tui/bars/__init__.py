@@ -1,1 +1,4 @@
-"""The lines round every view: header, tabs, breadcrumbs, status line and tour; pure functions from figures and width to parts."""
+"""The lines round every view: header, tabs, breadcrumbs, status line and tour.
+
+Pure functions from figures and width to parts.
+"""

@@ -1,4 +1,4 @@
-"""Keys with what they do, as parts of a line."""
+"""Keys and their functions, as parts of a line."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ if TYPE_CHECKING:
     from trnfleet.tui.widgets.cells import Parts
 
 Hints = tuple[tuple[str, str], ...]
-"""Keys with what they do, the most important first; several keys of one hint have a space between them."""
+"""Keys and their functions, the most important first. Several keys of one hint are separated by a
+space."""
 
 
 def hint_parts(hints: Hints, room: int, key_style: Style, style: Style) -> Parts:
-    """Return as many hints as fit, the first ones first; each key is pressed by a click.
+    """Return the first hints that fit.
+
+    A click presses the key.
 
     Args:
         hints: The keys.

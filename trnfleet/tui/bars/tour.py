@@ -1,6 +1,7 @@
-"""The tour: one line with the keys to begin with, for the first minute of a user's first demo.
+"""The tour: one line of keys for a new user.
 
-It stands beside the breadcrumbs, where news and what is picked out come before it, so that nothing moves when it goes.
+It is shown for the first minute of a user's first demo, beside the breadcrumbs. News and the
+highlight come before it, and nothing moves when it ends.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 TOUR_S = 60.0
 """Seconds after which it goes."""
 TOUR_KEYS = 3
-"""Keys after which it goes: a user who has pressed them has begun."""
+"""Number of keys after which the tour ends, because the user has begun."""
 _MOST_CELLS = 200
 _KEYS: Hints = (
     ("w Enter", "open a problem"),
@@ -40,11 +41,14 @@ class Tour:
         return not self._keys_left
 
     def end(self) -> None:
-        """End the tour: another view is shown, where keys mean something else."""
+        """End the tour: another view is shown, and keys differ there."""
         self._keys_left = 0
 
     def count_key(self) -> bool:
-        """Count a key that was pressed; return whether it ends the tour."""
+        """Count a pressed key.
+
+        Return True if it ends the tour.
+        """
         is_last = self._keys_left == 1
         self._keys_left = max(0, self._keys_left - 1)
         return is_last
@@ -63,10 +67,13 @@ class Tour:
 
 
 def tour_parts(room: int) -> Parts:
-    """Return as many of the keys as fit into `room` cells, each pressed by a click."""
+    """Return the keys with room in `room` cells.
+
+    A click presses a key.
+    """
     return [("  ", theme.BASE), *hint_parts(_KEYS, room - 2, theme.STRONG, theme.QUIET)]
 
 
 def tour_width() -> int:
-    """Return the cells that all of it takes."""
+    """Return the cells of the whole tour."""
     return width_of(tour_parts(_MOST_CELLS))

@@ -1,1 +1,4 @@
-"""The Chip view: `reading.py` reads a chip from the monitor, `panels.py` draws it, `view.py` arranges the panels."""
+"""The Chip view.
+
+`reading.py` reads a chip from the monitor, `panels.py` draws it, `view.py` arranges the panels.
+"""

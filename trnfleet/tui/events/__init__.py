@@ -1,1 +1,4 @@
-"""The Events view: `list.py` follows and filters events, `view.py` adds head, foot and prompt."""
+"""The Events view.
+
+`list.py` follows and filters events, `view.py` adds head, foot and prompt.
+"""

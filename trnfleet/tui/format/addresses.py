@@ -1,20 +1,28 @@
-"""Addresses and names in little room: the end stays, because it tells siblings apart."""
+"""Addresses and names in little room: the end remains, because it tells siblings apart."""
 
 from __future__ import annotations
 
 
 def shortened(address: str, room: int) -> str:
-    """Return the end of an address, from a segment's beginning, that fits; the last segment always stays."""
+    """Return the longest end of an address that fits, from a segment's beginning.
+
+    The last segment always remains.
+    """
     while len(address) > room and "/" in address:
         address = address.partition("/")[2]
     return address
 
 
 def without_start(text: str, room: int) -> str:
-    """Return a text in at most `room` cells, an ellipsis for the beginning that has no room."""
+    """Return a text in at most `room` cells, with an ellipsis for a cut beginning."""
     return text if len(text) <= room else f"…{text[len(text) + 1 - max(room, 1) :]}"
 
 
 def last_segments(address: str, segments: int = 2) -> str:
-    """Return the end of an address: a chip's number says nothing without its instance. A broker's has no such ends."""
+    """Return the end of an address.
+
+    A chip's number needs its instance.
+
+    A broker's address is returned whole.
+    """
     return address if "://" in address else "/".join(address.split("/")[-segments:])

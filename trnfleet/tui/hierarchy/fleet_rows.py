@@ -1,4 +1,7 @@
-"""Texts of the rows of a tree and of the fleets beside it: each fleet's own state says what its row has."""
+"""Texts for the rows of a tree and of the other fleets.
+
+Each row is read from its own fleet's state.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class FleetTreeRows:
-    """Reads what the rows of one fleet's tree show, and those of the other fleets."""
+    """Reader for the rows of one fleet's tree and for the other fleets' rows."""
 
     def __init__(self, context: UiContext, descriptions: Descriptions) -> None:
         self.own = TreeRows(context, descriptions)
@@ -25,7 +28,7 @@ class FleetTreeRows:
         """The number of the tree's fleet."""
         self._fleets = context.fleets
         self._others: dict[int, TreeRows] = {}
-        """Those of other fleets that have been shown, by the numbers of the fleets."""
+        """Readers of other fleets shown so far, by fleet number."""
 
     def rows_of_fleets(self, *, is_shut: bool) -> FleetRows:
         """Return the rows that fleets have: none where there is one.

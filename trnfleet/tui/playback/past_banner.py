@@ -1,4 +1,7 @@
-"""Texts about the past: its banner, its keys in the status line, and the length that is kept; pure functions."""
+"""Texts about the past; pure functions.
+
+They make its banner, its keys in the status line, and the length recorded.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,10 @@ def past_hints(playback: Playback) -> Hints:
 
 
 def _space(playback: Playback) -> str:
-    """Return what the space bar does; where a file is at its end, it plays it once more."""
+    """Return the action of the space bar.
+
+    At the end of a file, it plays the file again.
+    """
     if playback.mode is not Mode.PAUSED:
         return "pause"
     is_over = not playback.is_live_possible and playback.position_ns >= playback.end_ns
@@ -58,7 +64,7 @@ def past_banner(
     *,
     is_connected: bool = True,
 ) -> Parts:
-    """Return the banner over the past: the time shown, and alerts that changed in the present.
+    """Return the banner over the past: the time shown, and changed alerts of the present.
 
     Args:
         seek: The playback.
@@ -66,7 +72,8 @@ def past_banner(
         now: Alerts of the present.
         present: State of the present.
         width: Cells.
-        is_connected: Whether there is a connection in the present; that there is none is told at any width.
+        is_connected: Whether the present has a connection. Without one the banner says so at any
+            width.
     """
     when = clock_text(seek.position_ns)
     ago = f", {duration(seek.behind_s)} ago" if seek.behind_s >= 1 else ""
@@ -86,7 +93,10 @@ def past_banner(
 
 
 def present_text(*, is_recording: bool, is_connected: bool) -> str:
-    """Return the state of the present while the past is shown; empty without a connection, which the banner tells by itself."""
+    """Return the state of the present for a screen of the past.
+
+    Empty without a connection: the banner shows that itself.
+    """
     if not is_connected:
         return ""
     return "LIVE continues" if is_recording else "LIVE is no longer recorded"
@@ -119,12 +129,14 @@ def _fires(before: ProblemCounts | None, now: ProblemCounts | None) -> Parts:
 def kept_text(
     playback: Playback | None, history: FleetHistory | None = None, kept_s: int = 0
 ) -> tuple[str, bool]:
-    """Return the length of the recorded past for the status line, and whether recording has failed or history is not read.
+    """Return the length of the recorded past for the status line, and whether it failed.
+
+    A failure is recording that stopped or history that cannot be read.
 
     Args:
-        playback: What goes back in time; None for nothing.
+        playback: The playback; None for none.
         history: The files of months; None for none.
-        kept_s: Seconds for which they reach back.
+        kept_s: Seconds covered by them.
     """
     problem = "" if playback is None else playback.recording_problem
     if problem:

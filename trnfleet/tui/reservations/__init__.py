@@ -1,1 +1,5 @@
-"""The Reservations view: `table.py` and `timeline.py` list the same reservations, `details.py` describes the one under the cursor."""
+"""The Reservations view.
+
+`table.py` and `timeline.py` list the same reservations, `details.py` describes the one under the
+cursor.
+"""

@@ -1,1 +1,1 @@
-"""What is on the screen, as files: a picture of it, and the rows of the view as a table."""
+"""The screen as files: a picture, and the rows of the view as a table."""

@@ -1,4 +1,7 @@
-"""The files of a snapshot, in a folder of the user's own: they are written whole, under names that are free."""
+"""The files of a snapshot, in a folder of the user's own.
+
+They are written whole, under free names.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ _MOST = 1_000
 
 
 def snapshot_folder() -> Path:
-    """Return the folder of snapshots, which is made.
+    """Return the folder of snapshots; make it if missing.
 
     Raises:
         ConfigError: neither the folder of state nor a temporary one can be written to.
@@ -33,9 +36,10 @@ def write_snapshot(folder: Path, name: str, texts: Mapping[str, str]) -> Path:
     """Write texts under a name and their endings, and return the first file.
 
     Args:
-        folder: Where to.
-        name: What the files are called; what does not suit a file's name is replaced, and a number makes it free.
-        texts: By ending, such as `.svg`.
+        folder: The folder.
+        name: Base name of the files. Unsuitable characters are replaced, and a number makes it
+            free.
+        texts: Texts by ending, such as `.svg`.
 
     Raises:
         OSError: a file cannot be written; none of them is left then.

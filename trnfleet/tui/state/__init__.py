@@ -1,1 +1,4 @@
-"""State that views share, without a widget: `context.py` bundles it; alerts, the highlighted reservation, descriptors by instance."""
+"""State shared by views, without widgets.
+
+`context.py` bundles it: alerts, the highlighted reservation, descriptors by instance.
+"""

@@ -1,8 +1,8 @@
-"""The frame: roll-ups, means and summary of one pass, which every widget of a paint reads.
+"""The frame: roll-ups, means and summary of one pass for every widget of a paint.
 
-The app takes a frame at the beginning of a paint, and header, titles, rows and lines are made of it, whichever of them a key
-repaints later. Without an app that takes frames, it is the newest pass. Values of single chips are read from the store, within
-one paint.
+The app reads a frame at the beginning of a paint. Header, titles, rows and lines are made of it,
+including parts repainted later by a key. Outside of an app, the frame is the newest pass. Values of
+single chips are read from the store, within one paint.
 """
 
 from __future__ import annotations
@@ -55,5 +55,8 @@ class Frame:
 
     @property
     def _is_of_shown(self) -> bool:
-        """Whether it is of the monitor that is shown: layouts of two monitors may have the same generation."""
+        """Whether the frame is of the monitor shown.
+
+        Layouts of two monitors may have the same generation.
+        """
         return self._source == self._monitor.revision.source

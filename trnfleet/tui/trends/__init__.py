@@ -1,1 +1,4 @@
-"""Charts that stand beside and below each other: how they share the space, and those of one place or job."""
+"""Charts beside and below each other.
+
+The modules divide the space and make the charts of one place or job.
+"""

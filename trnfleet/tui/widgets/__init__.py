@@ -1,1 +1,5 @@
-"""Widgets that know no fleet: `line_view.py` is the base of all that is repainted live, `cursor_list.py` of every list, `bar.py` of still lines."""
+"""Widgets without knowledge of fleets.
+
+`line_view.py` is the base of all live widgets, `cursor_list.py` of every list, `bar.py` of static
+lines.
+"""

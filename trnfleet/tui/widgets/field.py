@@ -1,4 +1,4 @@
-"""A field of one line that is alone on its line: Enter is answered at once."""
+"""A field of one line, alone on its line, with an immediate answer to Enter."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 class Field(Input):
-    """A field that hands on what was typed within the action of Enter, not by a message.
+    """A field that passes its text on during Enter, not by a message.
 
-    Keys that were sent in the same burst are read before any message, and would be written into a field that is about to close.
+    Keys of the same burst are read before any message; they would go into a field about to close.
     """
 
     def __init__(
@@ -26,9 +26,9 @@ class Field(Input):
         """Make a field.
 
         Args:
-            submit: Takes the text, without blanks at its ends.
-            max_length: Characters, at most.
-            placeholder: What stands there while it is empty.
+            submit: Receives the text, stripped.
+            max_length: Most characters.
+            placeholder: Text of the empty field.
         """
         super().__init__(
             placeholder=placeholder,

@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
 
 def focus_on(widget: Widget) -> None:
-    """Give a widget the focus; Textual's own way does it behind the keys that have come already.
+    """Focus a widget at once; Textual's own way does it after keys already received.
 
-    A widget of a view that is being mounted has no screen yet; the view gives it the focus once it has.
+    A widget of a view being mounted has no screen yet; the view focuses it later.
     """
     if widget.is_attached:
         widget.screen.set_focus(widget, scroll_visible=False)

@@ -1,6 +1,7 @@
-"""A form at the foot of a view: labelled fields on a line or two, and below them what would come of it.
+"""A form at the foot of a view: labelled fields with a preview.
 
-It knows no alerts; its owner reads the fields.
+It has a line or two of fields. The preview shows their effect. It knows no alerts; its owner reads
+the fields.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class FieldSpec(NamedTuple):
     label: str
     placeholder: str = ""
     cells: int = 0
-    """Its width with its label; 0 for what is left of the line."""
+    """Its width with its label; 0 for the rest of the line."""
 
 
 class Form(Vertical):
@@ -47,7 +48,7 @@ class Form(Vertical):
     Form Horizontal Input {
         display: block; width: 1fr; height: 1; padding: 0; border: none; background: $bg; color: $fg-bright;
     }
-    """
+    """  # noqa: E501
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "cancel", show=False),
         Binding("tab,down", "step(1)", "next field", show=False),
@@ -93,7 +94,7 @@ class Form(Vertical):
             for spec in row
         }
         self._heading = ""
-        """What the title says."""
+        """The title's text."""
         self.openings = 0
         """How often it was opened."""
 
@@ -118,7 +119,7 @@ class Form(Vertical):
 
     @property
     def values(self) -> dict[str, str]:
-        """What the fields say, without blanks at their ends."""
+        """The fields' texts, stripped."""
         return {name: field.value.strip() for name, field in self._inputs.items()}
 
     def field(self, name: str) -> Input:
@@ -130,18 +131,23 @@ class Form(Vertical):
         return self._message.text
 
     def open(self, title: str, values: Mapping[str, str], focus: str) -> None:
-        """Show it with values, and give the keys to a field; the title holds printable characters only."""
+        """Show the form with values, and focus a field.
+
+        The title has printable characters only.
+        """
         self.add_class("open")
         self.openings += 1
         self._heading = title
         self._title.show(
             lambda width: [
-                [
-                    (fit(f" {title}", max(0, width - len(KEYS) - 2)), theme.BAR_STRONG),
-                    (f" {KEYS} ", theme.BAR),
-                ]
-                if self._has_keys_in_title(width)
-                else [(fit(f" {title}", width), theme.BAR_STRONG)]
+                (
+                    [
+                        (fit(f" {title}", max(0, width - len(KEYS) - 2)), theme.BAR_STRONG),
+                        (f" {KEYS} ", theme.BAR),
+                    ]
+                    if self._has_keys_in_title(width)
+                    else [(fit(f" {title}", width), theme.BAR_STRONG)]
+                )
             ]
         )
         for name, field in self._inputs.items():
@@ -154,7 +160,10 @@ class Form(Vertical):
         self.remove_class("open")
 
     def tell(self, text: str, *, is_problem: bool = False) -> None:
-        """Show a message below the fields, or the keys where there is none and they have no room in the title; printable characters only."""
+        """Show a message below the fields; printable characters only.
+
+        Without one, the keys are shown there if the title has no room for them.
+        """
         style = theme.BAR_ALERT if is_problem else theme.BAR
         sign = " ▲ " if is_problem else " "
         self._message.show(

@@ -1,6 +1,6 @@
-"""Charts in block characters from NumPy series: pure functions to strings, and parts that make a line.
+"""Charts in block characters from NumPy series, as strings and parts of a line.
 
-A sample that is not available leaves a gap, which is not the same as the lowest block.
+These are pure functions. A missing sample leaves a gap, unlike the lowest block.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _SPARK = np.array(list(" ▁▂▃▄▅▆▇█"))
 def bucket(
     series: NDArray[Any], cells: int, per_cell: int, total: int | None = None
 ) -> NDArray[np.float64]:
-    """Return the last samples as means of `per_cell` each, right-aligned in `cells` cells; NaN for no sample.
+    """Return the last samples averaged per cell, right-aligned; NaN without a sample.
 
-    Cells begin at multiples of `per_cell` of all samples ever taken, so that a chart moves by whole cells and does
-    not shimmer in between.
+    Cells begin at multiples of `per_cell` of all samples ever taken, so that a chart moves by whole
+    cells and does not shimmer in between.
 
     Args:
         series: Samples, oldest first.
         cells: Width of the chart.
-        per_cell: Samples that a cell is the mean of.
-        total: Samples taken since the start, of which `series` are the last ones; its length where there were no more.
+        per_cell: Samples averaged per cell.
+        total: Samples taken since the start; `series` are the last of them. None for its length.
     """
     if cells <= 0:
         # Beside its label nothing of a chart may be left.
@@ -47,7 +47,10 @@ def bucket(
 
 
 def spark(values: NDArray[np.float64], low: float, high: float, *, most: int = 8) -> str:
-    """Return a sparkline, one character a value: `most` of eight heights from `low` to `high`, a space for NaN."""
+    """Return a sparkline, one character per value; a space for NaN.
+
+    It uses the lowest `most` of eight heights from `low` to `high`.
+    """
     share = _shares(values, low, high)
     known = ~np.isnan(share)
     heights = np.where(
@@ -57,9 +60,11 @@ def spark(values: NDArray[np.float64], low: float, high: float, *, most: int = 8
 
 
 def area(values: NDArray[np.float64], low: float, high: float, height: int) -> list[str]:
-    """Return an area chart of `height` lines, top line first, one column a value; spaces for NaN.
+    """Return an area chart of `height` lines, top line first, one column per value.
 
-    A known value shows at least the lowest block, so that zero is unlike a gap.
+    NaN is blank.
+
+    A known value shows at least the lowest block, so that zero differs from a gap.
     """
     share = _shares(values, low, high)
     known = ~np.isnan(share)
@@ -72,7 +77,7 @@ def area(values: NDArray[np.float64], low: float, high: float, height: int) -> l
 
 
 def _shares(values: NDArray[np.float64], low: float, high: float) -> NDArray[np.float64]:
-    """Return where values lie between `low` (0) and `high` (1); the ends take what lies beyond them."""
+    """Return the position of values between `low` (0) and `high` (1), clamped."""
     span = high - low
     return np.clip(
         (np.asarray(values, dtype=np.float64) - low) / (span if span > 0 else 1.0), 0.0, 1.0

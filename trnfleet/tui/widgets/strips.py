@@ -1,8 +1,9 @@
-"""The picture of a line: a strip that is freed with its last reader.
+"""The picture of a line: a strip freed with its last reader.
 
-Textual's strip keeps what it was divided into. Where nothing is cut, that is the strip itself: a circle, which only the collector
-frees. A view that changes leaves dozens of strips a second, each with its segments and the caches of both; a minute of them was 2 to
-5 MiB of small objects, among which lasting ones came to lie (measured, 192 chips).
+Textual's strip caches its parts when divided. Without a cut, the part is the strip itself: a cycle,
+freed only by the garbage collector. A changing view drops dozens of strips per second, each with
+its segments and the caches of both; a minute of them was 2 to 5 MiB of small objects with
+long-lived ones between them (measured, 192 chips).
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ class LineStrip(Strip):
         return cls(Segment.adjust_line_length(segments, width, fill), width)
 
     def divide(self, cuts: Iterable[int]) -> Sequence[Strip]:
-        """Return the strips between some cells; the strip itself, which does not keep it, where it is not cut."""
+        """Return the strips between cuts.
+
+        Without a cut it is the strip itself, which is not cached.
+        """
         within = [cut for cut in cuts if cut <= self.cell_length]
         return [self] if within == [self.cell_length] else super().divide(within)

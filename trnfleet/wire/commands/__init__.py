@@ -1,1 +1,1 @@
-"""Commands from `command/` topics: checks, rate limits and answers, for whatever carries them out."""
+"""Commands from `command/` topics: checks, rate limits and answers, for any program."""

@@ -1,4 +1,4 @@
-"""What changes from one reading of EC2 to the next, as messages and events."""
+"""Changes between readings of EC2, as messages and events."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 
 def test_only_changes_are_published() -> None:
-    """The first reading tells everything without events, the same again nothing, a change one message more."""
+    """The first reading publishes all without events, a repetition nothing.
+
+    A change publishes one message more.
+    """
     bridge = made()
     first = bridge.take(reading(), NOW_NS)
     assert [(envelope.retain, envelope.qos) for envelope in first] == [(True, 1)]
@@ -46,7 +49,7 @@ def test_only_changes_are_published() -> None:
     ],
 )
 def test_transitions_are_events(state: str, name: str, detail_type: str | None) -> None:
-    """A state that is entered is an event, with EventBridge's detail type where it has one."""
+    """A new state is an event, with EventBridge's detail type if it has one."""
     bridge = made()
     bridge.take(reading(blocks=[block("payment-pending")]), NOW_NS)
     _, events = sorted_out(bridge.take(reading(blocks=[block(state)]), NOW_NS))
@@ -70,7 +73,10 @@ def test_extensions_are_events() -> None:
 
 
 def test_the_warning_comes_once_at_forty_minutes() -> None:
-    """Forty minutes before the end, and not a moment earlier, there is one warning; a later end has one of its own."""
+    """There is one warning per end, exactly forty minutes before.
+
+    A later end has another warning.
+    """
     bridge = made()
     bridge.take(reading(), NOW_NS)
     end_ns = int(END.timestamp()) * NS_PER_S
@@ -98,12 +104,15 @@ def names_of(*readings: Reading) -> list[str]:
     ("readings", "names"),
     [
         ([block("scheduled"), block("active"), block("active")], ["delivered"]),
-        ([block("active"), block("unavailable"), block("active")], ["instances_unavailable", "instances_available"]),
+        (
+            [block("active"), block("unavailable"), block("active")],
+            ["instances_unavailable", "instances_available"],
+        ),
         ([block("payment-pending"), block("scheduled")], ["paid"]),
         ([block("active"), block("expired")], ["expired"]),
         ([block("scheduled"), block("cancelled")], ["cancelled"]),
     ],
-)  # fmt: skip  # a row a life
+)
 def test_a_block_s_life(readings: list[dict[str, Any]], names: list[str]) -> None:
     """Each transition is told once, and coming back from unavailable is no delivery."""
     assert names_of(*(reading(blocks=[each], statuses=None) for each in readings)) == [
@@ -112,7 +121,7 @@ def test_a_block_s_life(readings: list[dict[str, Any]], names: list[str]) -> Non
 
 
 def test_a_lost_permission_is_no_event() -> None:
-    """When the status can no longer be read nothing has got well, and when it can be read again nothing has broken."""
+    """An unreadable status is no recovery, and readable again no failure."""
     ill = reading(statuses=[status("impaired", 1)])
     assert names_of(reading(), ill, reading(statuses=None), ill) == [
         "capacity_block_interconnect_impaired",
@@ -121,7 +130,10 @@ def test_a_lost_permission_is_no_event() -> None:
 
 
 def test_the_interconnect_is_ok_again_only_after_it_was_not() -> None:
-    """The first status of a block is no recovery; ok after impaired is one, with too little data between or not."""
+    """Only ok after impaired is a recovery, even with insufficient data between.
+
+    A block's first status is none.
+    """
     steps = (None, "ok", "insufficient-data", "ok", "impaired", "insufficient-data", "ok")
     readings = [reading(statuses=None if each is None else [status(each)]) for each in steps]
     assert names_of(*readings) == [
@@ -131,7 +143,7 @@ def test_the_interconnect_is_ok_again_only_after_it_was_not() -> None:
 
 
 def test_a_block_that_is_bought_meanwhile_is_told() -> None:
-    """A block that was not there before is bought; those of the first reading are not."""
+    """A new block is reported as bought; blocks of the first reading are not."""
     assert names_of(reading(blocks=[], reservations=[]), reading(blocks=[block("scheduled")])) == [
         "capacity_block_purchased",
         "capacity_block_paid",
@@ -139,7 +151,7 @@ def test_a_block_that_is_bought_meanwhile_is_told() -> None:
 
 
 def test_on_demand_reservations_have_names_of_their_own() -> None:
-    """What befalls a reservation that is no block is not told as a block's."""
+    """Events of a reservation without a block are not named as a block's."""
 
     def default(state: str) -> Reading:
         return reading(
@@ -156,7 +168,10 @@ def test_on_demand_reservations_have_names_of_their_own() -> None:
 
 @pytest.mark.parametrize("forget", [False, True])
 def test_what_is_gone_from_ec2(forget: bool) -> None:
-    """What is gone stays as it was told last, or is cleared where that is asked for, never for want of a permission."""
+    """A reservation gone from EC2 keeps its message, or is cleared if configured.
+
+    A missing permission never clears it.
+    """
     bridge = made(forget=forget)
     bridge.take(reading(), NOW_NS)
     assert bridge.take(reading(blocks=None, reservations=[]), NOW_NS) == []
@@ -171,7 +186,7 @@ def test_what_is_gone_from_ec2(forget: bool) -> None:
 
 
 def test_what_makes_no_sense_is_counted_once() -> None:
-    """An answer that cannot be understood counts once, however often it comes."""
+    """A repeated invalid answer counts once."""
     bridge = made()
     for _ in range(3):
         assert bridge.take(reading(blocks=[block("teleported")]), NOW_NS) == []

@@ -53,7 +53,10 @@ def answer(stub: Stubber, method: str, key: str, entries: list[Any] | None = Non
 
 
 def test_nothing_is_reserved(client: Any, stub: Stubber) -> None:
-    """An account without reservations is read with four describing calls, and no instances are looked for."""
+    """An account without reservations needs four describe calls.
+
+    Instances are not requested.
+    """
     for method, key, _ in CALLS:
         answer(stub, method, key)
     reading = read(client)
@@ -109,7 +112,7 @@ def test_running_instances_are_looked_for_by_reservation(client: Any, stub: Stub
 def test_a_missing_permission_takes_only_its_part(
     client: Any, stub: Stubber, missing: int, code: str
 ) -> None:
-    """A call that is not allowed leaves its part unknown, names the permission, and the others are read."""
+    """A forbidden call names the permission; only its part is unknown."""
     for number, (method, key, _) in enumerate(CALLS):
         if number == missing:
             stub.add_client_error(method, code, expected_params={"MaxResults": PAGE})
@@ -123,7 +126,7 @@ def test_a_missing_permission_takes_only_its_part(
 
 
 def test_instances_may_be_forbidden_too(client: Any, stub: Stubber) -> None:
-    """Without ec2:DescribeInstances nothing is known of what runs, and everything else is."""
+    """Without ec2:DescribeInstances only the running instances are unknown."""
     answer(stub, *CALLS[0][:2])
     answer(stub, *CALLS[1][:2], [{"CapacityReservationId": "cr-1"}])
     answer(stub, *CALLS[2][:2])
@@ -139,7 +142,10 @@ def test_instances_may_be_forbidden_too(client: Any, stub: Stubber) -> None:
 
 
 def test_instances_are_found_by_the_ids_that_blocks_name(client: Any, stub: Stubber) -> None:
-    """Without ec2:DescribeCapacityReservations the blocks' own reservation ids lead to what runs in them."""
+    """Running instances are found by the blocks' own reservation ids.
+
+    This is without ec2:DescribeCapacityReservations.
+    """
     answer(stub, *CALLS[0][:2], [{"CapacityBlockId": "cb-1", "CapacityReservationIds": ["cr-1"]}])
     stub.add_client_error("describe_capacity_reservations", "UnauthorizedOperation")
     answer(stub, *CALLS[2][:2])
@@ -159,7 +165,10 @@ def test_instances_are_found_by_the_ids_that_blocks_name(client: Any, stub: Stub
 
 
 def test_nothing_may_be_read(client: Any, stub: Stubber) -> None:
-    """Without blocks and reservations there is nothing to tell, and one line names both permissions."""
+    """Without blocks and reservations one line names both permissions.
+
+    Nothing is published.
+    """
     for number in (0, 1):
         stub.add_client_error(CALLS[number][0], "UnauthorizedOperation")
     with pytest.raises(
@@ -182,7 +191,7 @@ def test_a_call_that_a_region_does_not_offer(client: Any, stub: Stubber) -> None
 
 
 def test_throttled_and_then_not(client: Any, stub: Stubber) -> None:
-    """A reading after one that was throttled is whole."""
+    """A reading after a throttled one is complete."""
     stub.add_client_error("describe_capacity_blocks", "RequestLimitExceeded")
     with pytest.raises(Throttled):
         read(client)
@@ -193,7 +202,7 @@ def test_throttled_and_then_not(client: Any, stub: Stubber) -> None:
 
 @pytest.mark.parametrize("code", ["RequestLimitExceeded", "Throttling", "EC2ThrottledException"])
 def test_throttling_is_its_own_error(client: Any, stub: Stubber, code: str) -> None:
-    """When EC2 asks for patience the reading ends as throttled, so that the caller can wait."""
+    """Throttling by EC2 ends the reading with its own error; the caller can wait."""
     stub.add_client_error("describe_capacity_blocks", code)
     with pytest.raises(Throttled, match=code):
         read(client)
@@ -209,7 +218,7 @@ def test_other_refusals_are_one_line(client: Any, stub: Stubber) -> None:
 
 
 def test_a_token_that_never_ends(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An API that always has another page does not keep it reading for ever."""
+    """Endless pages of an API end the reading at a limit."""
     monkeypatch.setattr(ec2, "MOST_PAGES", 3)
     with Stubber(client) as stub:
         for page in range(3):
@@ -222,7 +231,7 @@ def test_a_token_that_never_ends(client: Any, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_only_descriptions_are_asked_for() -> None:
-    """Nothing but describing calls is ever made, whatever the answers are."""
+    """Only describe calls are made, for any answers."""
     asked: list[str] = []
 
     class Client:

@@ -1,4 +1,4 @@
-"""Events that EventBridge delivers, and those that the bridge has published already."""
+"""Events delivered by EventBridge, and events already published by the bridge."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from trnfleet.clock import NS_PER_S
 
 
 def test_an_instance_s_warning_comes_from_eventbridge() -> None:
-    """The warning of an instance is published with EventBridge's id, time, resources and detail, and the block that it runs in."""
+    """An instance's warning has EventBridge's id, time, resources and detail.
+
+    It also names the instance's block.
+    """
     bridge = made()
     bridge.take(reading(), NOW_NS)
     _, (event,) = sorted_out(bridge.notify(INTERRUPTION, NOW_NS))
@@ -31,7 +34,10 @@ def test_an_instance_s_warning_comes_from_eventbridge() -> None:
     "name", ["Capacity Block Expiration Warning", "Capacity Block Reservation Expiration Warning"]
 )
 def test_one_end_is_warned_of_once(name: str, is_clock_first: bool) -> None:
-    """The warning comes by the clock or from EventBridge, under its usual or its older name: whichever is first is published."""
+    """The first warning, by the clock or EventBridge, is published.
+
+    EventBridge's may have its usual or its older name.
+    """
     bridge = made()
     bridge.take(reading(), NOW_NS)
     due_ns = int(END.timestamp()) * NS_PER_S - 2_300 * NS_PER_S
@@ -50,7 +56,10 @@ def test_one_end_is_warned_of_once(name: str, is_clock_first: bool) -> None:
 
 @pytest.mark.parametrize("old", ["2026-01-02T11:30:00Z", "soon"])
 def test_a_warning_of_another_end_does_not_replace_the_present_one(old: str) -> None:
-    """A queue that still has the warning of the end before an extension, or one without a time: both are published."""
+    """A queued warning of an earlier end, or without a time, is published, too.
+
+    The earlier end is the one before an extension.
+    """
     bridge = made()
     bridge.take(reading(), NOW_NS)
     detail = {"capacity-reservation-id": "cr-1", "end-date": old}
@@ -62,7 +71,7 @@ def test_a_warning_of_another_end_does_not_replace_the_present_one(old: str) -> 
 
 @pytest.mark.parametrize("is_reading_first", [True, False])
 def test_one_delivery_is_published_once(is_reading_first: bool) -> None:
-    """A delivery that EventBridge has told is not published again by the next reading, nor the other way round."""
+    """A delivery reported by EventBridge and by a reading is published once."""
     bridge = made()
     bridge.take(reading(blocks=[block("scheduled")]), NOW_NS)
     notified = [] if is_reading_first else bridge.notify(line("Capacity Block Delivered"), NOW_NS)
@@ -76,7 +85,10 @@ def test_one_delivery_is_published_once(is_reading_first: bool) -> None:
 
 
 def test_events_about_what_is_not_known_are_published() -> None:
-    """An event about another account's reservation has its Capacity Reservation, one about an unknown instance none."""
+    """An event of another account's reservation has its Capacity Reservation.
+
+    An event of an unknown instance has none.
+    """
     bridge = made()
     other = {"capacity-reservation-id": "cr-9", "end-date": "2026-01-09T11:30:00Z"}
     _, (event,) = sorted_out(bridge.notify(line(detail=other), NOW_NS))
@@ -89,7 +101,7 @@ def test_events_about_what_is_not_known_are_published() -> None:
 
 
 def test_lines_that_are_no_events_are_counted() -> None:
-    """What makes no sense is logged once and left out, and other events are passed over."""
+    """Invalid lines are logged once and dropped; other events are skipped."""
     bridge = made()
     assert bridge.notify(b"{", NOW_NS) == bridge.notify(b"{", NOW_NS) == []
     assert bridge.skipped == 1

@@ -22,7 +22,7 @@ def only(found: Reading, **options: Any) -> Any:
 
 
 def test_an_ultraserver_block() -> None:
-    """A block comes with its reservation folded in: type, use, times, interconnect, and what runs in it."""
+    """A block includes its reservation: type, use, times, interconnect and instances."""
     message = only(reading())
     assert (message.id, message.type, message.state.value) == (
         "cb-0123456789abcdef0",
@@ -60,14 +60,17 @@ def test_what_could_not_be_read_is_unknown(change: dict[str, Any], field: str, v
 
 
 def test_without_blocks_their_reservations_are_published() -> None:
-    """Where blocks may not be described, a block's Capacity Reservation stands for it, under the block's id."""
+    """A block's Capacity Reservation replaces it if blocks are forbidden.
+
+    It has the block's id.
+    """
     message = only(reading(blocks=None, reservations=[part(EndDate=END)]))
     assert (message.id, message.type) == ("cb-0123456789abcdef0", "capacity-block")
     assert message.terminates == "2026-01-09T11:00:00.000Z"
 
 
 def test_on_demand_reservations() -> None:
-    """A reservation that is no block has no end and no termination, and can be left out."""
+    """A reservation without a block has no end or termination, and is optional."""
     default = part("cr-2", ReservationType="default", InstanceType="trn2.48xlarge", State="pending")
     del default["CapacityBlockId"]
     found = reading(blocks=[], statuses=[], reservations=[default], instances=[])
@@ -78,7 +81,7 @@ def test_on_demand_reservations() -> None:
 
 
 def test_extensions_keep_their_fee() -> None:
-    """Extensions come oldest first with exact fees; one that makes no sense is left out alone."""
+    """Extensions are sorted oldest first with exact fees; only invalid ones are dropped."""
     older = extension(
         "payment-succeeded",
         CapacityBlockExtensionOfferingId="cbe-0",
@@ -97,7 +100,7 @@ def test_extensions_keep_their_fee() -> None:
     "bad", [{"State": "teleported"}, {"CapacityBlockId": "a/b"}, {"EndDate": 5}]
 )
 def test_what_a_newer_api_says_is_skipped_and_counted(bad: dict[str, Any]) -> None:
-    """A block that cannot be understood is skipped alone, and counted."""
+    """Only an invalid block is skipped, and counted."""
     found = reading(blocks=[block(**bad), block(CapacityBlockId="cb-2")], reservations=[])
     messages, problems = messages_of(found, NOW_NS)
     assert len(problems) == 1
@@ -106,7 +109,7 @@ def test_what_a_newer_api_says_is_skipped_and_counted(bad: dict[str, Any]) -> No
 
 @pytest.mark.parametrize("state", ["scheduled", "payment-pending", "expired"])
 def test_nothing_runs_before_the_begin_and_after_the_end(state: str) -> None:
-    """EC2 has nothing available then either, which does not mean that something runs."""
+    """Before begin and after end, nothing available does not mean running."""
     message = only(
         reading(blocks=[block(state)], reservations=[part(AvailableInstanceCount=0)], instances=[])
     )
@@ -114,14 +117,17 @@ def test_nothing_runs_before_the_begin_and_after_the_end(state: str) -> None:
 
 
 def test_what_runs_is_unknown_without_permissions() -> None:
-    """Without reservations and instances nobody knows what runs; with instances alone they are counted."""
+    """Without reservations and instances, running instances are unknown.
+
+    With instances alone they are counted.
+    """
     found = reading(reservations=None, instances=None)
     assert only(found).launched is None
     assert only(reading(reservations=None)).launched == 3
 
 
 def test_another_ultraserver_is_not_taken_for_trn2() -> None:
-    """Where only the block is told, no instance type is made up for UltraServers of other kinds."""
+    """From the block alone, other UltraServers get no assumed instance type."""
     found = reading(
         blocks=[block(UltraserverType="u-p6e-gb200x72")], reservations=None, statuses=None
     )
@@ -144,7 +150,10 @@ def test_reservations_of_one_block_are_one_message() -> None:
 
 
 def test_what_was_cancelled_before_it_began_has_no_end() -> None:
-    """EC2 gives the time of the cancellation as its end, before the start; readers refuse such a message."""
+    """A reservation cancelled before its start has no end.
+
+    EC2 reports the cancellation time as its end; readers refuse an end before the start.
+    """
     default = part(
         "cr-2", ReservationType="default", State="cancelled", EndDate=NOW - timedelta(days=4)
     )
@@ -157,12 +166,18 @@ def test_what_was_cancelled_before_it_began_has_no_end() -> None:
         (reading(), None),
         (reading(extensions=[extension("payment-succeeded")]), None),
         (reading(extensions=[extension()]), "2026-01-05T21:00:00.000Z"),
-        (reading(blocks=[block(EndDate=NOW + timedelta(hours=6))], extensions=[extension()]), "2026-01-05T14:25:00.000Z"),
+        (
+            reading(blocks=[block(EndDate=NOW + timedelta(hours=6))], extensions=[extension()]),
+            "2026-01-05T14:25:00.000Z",
+        ),
         (reading(blocks=[block("payment-pending", CreateDate=NOW)]), "2026-01-05T21:00:00.000Z"),
     ],
-)  # fmt: skip  # a row a case
+)
 def test_a_pending_payment_has_an_hour(found: Reading, pay_by: str | None) -> None:
-    """A pending payment fails after 12 hours, and an extension's 35 minutes before the end if that is first."""
+    """A pending payment fails after 12 hours.
+
+    An extension's fails 35 minutes before the end if that is first.
+    """
     assert only(found).pay_by == pay_by
 
 
@@ -173,7 +188,7 @@ def test_fees_with_many_decimals_are_kept() -> None:
 
 
 def test_a_new_interconnect_status_is_no_status() -> None:
-    """A status that nobody knows yet counts as insufficient data, and is told."""
+    """An unknown status counts as insufficient data, and is reported."""
     (message,), problems = messages_of(reading(statuses=[status("something-new")]), NOW_NS)
     assert message.interconnect is not None
     assert (message.interconnect.value, len(problems)) == ("insufficient-data", 1)

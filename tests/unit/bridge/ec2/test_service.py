@@ -41,7 +41,7 @@ class Account:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read without a thread, so that the hand-turned clock is the only one."""
+    """Read without a thread, so only the manual clock applies."""
 
     async def inline(call: Callable[[], Reading]) -> Reading:
         return call()
@@ -50,7 +50,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Served:
-    """A bridge that serves while the block lasts, with a clock to turn."""
+    """A bridge serving within the `with` block, with a manual clock."""
 
     def __init__(
         self, account: Account, *, interval_s: float = 60.0, bridge: Bridge | None = None
@@ -76,7 +76,10 @@ class Served:
 
 
 async def test_it_announces_repeats_and_says_goodbye() -> None:
-    """It says that it is there, publishes what it reads, repeats it each minute, and goes offline at the end."""
+    """The bridge publishes its presence and readings, repeated each minute.
+
+    It goes offline at the end.
+    """
     account = Account(reading())
     async with Served(account) as served:
         for minute in range(4):
@@ -127,7 +130,7 @@ async def test_failures_later_leave_what_was_told() -> None:
 
 
 async def test_patience_doubles_up_to_a_quarter_of_an_hour() -> None:
-    """While EC2 throttles for ever the pauses double up to their limit, and one success ends them."""
+    """Under throttling the pauses double up to a limit; one success resets them."""
     account = Account(*[Throttled("EC2: Throttling")] * 7, reading())
     async with Served(account) as served:
         for number, pause_s in enumerate((120, 240, 480, 900, 900, 900, 900, 60, 60), 1):
@@ -139,7 +142,7 @@ async def test_patience_doubles_up_to_a_quarter_of_an_hour() -> None:
 
 @pytest.mark.parametrize("failure", [CloudError("no credentials"), Throttled("EC2: Throttling")])
 async def test_a_first_reading_that_fails_is_an_error(failure: CloudError) -> None:
-    """When the only reading fails, throttled or not, it ends with the reason, and says goodbye."""
+    """A failing only reading, throttled or not, ends with the reason and a goodbye."""
     clock = ManualClock(NOW_NS)
     recorder = Recorder(clock)
     with pytest.raises(CloudError, match=str(failure)):
@@ -159,7 +162,10 @@ async def test_once_is_once() -> None:
 
 @pytest.mark.parametrize("once", [True, False])
 async def test_eventbridge_s_events_are_followed_to_their_end(once: bool) -> None:
-    """Lines are read after the first reading, blank ones passed over; at their end the bridge reads EC2 on, or ends with `once`."""
+    """Lines are read after the first reading, blank ones skipped.
+
+    At their end the bridge continues to read EC2, or ends with `once`.
+    """
     clock = ManualClock(NOW_NS)
     recorder = Recorder(clock)
     lines = [INTERRUPTION, b"\n", line(), b""]
@@ -187,7 +193,10 @@ async def test_eventbridge_s_events_are_followed_to_their_end(once: bool) -> Non
 
 
 async def test_a_broker_that_forgets_is_told_again() -> None:
-    """After a reconnect everything is there again, the same change and all; a killed bridge is offline by its will."""
+    """After a reconnect all state is published again.
+
+    A killed bridge is offline by its will.
+    """
     clock = ManualClock(NOW_NS)
     bus = MemoryBus(clock)
     bridge = made()

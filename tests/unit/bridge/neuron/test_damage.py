@@ -1,4 +1,4 @@
-"""What is no document of neuron-monitor, or holds what none does."""
+"""Invalid and damaged documents of neuron-monitor."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PLACES = _places(TRN1_DOCUMENTS[1])
 def test_whatever_a_document_holds_it_is_read_or_refused(
     changes: list[tuple[tuple[Any, ...], Any]],
 ) -> None:
-    """Any value in any place gives codes, or one of the two errors that are foreseen."""
+    """Any value in any place gives codes, or one of two expected errors."""
     document = trn1()
     for (*parents, last), value in changes:
         place: Any = document
@@ -66,7 +66,7 @@ def test_whatever_a_document_holds_it_is_read_or_refused(
 
 @given(st.binary(max_size=300))
 def test_noise_is_no_document(noise: bytes) -> None:
-    """Bytes that are none are refused in one way."""
+    """Arbitrary bytes are refused in one way."""
     with pytest.raises(WireError):
         HostReader().read(noise)
     for cut in (b"{}", b"[]", b'{"a": 1}', json.dumps(trn1()).encode()[:-7]):
@@ -75,7 +75,7 @@ def test_noise_is_no_document(noise: bytes) -> None:
 
 
 def test_huge_numbers_do_not_overflow() -> None:
-    """Counts, indexes and sizes that nothing has are not available, and no error."""
+    """Impossibly large counts, indexes and sizes are not available, and no error."""
     document = trn1()
     stats = report(document)["execution_stats"]["execution_summary"]
     stats["completed"] = 10**30

@@ -1,4 +1,4 @@
-"""Documents that are written, as a consumer reads them that was made for neuron-monitor's own."""
+"""Written documents, read by a consumer of neuron-monitor's own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ TRN1 = INSTANCE_TYPES["trn1.32xlarge"]
 
 
 class Consumer:
-    """A consumer after the documented format: it reads every key that the exporter of the Neuron tools does, as a number."""
+    """A consumer of the documented format.
+
+    It reads every key of the Neuron tools' exporter, as a number.
+    """
 
     def __init__(self) -> None:
         self.numbers: dict[str, float] = {}
@@ -41,9 +44,21 @@ class Consumer:
                     self._group(f"{tag}.{name}", name, group)
         for name, group in document["system_data"].items():
             self._group(name, name, group)
-        for key in ("instance_name", "instance_id", "instance_type", "instance_availability_zone", "instance_region", "subnet_id"):  # fmt: skip  # a line
+        for key in (
+            "instance_name",
+            "instance_id",
+            "instance_type",
+            "instance_availability_zone",
+            "instance_region",
+            "subnet_id",
+        ):
             assert isinstance(document["instance_info"][key], str)
-        for key in ("neuron_device_count", "neuroncore_per_device_count", "neuron_device_memory_size", "logical_neuroncore_config"):  # fmt: skip  # a line
+        for key in (
+            "neuron_device_count",
+            "neuroncore_per_device_count",
+            "neuron_device_memory_size",
+            "logical_neuroncore_config",
+        ):
             assert isinstance(document["neuron_hardware_info"][key], int)
 
     def _group(self, label: str, name: str, group: dict[str, Any]) -> None:
@@ -102,7 +117,12 @@ class Consumer:
 
     def process_neuron_hw_counters(self, label: str, group: dict[str, Any]) -> None:
         for device in group["neuron_devices"]:
-            for kind in ("mem_ecc_corrected", "mem_ecc_uncorrected", "sram_ecc_corrected", "sram_ecc_uncorrected"):  # fmt: skip  # a line
+            for kind in (
+                "mem_ecc_corrected",
+                "mem_ecc_uncorrected",
+                "sram_ecc_corrected",
+                "sram_ecc_uncorrected",
+            ):
                 self.put(label, str(device["neuron_device_index"]), kind, value=device[kind])
 
     def process_vcpu_usage(self, label: str, group: dict[str, Any]) -> None:
@@ -119,7 +139,7 @@ class Consumer:
 
 
 def columns_of(kind: InstanceType, **told: Any) -> dict[str, NDArray[Any]]:
-    """Return wire codes of a host at rest, with values of some metrics by chip or host."""
+    """Return an idle host's wire codes with some values by chip or host."""
     result = {}
     for metric in METRICS:
         rows = kind.chips if metric.scope is Scope.CHIP else 1
@@ -136,9 +156,16 @@ def columns_of(kind: InstanceType, **told: Any) -> dict[str, NDArray[Any]]:
 def busy(kind: InstanceType, executions: Any = 100) -> dict[str, NDArray[Any]]:
     """Return a host that trains on all chips."""
     return columns_of(
-        kind, nc_util_pct=95.0, tflops=300.0, hbm_used_bytes=60 * 2**30, exec_completed=executions,
-        exec_latency_p50_s=0.9, exec_latency_p99_s=1.1, vcpu_util_pct=10.0, host_memory_used_bytes=480 * 2**30,
-    )  # fmt: skip  # one call
+        kind,
+        nc_util_pct=95.0,
+        tflops=300.0,
+        hbm_used_bytes=60 * 2**30,
+        exec_completed=executions,
+        exec_latency_p50_s=0.9,
+        exec_latency_p99_s=1.1,
+        vcpu_util_pct=10.0,
+        host_memory_used_bytes=480 * 2**30,
+    )
 
 
 def write(writer: DocumentWriter, *ticks: dict[str, NDArray[Any]]) -> list[dict[str, Any]]:
@@ -155,7 +182,10 @@ def writer_of(
     "kind", [TRN2, TRN1, INSTANCE_TYPES["trn2.3xlarge"]], ids=lambda kind: kind.name
 )
 def test_a_training_host_has_one_process(kind: InstanceType) -> None:
-    """All chips are in it, every number that is documented is one, and the sums are the host's."""
+    """One process has all chips, and the sums are the host's.
+
+    Every documented number is a number.
+    """
     first, second = write(writer_of(kind), busy(kind), busy(kind, 108))
     consumer = Consumer()
 
@@ -186,7 +216,7 @@ def test_a_training_host_has_one_process(kind: InstanceType) -> None:
 
 
 def test_an_idle_host_has_no_process() -> None:
-    """What the driver keeps of its memory is nobody's."""
+    """The driver's memory belongs to no process."""
     (document,) = write(writer_of(), columns_of(TRN2, hbm_used_bytes=400 * MIB, vcpu_util_pct=1.5))
 
     Consumer().take(document)
@@ -208,13 +238,16 @@ def test_a_process_that_waits_is_none_that_is_gone() -> None:
 
 
 def test_chips_that_count_otherwise_are_processes_of_their_own() -> None:
-    """Two servers on a host are told apart by what they have done since the first document, and stay so."""
+    """Two servers on a host are distinguished by their counts since the first document."""
     writer = writer_of()
     halves = np.repeat([100.0, 700.0], 8)
 
     first, second, third = write(
-        writer, busy(TRN2, halves), busy(TRN2, halves + np.repeat([4, 9], 8)), busy(TRN2, halves + np.repeat([8, 13], 8))
-    )  # fmt: skip  # a call a line
+        writer,
+        busy(TRN2, halves),
+        busy(TRN2, halves + np.repeat([4, 9], 8)),
+        busy(TRN2, halves + np.repeat([8, 13], 8)),
+    )
 
     assert [each["pid"] for each in first["neuron_runtime_data"]] == [1_000]
     for document, counts in ((second, [32, 72]), (third, [32, 32])):
@@ -227,7 +260,10 @@ def test_chips_that_count_otherwise_are_processes_of_their_own() -> None:
 
 
 def test_what_is_not_known_is_an_error_and_never_null() -> None:
-    """Groups have an error, cores and devices are left out; what is known of the others is read again as it was."""
+    """Unknown groups have an error; unknown cores and devices are left out.
+
+    Known values are read back unchanged.
+    """
     columns = busy(TRN2)
     for name in ("vcpu_util_pct", "host_memory_used_bytes", "exec_latency_p99_s"):
         columns[name][...] = BY_NAME[name].top
@@ -274,7 +310,10 @@ def test_a_host_of_which_nothing_is_known_has_numbers_all_the_same() -> None:
 def test_chips_of_other_generations_come_back(
     chip: str, cores: int, lnc: int, told: tuple[str, str, str]
 ) -> None:
-    """With the names that their documents have for chip and cores; physical cores only where they are paired."""
+    """Chips and cores have their own documents' names.
+
+    Physical cores are listed only if paired.
+    """
     name = f"{chip[:3]}99.48xlarge"
     made = dataclasses.replace(TRN2.chip, name=chip, neuroncores=cores, device_types=(chip,))
     kind = dataclasses.replace(TRN2, name=name, chip=made, former_names=())
@@ -300,7 +339,7 @@ def test_chips_of_other_generations_come_back(
 
 
 def test_the_instance_is_told_as_far_as_it_is_known() -> None:
-    """Zone and region are those of the reservation that holds it, and the UltraServer that of its address."""
+    """Zone and region are the reservation's, the UltraServer is the address's."""
     (alone,) = write(writer_of(), busy(TRN2))
     (member,) = write(
         writer_of(INSTANCE_TYPES["trn2u.48xlarge"], "uc1/us-0001/trn2u-0001-2", "us-east-2b"),
@@ -319,7 +358,7 @@ def test_the_instance_is_told_as_far_as_it_is_known() -> None:
 
 @pytest.mark.parametrize(("zone", "region"), [("us-east-1-dfw-2a", "us-east-1"), ("lab", "lab")])
 def test_the_region_of_other_zones_is_theirs(zone: str, region: str) -> None:
-    """A Local Zone's is its parent's; a fleet's own name of a place is no zone, and stays as it is."""
+    """A Local Zone has its parent's region; a fleet's own place name is unchanged."""
     (document,) = write(writer_of(zone=zone), busy(TRN2))
 
     assert document["instance_info"]["instance_region"] == region

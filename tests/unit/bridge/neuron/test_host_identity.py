@@ -1,4 +1,4 @@
-"""Who a host is by its documents: type, EC2 id, LNC, versions and period."""
+"""Identity of a host in its documents: type, EC2 id, LNC, versions and period."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from trnfleet.errors import ConfigError, WireError
 
 
 def test_who_the_host_is() -> None:
-    """Type, EC2 id, LNC and versions are the host's own; they have a revision that goes up with a change."""
+    """Type, EC2 id, LNC and versions are the host's own.
+
+    Their revision rises with a change.
+    """
     reader = HostReader()
     feed(reader, trn2(0), trn2(1))
 
@@ -57,7 +60,7 @@ def test_the_type_by_a_former_name_or_by_its_chips(
 
 
 def test_an_unknown_type_is_refused_with_the_nearest() -> None:
-    """What the hardware catalogue does not have cannot be shown: the message names it and what comes near."""
+    """A type missing in the hardware catalogue is refused with the nearest ones."""
     document = trn2()
     document["instance_info"]["instance_type"] = "trn2.48xlrage"
     with pytest.raises(ConfigError, match=r"'trn2.48xlrage': did you mean 'trn2.48xlarge'"):
@@ -79,7 +82,7 @@ def test_an_unknown_type_is_refused_with_the_nearest() -> None:
 
 
 def test_another_hosts_document_is_refused() -> None:
-    """Files of two hosts that were put together do not become one host; what was read before stays."""
+    """Merged files of two hosts do not become one host; earlier values stay."""
     reader = HostReader()
     feed(reader, trn2())
     for key, value in (("instance_id", "i-0"), ("instance_type", "trn1.2xlarge")):
@@ -92,7 +95,10 @@ def test_another_hosts_document_is_refused() -> None:
 
 
 def test_the_period_is_that_of_most_groups() -> None:
-    """One group has another period of its own, and a first one is longer; without any it is the last, or the default."""
+    """The period is that of most groups, else the last, or the default.
+
+    One group has its own period, and a first one is longer.
+    """
     document = trn2()
     document["system_data"]["memory_info"]["period"] = 5.35
     reader = HostReader()

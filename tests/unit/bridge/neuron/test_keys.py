@@ -1,4 +1,4 @@
-"""The table of documented keys says what the reader does: each key is changed in turn."""
+"""The table of documented keys matches the reader: each key is changed in turn."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def named(path: str, key: str) -> str:
 
 
 def outcome(document: dict[str, Any]) -> Any:
-    """Return all that is read of a document, or the error."""
+    """Return all values read of a document, or the error."""
     reader = HostReader()
     try:
         reader.read(json.dumps(document).encode())
@@ -80,14 +80,14 @@ def outcome(document: dict[str, Any]) -> Any:
 
 
 def others(value: Any) -> list[Any]:
-    """Return values that might be in a value's place."""
+    """Return possible replacements of a value."""
     if isinstance(value, str):
         return ["another", ""]
     return [value * 3 + 7, value + 2**30, 0, 1, 0.25]
 
 
 def without(document: dict[str, Any], path: str) -> None:
-    """Remove what is under a path, in which `*` is any key, from a document."""
+    """Remove a path from a document; `*` in it is any key."""
     pattern = re.escape(path).replace(r"\*", r"[^.]*") + r"(\..*)?"
     depth = path.count(".") + path.count("[]")
     for found, keys in list(places(document)):
@@ -103,7 +103,7 @@ DOCUMENT = whole_document()
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.path)
 def test_a_key_is_read_or_dropped_as_the_table_says(key: Key) -> None:
-    """Another value makes a difference for a key that is read or derived, and none for one that is dropped."""
+    """Changing a read or derived key has an effect, changing a dropped one has none."""
     found: dict[str, list[tuple[Any, ...]]] = {}
     document = copy.deepcopy(DOCUMENT)
     if key.instead_of:
@@ -127,7 +127,7 @@ def test_a_key_is_read_or_dropped_as_the_table_says(key: Key) -> None:
 
 
 def test_every_key_is_in_the_table() -> None:
-    """Those of the documentation, and those that are written."""
+    """The table has all documented and all written keys."""
     told = {path for key in KEYS for path in key.paths}
     assert {path for path, _ in places(DOCUMENT)} == told
 

@@ -15,7 +15,10 @@ def read(text: bytes, most_bytes: int = 1_000) -> list[tuple[int, bytes | None]]
 
 
 def test_lines_and_indented_documents_follow_each_other() -> None:
-    """Each begins on its own line; blank lines and the end of one beside the begin of the next are understood."""
+    """Documents may be lines or indented, with blank lines between them.
+
+    One may begin on the line another ends on.
+    """
     text = b'{"a": 1}\n\n{\n  "b": {\n\n    "c": "}{"\n  }\n}{"d":\n [1,\n 2]\n}\n{"e": 1}\r\n'
 
     got = read(text)
@@ -30,7 +33,7 @@ def test_lines_and_indented_documents_follow_each_other() -> None:
 
 
 def test_a_damaged_document_takes_no_other_with_it() -> None:
-    """One that was cut off ends where the next begins, be it a line or indented."""
+    """A cut document ends at the begin of the next, on a line or indented."""
     got = read(b'{"a": [{"b"\n{"c": 1}\n{\n "d": {\n{\n "e": 1\n}\nnoise\n} {\n "f": 1}\n{"g": {')
 
     assert [line for line, _ in got] == [1, 2, 3, 5, 8, 9, 9, 11]
@@ -39,7 +42,10 @@ def test_a_damaged_document_takes_no_other_with_it() -> None:
 
 
 def test_documents_that_are_too_long_are_told() -> None:
-    """In one line or in many, without keeping them, and what follows is read."""
+    """Too long documents are reported but not stored, and the next ones are read.
+
+    They may be in one line or in many.
+    """
     long = b"{\n" + b' "key": "value",\n' * 9 + b' "end": 1\n}\n'
 
     got = read(b'{"a": "' + b"x" * 200 + b'"}\n' + long + b'{"b": 1}\n' + long[:-2], 100)
@@ -52,12 +58,21 @@ def test_documents_that_are_too_long_are_told() -> None:
     [
         (b'[{"a": 1}, {"b": "],"}, {"c": [2]}]\n', [1, 1, 1]),
         (b'[\n{"a": 1},\n{"b": "],"}\n,\n{"c": [2]}\n]\n', [2, 3, 5]),
-        (b'[\n  {\n    "a": 1\n  },\n  {\n    "b": "],"\n  },\n  {\n    "c": [\n      2\n    ]\n  }\n]\n', [2, 5, 8]),
+        (
+            (
+                b'[\n  {\n    "a": 1\n  },\n  {\n    "b": "],"\n  },\n  {\n    "c": [\n      2\n   '
+                b" ]\n  }\n]\n"
+            ),
+            [2, 5, 8],
+        ),
         (b'[{\n  "a": 1\n}, {\n  "b": "],"\n}, {"c": [2]\n}]\n', [1, 1, 1]),
     ],
-)  # fmt: skip  # a text a row
+)
 def test_an_array_is_its_members(text: bytes, lines: list[int]) -> None:
-    """In one line, a member a line, or indented: as `jq -s` and JSON libraries write it."""
+    """An array may be one line, a member per line, or indented.
+
+    `jq -s` and JSON libraries write it so.
+    """
     got = read(text)
 
     assert [line for line, _ in got] == lines

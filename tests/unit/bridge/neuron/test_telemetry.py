@@ -21,7 +21,7 @@ from trnfleet.monitor.store.store import Freshness
 @pytest.mark.parametrize("encoding", ["json", "cbor"])
 @pytest.mark.parametrize("name", ["trn2.48xlarge-lnc2", "trn1.2xlarge"])
 def test_a_monitor_shows_the_host(name: str, encoding: str) -> None:
-    """The messages of a host give a monitor its values, as a real host's, without a message lost or refused."""
+    """A host's messages bring a monitor its values, none lost or refused."""
     reader, made = envelopes_of(name, encoding)
     monitor = Monitor(SilentSource(), "lab", clock=ManualClock(START_NS + 4_000_000_000, 1_000.0))
     # The descriptor's layout takes effect before telemetry is taken.
@@ -54,7 +54,10 @@ def test_a_monitor_shows_the_host(name: str, encoding: str) -> None:
 
 
 def test_a_changed_host_has_a_new_descriptor() -> None:
-    """When the cores are paired otherwise, a descriptor with the next revision goes before the next frame."""
+    """A new pairing of cores publishes a descriptor before the next frame.
+
+    It has the next revision.
+    """
     reader = HostReader()
     feed(reader, trn2())
     telemetry = HostTelemetry(reader, "lab", "uc1/standalone/x", boot="b", period_s=1.0)
@@ -77,7 +80,10 @@ def test_a_changed_host_has_a_new_descriptor() -> None:
 
 
 def test_addresses_of_hosts() -> None:
-    """A host is named by its EC2 id, else by its name tag if that may be a segment; an address must be an instance's."""
+    """A host is named by its EC2 id, else by a valid name tag.
+
+    An address must be an instance's.
+    """
     reader = HostReader()
     document = trn1()
     document["instance_info"] |= {"instance_id": "", "instance_name": "My host"}

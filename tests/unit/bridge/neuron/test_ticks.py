@@ -19,7 +19,7 @@ from trnfleet.wire.messages import Descriptor, decode_message
 
 @pytest.mark.parametrize("encoding", ["json", "cbor"])
 def test_one_instance_is_picked_out_tick_by_tick(encoding: str) -> None:
-    """Frames and JSON of an instance give its ticks, with their times, and those of others are left alone."""
+    """An instance's frames and JSON become its ticks with times; others are ignored."""
     reader, made = envelopes_of("trn2.48xlarge-lnc2", encoding)
     path = default_path(reader)
     assert [described_instances(each) for each in made[:2]] == [("", ()), ("lab", (path,))]
@@ -43,7 +43,7 @@ def test_one_instance_is_picked_out_tick_by_tick(encoding: str) -> None:
 
 
 def test_messages_about_the_instance_that_make_no_sense_are_refused() -> None:
-    """Frames before or beside their descriptor, what is too late, and chips that it does not have."""
+    """Frames without their descriptor, late ones and unknown chips are refused."""
     _, made = envelopes_of("trn1.2xlarge", "cbor")
     samples = envelopes_of("trn1.2xlarge", "json")[1]
     path = "uc1/standalone/i-0a1b2c3d4e5f60718"
@@ -90,7 +90,7 @@ def test_messages_about_the_instance_that_make_no_sense_are_refused() -> None:
 
 
 def test_only_what_is_about_the_instance_is_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither a descriptor that is repeated nor one of others is parsed; one that came back is."""
+    """Repeated and other descriptors are not parsed; a returned one is."""
     _, made = envelopes_of("trn1.2xlarge", "cbor")
     node = made[1]
     other = node._replace(

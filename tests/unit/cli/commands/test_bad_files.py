@@ -1,4 +1,4 @@
-"""Files with one mistake each: the line in which `trnfleet check` names it, and that commands refuse settings with the same."""
+"""Files with one mistake each: named in one line by `trnfleet check` and by commands."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ EXPECTED: dict[str, dict[str, str]] = tomllib.loads(
 )
 FILES = {f"{kind}/{name}": said for kind, lines in EXPECTED.items() for name, said in lines.items()}
 NO_SETTINGS_TO_A_COMMAND = {"neither-kind-of-file.toml", "no-settings-of-its-own.toml"}
-"""A command that is given the first says what it is not, and no command reads the table in the second."""
+"""Files not refused like settings. A command reports that the first is no settings file, and no
+command reads the table in the second."""
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_check_names_the_mistake_in_one_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The line has what is wrong where, and the nearest that would be right; status 2."""
+    """The line has the mistake, its place, and the nearest valid form, with status 2."""
     file = BAD / name
     assert run(["check", str(file)]) == 2
     assert capsys.readouterr().out == f"{file}: INVALID: {FILES[name].replace('FILE', str(file))}\n"
@@ -37,7 +38,10 @@ def test_check_names_the_mistake_in_one_line(name: str, capsys: pytest.CaptureFi
 def test_a_command_refuses_settings_in_the_words_of_check(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The command whose table it is, or any for what is for all."""
+    """The table's command refuses it.
+
+    Any command does if the table is for all.
+    """
     file = BAD / "settings" / name
     profile = ["--profile", "prod"] if "[profile.prod]" in _text(file) else []
     command = next((each for each in COMMANDS if f"[{each}]" in _text(file)), "status")

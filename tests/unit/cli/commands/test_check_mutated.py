@@ -1,4 +1,7 @@
-"""Files of every kind with one value replaced by any other: `check` says what is wrong, and never fails."""
+"""Files of every kind with one value replaced by any other.
+
+`check` names the error, and never fails.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +108,7 @@ def places(value: Any, way: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def replaced(value: Any, way: tuple[Any, ...], by: Any) -> Any:
-    """Return a copy of a document with the value at one place replaced, or left out for None."""
+    """Return a copy of a document with one value replaced, or removed for None."""
     if not way:
         return by
     copy = dict(value) if isinstance(value, dict) else list(value)
@@ -120,7 +123,10 @@ def replaced(value: Any, way: tuple[Any, ...], by: Any) -> Any:
 @settings(max_examples=8, deadline=None, derandomize=True, database=None)
 @given(data=st.data())
 def test_any_value_is_valid_or_named(kind: str, data: st.DataObject) -> None:
-    """A wrong value of any type ends in an error that names the file, whatever reads it: no other exception gets out."""
+    """A wrong value of any type ends in an error that names the file.
+
+    No other exception escapes from any reader.
+    """
     document = DOCUMENTS[kind]
     way = data.draw(st.sampled_from(places(document)[1:]))
     changed = replaced(document, way, data.draw(VALUES))
@@ -144,7 +150,10 @@ def test_a_series_without_values_is_one_of_which_nothing_comes(tmp_path: Path) -
 
 
 def test_a_setting_of_a_wrong_type_is_named(tmp_path: Path) -> None:
-    """A table, a list or a date where an option takes one value; one value or a list of tables where it takes several."""
+    """A table, a list or a date is refused in place of one value.
+
+    One value or a list of tables is refused in place of several.
+    """
     file = tmp_path / "settings.toml"
     for line, said in (
         ("seed = {}", "seed = {}: a table, not a number or text"),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def test_the_simulator_gets_the_options_about_the_broker(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The options about a broker go to the simulator, which takes all that it is given."""
+    """The simulator accepts all its options about the broker."""
     started: list[list[str]] = []
 
     async def run(
@@ -66,7 +66,10 @@ def test_the_simulator_gets_the_options_about_the_broker(
 
 
 async def test_a_child_reads_no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """It has all as options: neither files nor variables change what it does."""
+    """A child has all options as arguments.
+
+    Files and variables have no effect on it.
+    """
     monkeypatch.delenv("TRNFLEET_CONFIG")
     monkeypatch.setenv("TRNFLEET_PROFILE", "prod")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))

@@ -80,7 +80,10 @@ def test_messages_that_make_no_sense_are_told_once(tmp_path: Path) -> None:
 
 
 def test_frames_and_json_are_counted_alike(tmp_path: Path) -> None:
-    """Chips and instances come from the descriptors; ticks that never came are lost by their numbers and leave a gap."""
+    """Chips and instances come from the descriptors.
+
+    Ticks missing by sequence number are lost and leave a gap.
+    """
     for json_ in (False, True):
         file = tmp_path / f"{json_}.mcap"
         write(file, ticks=range(60), without=range(20, 30), json_=json_)
@@ -95,7 +98,10 @@ def test_frames_and_json_are_counted_alike(tmp_path: Path) -> None:
 
 
 def test_a_recording_is_read_once(tmp_path: Path) -> None:
-    """Whatever is told of it, one pass has to do; a topic is taken apart once however often it comes."""
+    """One pass must do for all facts.
+
+    A topic is parsed once however often it appears.
+    """
     write(tmp_path / "a.mcap", ticks=range(20))
     with (
         patch.object(Recording, "all", autospec=True, side_effect=Recording.all) as read,
@@ -121,7 +127,7 @@ def test_a_name_like_a_key_of_a_frame_misleads_nobody(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["info", "check"])
 def test_help_comes_without_what_reads_files(name: str) -> None:
-    """What takes a fifth of a second to import is not needed to say what a command does."""
+    """Help does not import the file readers, as they need a fifth of a second."""
     code = (
         f"import sys\nfrom trnfleet.cli.main import run\nrun([{name!r}, '--help'])\n"
         "print('LOADED', *{'pydantic', 'numpy', 'mcap', 'cbor2'} & set(sys.modules))"
@@ -133,7 +139,7 @@ def test_help_comes_without_what_reads_files(name: str) -> None:
 
 
 def test_what_is_left_of_a_recording_knows_its_fleet(tmp_path: Path) -> None:
-    """Where the first parts were deleted, the descriptors are those that the oldest part begins with."""
+    """After the first parts were deleted, descriptors come from the start of the oldest part."""
     write(tmp_path / "a.mcap", ticks=range(40), split_ns=5 * NS_PER_S, keep_ns=12 * NS_PER_S)
     parts = sorted(tmp_path.glob("a-*.mcap"))
     assert parts[0].name != "a-0001.mcap"
@@ -142,7 +148,10 @@ def test_what_is_left_of_a_recording_knows_its_fleet(tmp_path: Path) -> None:
 
 
 def test_text_is_for_terminals(tmp_path: Path) -> None:
-    """What a file says reaches a terminal without its control characters; topics that are not ours are counted as other."""
+    """Text from a file is printed without control characters.
+
+    Foreign topics count as other.
+    """
     file = tmp_path / "a.mcap"
     write(file, ticks=range(5))
     said = info(str(file)).stdout

@@ -23,7 +23,10 @@ CHIP = "uc1/us-0001/trn2u-0001-2/chip05"
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Replace the broker by one answer: what is in the list is what was asked, and the answers are put in front."""
+    """Replace the broker by fixed answers.
+
+    The list starts with the replies; requests are appended.
+    """
     log: list[Any] = []
 
     async def send(
@@ -43,7 +46,10 @@ def call(*arguments: str) -> Result:
 
 
 def test_a_fault_is_asked_for(asked: list[Any]) -> None:
-    """Fault, target and options become one request; the answer is one line with the simulator's name."""
+    """Fault, target and options become one request.
+
+    The reply is one line with the simulator's name.
+    """
     result = call(
         "straggler",
         CHIP,
@@ -63,7 +69,7 @@ def test_a_fault_is_asked_for(asked: list[Any]) -> None:
 
 
 def test_what_is_not_given_is_left_to_the_table(asked: list[Any]) -> None:
-    """Without options the request says only the fault, and goes to the only fleet of the broker."""
+    """Without options the request has only the fault, and goes to the broker's only fleet."""
     assert call("straggler", CHIP, *BROKER).exit_code == 0
     assert asked[1:] == [(None, Command("inject", CHIP, {"fault": "straggler"}), 5.0)]
 
@@ -113,7 +119,10 @@ def test_what_is_active(asked: list[Any]) -> None:
 
 
 def test_active_faults_are_plain_text() -> None:
-    """An answer that lists nonsense, too much, or what a terminal would act upon, is shown as far as it makes sense."""
+    """An invalid or too long reply, or one with control characters, is shown in part.
+
+    The part is the one with meaning.
+    """
     assert (
         active_lines({}) == active_lines({"active": 7}) == active_lines({"active": [1, None]}) == []
     )
@@ -149,14 +158,17 @@ def test_active_faults_are_plain_text() -> None:
 def test_wrong_use(
     asked: list[Any], capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
-    """What cannot be asked for is refused before anything is sent, with exit status 2 and what would be right."""
+    """Wrong use is refused before anything is sent, with the correct form.
+
+    The exit status is 2.
+    """
     assert run(["inject", *arguments]) == 2
     assert said in capsys.readouterr().err
     assert len(asked) == 1
 
 
 def test_the_catalogue_is_listed_without_a_broker() -> None:
-    """--list names every fault of the table with its scope, what it does and how it ends."""
+    """--list shows every fault with its scope, effect and end."""
     listed = call("--list")
     assert listed.exit_code == 0
     assert set(TARGETS) == {scope.value for scope in FaultScope}
@@ -170,7 +182,10 @@ def test_the_catalogue_is_listed_without_a_broker() -> None:
 
 
 def test_the_catalogue_for_programs() -> None:
-    """--list --json has every fault as an object; what a fault does not have is null."""
+    """--list --json has every fault as an object.
+
+    Missing values are null.
+    """
     facts = {row["name"]: row for row in json.loads(call("--list", "--json").stdout)["faults"]}
     assert list(facts) == list(FAULTS)
     assert facts["straggler"]["magnitude"] == FAULTS["straggler"].magnitude
@@ -186,7 +201,7 @@ def test_help_has_examples() -> None:
 
 
 def test_the_list_has_rates() -> None:
-    """Each fault that comes at random says how often, on a fleet of the size that is asked for, and where that is from."""
+    """Each random fault has a rate for the requested fleet size, and its source."""
     listed = call("--list", "--chips", "32768")
     assert listed.exit_code == 0
     assert "at random 61 in a million device-days: one in 12 h on 32,768 chips" in listed.stdout

@@ -1,4 +1,4 @@
-"""The speed and the history that `trnfleet replay` gives the app."""
+"""Speed and history passed to the app by `trnfleet replay`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FILE = str(RECORDINGS / "job-crash.mcap")
 
 
 def no_terminal(monkeypatch: pytest.MonkeyPatch, run_app: Any) -> None:
-    """Let the app be something else, which needs no terminal."""
+    """Replace the app by a substitute without a terminal."""
     monkeypatch.setattr(replay, "require_terminal", lambda *_: None)
     monkeypatch.setattr(run, "run_app", run_app)
     monkeypatch.setattr(LogOptions, "set_up", lambda *_: None)
@@ -40,7 +40,10 @@ def no_terminal(monkeypatch: pytest.MonkeyPatch, run_app: Any) -> None:
 def test_the_app_plays_as_fast_as_its_keys_can(
     asked: str, played: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is beyond is cut to the slowest and the fastest that can be chosen there, and the help names the two."""
+    """A speed is cut to the slowest and fastest of the app.
+
+    The help names both.
+    """
     speeds: list[float] = []
 
     async def run_app(_state: Any, running: dict[str, Any], **_: Any) -> int:
@@ -64,7 +67,10 @@ def test_the_app_plays_as_fast_as_its_keys_can(
 def test_the_app_has_the_history_of_the_recording_s_fleet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder is read while the app runs; where it is not given, there is none."""
+    """A folder is read while the app runs.
+
+    Without one there is no history.
+    """
     write_minutes(tmp_path, range(FIRST, FIRST + 3), fleet="training")
     reached: list[Reach | None] = []
 

@@ -40,7 +40,10 @@ def as_dict(row: UsageRow) -> dict[str, Any]:
 
 
 def test_an_interval_adds_up() -> None:
-    """An interval's line has what was held, used and paid: two instances for an hour, used half of it."""
+    """A line has capacity reserved, used and paid.
+
+    Here it is two instances for an hour, half of it used.
+    """
     report = report_of(3_600)
     assert lines(report, 0, made()) == []
     assert lines(report, 1_800, made()) == []
@@ -61,7 +64,10 @@ def test_an_interval_adds_up() -> None:
 
 
 def test_a_look_over_several_intervals_is_cut() -> None:
-    """Where time runs fast one look fills several intervals, each with its own line, and the rest comes at the end."""
+    """With fast time one reading fills several intervals, each with its own line.
+
+    The rest comes at the end.
+    """
     report = report_of(600)
     lines(report, 0, made())
     assert [line["to"][11:19] for line in lines(report, 1_500, made())] == ["00:10:00", "00:20:00"]
@@ -84,7 +90,7 @@ def test_what_is_not_known_is_not_idle() -> None:
 
 
 def test_a_silent_part_is_not_idle() -> None:
-    """Of a block with a silent instance only the one that is live and does nothing is paid for nothing."""
+    """In a block with a silent instance, only the live unused one is idle."""
     report = report_of(3_600)
     lines(report, 0)
     four = {"instances": 4}
@@ -94,7 +100,7 @@ def test_a_silent_part_is_not_idle() -> None:
 
 
 def test_only_what_is_held_counts() -> None:
-    """A block counts from its start to its end, and neither before it begins nor when it was never delivered."""
+    """A block counts from its start to its end, if it was delivered."""
     report = report_of(7_200)
     lines(report, 0)
     half = made(ends_ns=BEGIN_NS + 3_600 * NS_PER_S)
@@ -114,7 +120,7 @@ def test_chosen_ids_and_unknown_fees() -> None:
 
 
 def test_time_that_goes_back_begins_another_interval() -> None:
-    """When a simulator begins again, what was is told, and the report goes on from there."""
+    """A restarted simulator ends an interval, and the report goes on from there."""
     report = report_of(3_600, lasts_s=1_200)
     lines(report, 10_000, made())
     lines(report, 10_600, made())
@@ -127,7 +133,7 @@ def test_time_that_goes_back_begins_another_interval() -> None:
 
 
 def test_a_jump_is_held_and_not_watched() -> None:
-    """Time that was skipped, or in which nobody looked, is paid for, and what was used in it is not made up."""
+    """Skipped or unobserved time is paid for, and its use is not invented."""
     report = report_of(36_000)
     lines(report, 0, made(), speed=1)
     lines(report, 5, made(), speed=1)
@@ -141,7 +147,7 @@ def test_a_jump_is_held_and_not_watched() -> None:
 
 
 def test_it_ends_when_its_time_is_over() -> None:
-    """Nothing beyond the period that was asked for is counted."""
+    """Nothing beyond the requested period is counted."""
     report = report_of(600, lasts_s=900)
     lines(report, 0, made())
     assert len(lines(report, 5_000, made())) == 1
@@ -151,7 +157,7 @@ def test_it_ends_when_its_time_is_over() -> None:
 
 
 def test_it_ends_whatever_its_parts_add_up_to() -> None:
-    """Parts that no binary fraction is equal to still come to the whole."""
+    """Parts without an exact binary fraction still add up to the whole."""
     report = report_of(0.7, lasts_s=2.1)
     for tenths in range(22):
         assert not report.is_over
@@ -172,14 +178,14 @@ def test_no_text_of_the_wire_acts_on_its_reader() -> None:
 
 @pytest.mark.parametrize("every", ["0.5s", "0.0000000001s"])
 def test_an_interval_is_a_second_at_least(every: str) -> None:
-    """Intervals that are too short are refused before anything is connected to."""
+    """Too short intervals are refused before any connection."""
     result = CliRunner().invoke(command, ["--broker", "mqtt://127.0.0.1:1", "--every", every])
     assert result.exit_code == 2
     assert "shorter than 1 s" in result.stderr
 
 
 def test_a_reservation_that_is_not_there_is_named_with_the_nearest() -> None:
-    """Only what is asked for and not there is wrong."""
+    """Only a requested and missing reservation is an error."""
     report = report_of(600, ids={"cb-1", "cb-0abc12"})
     assert (
         report.missing({"cb-1", "cb-0abc13"})

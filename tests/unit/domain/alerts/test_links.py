@@ -19,5 +19,8 @@ QUERY = "fleet=demo&alertname=hot&target=uc1%2Fus-0001%2Fi+0%3Anc1"
     ],
 )
 def test_a_link_names_the_alert(base: str, link: str) -> None:
-    """The operator's URL stays as it is, with the alert in its query; without one there is no link."""
+    """The alert is added to the query of the operator's URL.
+
+    Without a URL there is no link.
+    """
     assert generator_url(base, LABELS) == link

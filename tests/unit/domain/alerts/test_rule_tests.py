@@ -43,7 +43,10 @@ def series(figure: str, target: str, values: str, **more: Any) -> dict[str, Any]
     ],
 )
 def test_ranges_in_addresses(address: str, expected: list[str] | None) -> None:
-    """Both ends belong to a range, in whichever segment it stands; what is none, or too wide, is refused."""
+    """A range in any segment includes both ends.
+
+    An invalid or too wide one is refused.
+    """
     if expected is None:
         with pytest.raises(ValueError, match=r"range|no address|at most"):
             expand_address(address)
@@ -52,7 +55,10 @@ def test_ranges_in_addresses(address: str, expected: list[str] | None) -> None:
 
 
 def test_instances_follow_from_the_targets() -> None:
-    """What stands alone is a Trn2 instance, what is in an UltraServer a Trn2u one; given ones are taken as they are."""
+    """Standalone instances are Trn2, instances in an UltraServer Trn2u.
+
+    Instances in the file are used as they are.
+    """
     (derived,) = case(
         series=[
             series("power_w", f"{HOST}/chip00", "1"),
@@ -70,31 +76,74 @@ def test_instances_follow_from_the_targets() -> None:
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"series": [series("hbm_used_pct", HOST, "1")]}, "cannot set 'hbm_used_pct' of an address: did you mean 'hbm_used_bytes'?"),
-        ({"series": [series("vcpu_util_pct", f"{HOST}/chip00", "1")]}, "vcpu_util_pct is a figure of an instance"),
+        (
+            {"series": [series("hbm_used_pct", HOST, "1")]},
+            "cannot set 'hbm_used_pct' of an address: did you mean 'hbm_used_bytes'?",
+        ),
+        (
+            {"series": [series("vcpu_util_pct", f"{HOST}/chip00", "1")]},
+            "vcpu_util_pct is a figure of an instance",
+        ),
         ({"series": [series("link_up", HOST, "1")]}, "is no link"),
         ({"series": [series("link_up", f"{HOST}/chip00:eats", "1")]}, "did you mean 'east'?"),
         ({"series": [series("link_up", f"{HOST}:east", "1")]}, "is no chip's address"),
-        ({"series": [series("nc_util_pct", f"{HOST}/chip00:east", "1")]}, "nc_util_pct is no figure of a link"),
-        ({"series": [series("health", f"{HOST}/chip00", '"hbmm"')]}, "health has no bit 'hbmm': did you mean 'hbm'?"),
-        ({"series": [series("state", "train", '"running"')]}, 'say whose it is, scope = "job" or "reservation" or "publisher"'),
-        ({"series": [series("state", "train", "1", scope="job")]}, "state is a text: put 1 in quotes"),
+        (
+            {"series": [series("nc_util_pct", f"{HOST}/chip00:east", "1")]},
+            "nc_util_pct is no figure of a link",
+        ),
+        (
+            {"series": [series("health", f"{HOST}/chip00", '"hbmm"')]},
+            "health has no bit 'hbmm': did you mean 'hbm'?",
+        ),
+        (
+            {"series": [series("state", "train", '"running"')]},
+            'say whose it is, scope = "job" or "reservation" or "publisher"',
+        ),
+        (
+            {"series": [series("state", "train", "1", scope="job")]},
+            "state is a text: put 1 in quotes",
+        ),
         ({"series": [series("step_time_s", "train", '"x"')]}, "step_time_s is a number, not 'x'"),
-        ({"series": [series("power_w", "train", "1", scope="job")]}, "cannot set 'power_w' of a job"),
-        ({"series": [series("power_w", "train", "1", scope="chip")]}, "is no address, as the scope chip has them"),
-        ({"series": [series("step_tim_s", "train", "1")]}, "no figure of a name is called 'step_tim_s': did you mean 'step_time_s'?"),
-        ({"series": [series("lagg_s", "pipeline", "1")]}, "cannot set 'lagg_s' of a pipeline: did you mean 'lag_s'?"),
+        (
+            {"series": [series("power_w", "train", "1", scope="job")]},
+            "cannot set 'power_w' of a job",
+        ),
+        (
+            {"series": [series("power_w", "train", "1", scope="chip")]},
+            "is no address, as the scope chip has them",
+        ),
+        (
+            {"series": [series("step_tim_s", "train", "1")]},
+            "no figure of a name is called 'step_tim_s': did you mean 'step_time_s'?",
+        ),
+        (
+            {"series": [series("lagg_s", "pipeline", "1")]},
+            "cannot set 'lagg_s' of a pipeline: did you mean 'lag_s'?",
+        ),
         ({"instances": [{"address": "uc1/us-1"}]}, "is no instance's address"),
-        ({"instances": [{"address": f"uc1/us-1/a-1..a-{MOST_INSTANCES + 1}"}]}, f"at most {MOST_INSTANCES}"),
+        (
+            {"instances": [{"address": f"uc1/us-1/a-1..a-{MOST_INSTANCES + 1}"}]},
+            f"at most {MOST_INSTANCES}",
+        ),
         ({"jobs": [{"name": "a"}, {"name": "a"}]}, "there are two jobs 'a'"),
         ({"expect": []}, "tests.0.expect"),
         ({"expect": [{"at": -1, "rule": "hot"}]}, "tests.0.expect.0.at = -1"),
-        ({"expect": [{"at": 0, "rule": "hot", "alerts": [{"target": "a", "state": "resolved"}]}]}, "state = 'resolved'"),
-        ({"expect": [{"at": 0, "rule": "hot", "alerts": [{"target": "a", "value": True}]}]}, "value"),
+        (
+            {
+                "expect": [
+                    {"at": 0, "rule": "hot", "alerts": [{"target": "a", "state": "resolved"}]}
+                ]
+            },
+            "state = 'resolved'",
+        ),
+        (
+            {"expect": [{"at": 0, "rule": "hot", "alerts": [{"target": "a", "value": True}]}]},
+            "value",
+        ),
     ],
-)  # fmt: skip  # a table reads as rows
+)
 def test_what_is_wrong_with_a_test_is_said(keys: dict[str, Any], said: str) -> None:
-    """One line names the file, the figure or key, and what would be right."""
+    """One line names the file, the figure or key, and a valid value."""
     with pytest.raises(ConfigError) as caught:
         case(**keys)
 
@@ -117,7 +166,7 @@ def test_a_sample_holds_three_intervals_by_default() -> None:
 
 
 def test_samples_become_codes() -> None:
-    """Numbers as the metric encodes them, names of bits as a mask; nothing is the mask without any."""
+    """Numbers become metric codes, bit names a mask, and nothing an empty mask."""
     assert code_of("power_w", 12.34) == 123
     assert code_of("health", "hbm+firmware_service_api") == 0b101
     assert code_of("health", "") == 0

@@ -32,7 +32,7 @@ GAP, STALE = Mark.GAP, Mark.STALE
     ],
 )
 def test_it_is_promtools_notation(text: str, expected: tuple[object, ...]) -> None:
-    """Counts are of the samples that follow, gaps and stale markers are themselves, texts stand in quotes."""
+    """Counts apply to following samples, gaps and stale markers stay, texts are quoted."""
     assert parse_series(text) == expected
 
 
@@ -83,7 +83,7 @@ def test_what_is_wrong_is_named(text: str, said: str) -> None:
     )
 )
 def test_what_is_written_is_read_again(samples: list[float | str | Mark]) -> None:
-    """Every list of samples can be written, and reads as what it was."""
+    """Every list of samples survives writing and reading."""
     written = []
     for sample in samples:
         if isinstance(sample, Mark):

@@ -6,17 +6,29 @@ from trnfleet.domain.hardware import topology
 from trnfleet.domain.hardware.topology import TORUS_4X4, Z_RING_4, Topology
 
 DRIVER_NEIGHBOURS = {
-    0: [12, 1, 3, 4], 1: [0, 13, 5, 2], 2: [14, 3, 1, 6], 3: [2, 15, 7, 0],
-    4: [8, 5, 7, 0], 5: [4, 9, 1, 6], 6: [10, 7, 5, 2], 7: [6, 11, 3, 4],
-    8: [4, 9, 11, 12], 9: [8, 5, 13, 10], 10: [6, 11, 9, 14], 11: [10, 7, 15, 8],
-    12: [0, 13, 15, 8], 13: [12, 1, 9, 14], 14: [2, 15, 13, 10], 15: [14, 3, 11, 12],
-}  # fmt: skip
-"""What `neuron-ls` prints as connected_to on trn2.48xlarge; the order means nothing."""
+    0: [12, 1, 3, 4],
+    1: [0, 13, 5, 2],
+    2: [14, 3, 1, 6],
+    3: [2, 15, 7, 0],
+    4: [8, 5, 7, 0],
+    5: [4, 9, 1, 6],
+    6: [10, 7, 5, 2],
+    7: [6, 11, 3, 4],
+    8: [4, 9, 11, 12],
+    9: [8, 5, 13, 10],
+    10: [6, 11, 9, 14],
+    11: [10, 7, 15, 8],
+    12: [0, 13, 15, 8],
+    13: [12, 1, 9, 14],
+    14: [2, 15, 13, 10],
+    15: [14, 3, 11, 12],
+}
+"""connected_to of `neuron-ls` on trn2.48xlarge; the order means nothing."""
 
 
 @pytest.mark.parametrize("chip", range(16))
 def test_neighbours_are_those_of_neuron_ls(chip: int) -> None:
-    """Index arithmetic gives the neighbours that the driver reports."""
+    """Index arithmetic agrees with the driver's neighbours."""
     assert TORUS_4X4.neighbours(chip) == set(DRIVER_NEIGHBOURS[chip])
 
 
@@ -49,7 +61,10 @@ def test_links_have_two_ends(network: Topology) -> None:
 
 
 def test_a_torus_is_numbered_row_by_row() -> None:
-    """In a 3 x 3 torus the chips above and to the left of chip 0 are the last of its column and of its row."""
+    """In a torus, chip 0 wraps to the last chips of its column and row.
+
+    A 3 x 3 torus.
+    """
     torus = topology.torus(3, 3)
     assert torus.shape == (3, 3)
     assert [torus.neighbour(0, lane) for lane in range(4)] == [6, 3, 2, 1]
@@ -59,7 +74,10 @@ def test_a_torus_is_numbered_row_by_row() -> None:
 
 
 def test_z_ring() -> None:
-    """The Z ring has four instances and comes round; of those that are known, the next takes a missing one's place."""
+    """The Z ring of four instances is closed.
+
+    The next known one replaces a missing one.
+    """
     assert [Z_RING_4.neighbour(place, 1) for place in range(4)] == [1, 2, 3, 0]
     assert Z_RING_4.neighbour(0, 0) == 3
     assert Z_RING_4.resized(3).neighbour(0, 0) == 2
@@ -76,7 +94,7 @@ def test_a_line_is_open_at_its_ends() -> None:
 
 
 def test_a_switch_joins_all_to_all() -> None:
-    """Every port reaches every other member, and what arrives comes from the member before."""
+    """Every port reaches every other member; traffic comes from the member before."""
     network = topology.switched(4, ("port0", "port1"))
     assert network.neighbours(2) == {0, 1, 3}
     assert network.peers(2, 1) == {0, 1, 3}

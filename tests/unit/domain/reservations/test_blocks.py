@@ -50,8 +50,19 @@ def block_in(state: BlockState, *extensions: Extension, ultraserver: bool = True
     kind, name = (TRN2U, "u-trn2x64") if ultraserver else (TRN2, None)
     offering = Offering("cbo-1", kind, 4, name, "a", START_NS, END_NS, Money(Decimal(100)))
     return Block(
-        "cb-1", "cr-1", offering, (0, 1, 2, 3), state, BOUGHT_NS, BOUGHT_NS, 1, END_NS, START_NS, offering.fee, extensions
-    )  # fmt: skip  # in the fields' order
+        "cb-1",
+        "cr-1",
+        offering,
+        (0, 1, 2, 3),
+        state,
+        BOUGHT_NS,
+        BOUGHT_NS,
+        1,
+        END_NS,
+        START_NS,
+        offering.fee,
+        extensions,
+    )
 
 
 def after(block: Block, kind: ChangeKind, time_ns: int = START_NS, unavailable: int = 1) -> Block:
@@ -65,7 +76,7 @@ def after(block: Block, kind: ChangeKind, time_ns: int = START_NS, unavailable: 
 @pytest.mark.parametrize("kind", sorted(MAY_BEFALL))
 @pytest.mark.parametrize("state", list(BlockState))
 def test_changes_follow_their_states(kind: ChangeKind, state: BlockState) -> None:
-    """Each change befalls a block in the states that it can follow, and is an error in every other."""
+    """Each change is possible in its states, and an error in all others."""
     needs_pending = kind in {ChangeKind.EXTENSION_PAID, ChangeKind.EXTENSION_PAYMENT_FAILED}
     block = block_in(state, *([PENDING] if needs_pending else []))
     if state.value in MAY_BEFALL[kind]:
@@ -81,7 +92,7 @@ def test_every_change_has_its_states() -> None:
 
 
 def test_a_block_is_made_once() -> None:
-    """A purchase makes the block it brings; a second one, one without a block, or of another id is an error."""
+    """A second purchase, one without a block, or with another id is an error."""
     block = block_in(BlockState.PAYMENT_PENDING)
     blocks: dict[str, Block] = {}
     made = Change(BOUGHT_NS, ChangeKind.PURCHASED, block.id, made=block)
@@ -104,7 +115,10 @@ def test_what_is_not_there_cannot_change() -> None:
 
 
 def test_changes_come_in_order() -> None:
-    """A change at the last one's instant follows it; one a nanosecond before is an error."""
+    """A change at the last one's instant is valid.
+
+    One a nanosecond before is an error.
+    """
     block = block_in(BlockState.PAYMENT_PENDING)
     assert after(block, ChangeKind.PAID, BOUGHT_NS).changed_ns == BOUGHT_NS
     with pytest.raises(ValueError, match="comes before the last one"):
@@ -134,7 +148,7 @@ def test_a_life() -> None:
 
 
 def test_a_block_without_an_ultraserver_has_no_interconnect() -> None:
-    """Instances that stand alone have no links between them to fare well or badly."""
+    """Standalone instances have no links between them."""
     assert (
         after(block_in(BlockState.SCHEDULED, ultraserver=False), ChangeKind.DELIVERED).interconnect
         is None
@@ -146,7 +160,7 @@ def test_a_block_without_an_ultraserver_has_no_interconnect() -> None:
     [(1, BlockState.ACTIVE), (3, BlockState.ACTIVE), (4, BlockState.UNAVAILABLE)],
 )
 def test_a_block_without_any_instance_is_unavailable(unavailable: int, state: BlockState) -> None:
-    """Unavailable is a block of which all instances are; from there it comes back with the first of them."""
+    """A block is unavailable if all instances are, and returns with the first of them."""
     block = after(
         block_in(BlockState.ACTIVE), ChangeKind.INSTANCES_UNAVAILABLE, unavailable=unavailable
     )
@@ -159,7 +173,7 @@ def test_a_block_without_any_instance_is_unavailable(unavailable: int, state: Bl
 
 @pytest.mark.parametrize("unavailable", [-1, 0, 5])
 def test_no_more_instances_are_unavailable_than_there_are(unavailable: int) -> None:
-    """That none, or more than all, become unavailable is an error."""
+    """Zero or more than all instances becoming unavailable is an error."""
     with pytest.raises(ValueError, match=f"{unavailable} of its 4 instances"):
         after(
             block_in(BlockState.ACTIVE), ChangeKind.INSTANCES_UNAVAILABLE, unavailable=unavailable
@@ -167,7 +181,10 @@ def test_no_more_instances_are_unavailable_than_there_are(unavailable: int) -> N
 
 
 def test_an_extension_counts_once_it_is_paid() -> None:
-    """End and fee stay as they are while the payment is pending, but the instances are held until the later end."""
+    """End and fee change with the payment.
+
+    The instances are held until the later end before.
+    """
     block = after(block_in(BlockState.ACTIVE), ChangeKind.EXTENSION_PURCHASED)
     assert (block.end_ns, block.held_until_ns, block.fee) == (
         END_NS,
@@ -194,7 +211,7 @@ def test_an_extension_counts_once_it_is_paid() -> None:
 
 
 def test_a_paid_extension_takes_back_the_warning() -> None:
-    """A block that has been warned of its end, or is being terminated, goes on when an extension is paid."""
+    """A paid extension cancels a warning or a started termination."""
     block = after(block_in(BlockState.ACTIVE, PENDING), ChangeKind.EXPIRATION_WARNING)
     block = after(block, ChangeKind.TERMINATING)
     assert not block.is_usable
@@ -204,7 +221,7 @@ def test_a_paid_extension_takes_back_the_warning() -> None:
 
 
 def test_only_a_pending_extension_is_settled() -> None:
-    """Two payments at a time, none at all, or an extension without its offering are errors."""
+    """Two payments at a time, no payment, or an extension without offering are errors."""
     with pytest.raises(ValueError, match="no extension is pending"):
         after(block_in(BlockState.ACTIVE), ChangeKind.EXTENSION_PAID)
     with pytest.raises(ValueError, match="cannot be extended"):
@@ -216,6 +233,6 @@ def test_only_a_pending_extension_is_settled() -> None:
 
 @pytest.mark.parametrize("state", list(BlockState))
 def test_jobs_run_in_active_blocks(state: BlockState) -> None:
-    """Jobs may run while a block is active and EC2 has not begun to terminate them."""
+    """Jobs may run while a block is active and not being terminated."""
     assert block_in(state).is_usable is (state is BlockState.ACTIVE)
     assert not replace(block_in(state), terminating=True).is_usable

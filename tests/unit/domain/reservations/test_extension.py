@@ -36,7 +36,10 @@ END_NS = at("2026-01-20 11:30")
 
 
 def active(days: int = 7, **market: Any) -> tuple[Ledger, Block]:
-    """Return a ledger at the instant at which a block of two instances, which ends on 20 January, begins."""
+    """Return a ledger at the start of a two-instance block.
+
+    It ends on 20 January.
+    """
     start_ns = END_NS - days * DAY_NS
     ledger = ledger_of(pool_of((TRN2, "a", 4), ultraservers=["a"]), start_ns, **market)
     paid = ExtensionState.PAYMENT_SUCCEEDED
@@ -50,7 +53,7 @@ def extend(ledger: Ledger, block: Block, days: int) -> Block:
 
 
 def test_an_extension_begins_at_the_end() -> None:
-    """An extension lasts from the block's end on, whole days, for the same instances at the same price."""
+    """An extension adds whole days at the block's end, for the same instances and price."""
     ledger, block = active()
     (offering,) = ledger.extension_offerings(block.id, 7)
     assert (offering.block_id, offering.start_ns, offering.end_ns) == (
@@ -63,7 +66,7 @@ def test_an_extension_begins_at_the_end() -> None:
 
 @pytest.mark.parametrize("off_ns", [-1, 0, 1])
 def test_from_56_days_before_the_end(off_ns: int) -> None:
-    """A block can be extended from 56 days before its end on, and not a nanosecond before."""
+    """A block can be extended from exactly 56 days before its end."""
     ledger, block = active(70)
     ledger.advance(END_NS - 56 * DAY_NS + off_ns)
     if off_ns < 0:
@@ -76,7 +79,7 @@ def test_from_56_days_before_the_end(off_ns: int) -> None:
 
 @pytest.mark.parametrize("off_ns", [-1, 0, 1])
 def test_until_an_hour_before_the_end(off_ns: int) -> None:
-    """A block can be extended until an hour before its end, at which instant it is too late, also with an old offering."""
+    """An hour before the end no extension is possible, even with an old offering."""
     ledger, block = active()
     ledger.advance(END_NS - HOUR_NS - MINUTE_NS)
     offering = ledger.extension_offerings(block.id, 1)[0]
@@ -95,7 +98,7 @@ def test_until_an_hour_before_the_end(off_ns: int) -> None:
 
 @pytest.mark.parametrize("state", list(BlockState))
 def test_in_which_states(state: BlockState) -> None:
-    """Active and scheduled blocks can be extended; in each of the six other states it is refused by its name."""
+    """Active and scheduled blocks can be extended; the six other states are refused by name."""
     ledger, block = active()
     offering = ledger.extension_offerings(block.id, 1)[0]
     ledger.blocks[block.id] = replace(block, state=state)
@@ -113,7 +116,7 @@ def test_in_which_states(state: BlockState) -> None:
 
 
 def test_one_payment_at_a_time() -> None:
-    """While the payment of an extension is pending there is no other; from the instant it is settled there can be."""
+    """A pending payment prevents another extension until it is settled."""
     ledger, block = active()
     offering = ledger.extension_offerings(block.id, 1)[0]
     other = ledger.extension_offerings(block.id, 2)[0]
@@ -142,7 +145,10 @@ def test_one_payment_at_a_time() -> None:
     ],
 )
 def test_the_payment_window(before_end_ns: int, window_ns: int) -> None:
-    """An extension is paid within 12 hours or until 35 minutes before the end, whichever is first, or fails then."""
+    """An unpaid extension fails after 12 hours or 35 minutes before the end.
+
+    Whichever is first.
+    """
     ledger, block = active(failing_payments=1.0)
     ledger.advance(END_NS - before_end_ns)
     pending = extend(ledger, block, 1).pending
@@ -161,7 +167,7 @@ def test_the_payment_window(before_end_ns: int, window_ns: int) -> None:
     ("payment_s", "arrives"), [(1_500.0, True), (1_501.0, False), (1_502.0, False)]
 )
 def test_a_payment_35_minutes_before_the_end_is_too_late(payment_s: float, arrives: bool) -> None:
-    """A payment that would arrive at 35 minutes before the end fails, and one a second before counts."""
+    """A payment 35 minutes before the end fails; one a second earlier counts."""
     ledger, block = active(payment_s=payment_s)
     ledger.advance(END_NS - HOUR_NS - SECOND_NS)
     extend(ledger, block, 1)
@@ -170,7 +176,10 @@ def test_a_payment_35_minutes_before_the_end_is_too_late(payment_s: float, arriv
 
 
 def test_a_paid_extension_puts_the_end_off() -> None:
-    """Warning, termination and expiry come before the new end, and fee and end count the extension once it is paid."""
+    """Warning, termination and expiry move to the new end.
+
+    Fee and end count the extension once it is paid.
+    """
     ledger, block = active()
     offering = ledger.extension_offerings(block.id, 1)[0]
     ledger.extend(offering.id)
@@ -188,7 +197,7 @@ def test_a_paid_extension_puts_the_end_off() -> None:
 
 
 def test_a_warned_block_is_warned_again_of_its_new_end() -> None:
-    """A block that is extended after the warning goes on, and is warned before its new end."""
+    """A block extended after the warning continues, and is warned before its new end."""
     ledger, block = active(payment_s=1_300.0)
     ledger.advance(END_NS - HOUR_NS - 1)
     extend(ledger, block, 1)
@@ -198,7 +207,10 @@ def test_a_warned_block_is_warned_again_of_its_new_end() -> None:
 
 
 def test_instances_that_were_warned_are_warned_again_before_the_new_end() -> None:
-    """Where instances are warned earlier, an extension that is paid after that puts their termination off with a warning of its own."""
+    """With an earlier warning, a later paid extension moves the termination.
+
+    It has a warning of its own.
+    """
     ledger, block = active(payment_s=1_300.0, interruption_before_termination_s=600.0)
     ledger.advance(END_NS - HOUR_NS - 1)
     extend(ledger, block, 1)
@@ -209,7 +221,7 @@ def test_instances_that_were_warned_are_warned_again_before_the_new_end() -> Non
 
 
 def test_a_payment_at_the_warning_s_instant_comes_before_it() -> None:
-    """An extension that is paid when the warning is due makes it needless."""
+    """An extension paid at the warning's instant cancels it."""
     ledger, block = active(payment_s=1_500.0)
     ledger.advance(END_NS - 40 * MINUTE_NS - 1_500 * SECOND_NS)
     extend(ledger, block, 1)
@@ -218,7 +230,7 @@ def test_a_payment_at_the_warning_s_instant_comes_before_it() -> None:
 
 
 def test_a_scheduled_block_can_be_extended_and_delivered_meanwhile() -> None:
-    """An extension of a block that is yet to begin is paid after its delivery, and counts."""
+    """An extension of a future block is paid after its delivery, and counts."""
     start_ns = at("2026-01-06 11:30")
     ledger = ledger_of(pool_of((TRN2, "a", 1)), payment_s=43_000.0)
     block = buy(ledger, SearchRequest(1, TRN2, starts_from_ns=start_ns))
@@ -253,7 +265,7 @@ def test_an_extension_is_paid_while_the_block_is_unavailable() -> None:
     ],
 )
 def test_182_days_in_all(has: int, days: int, says: str) -> None:
-    """A block lasts 182 days with all extensions; the refusal names the longest that is possible."""
+    """A block lasts 182 days with all extensions; the refusal names the longest possible."""
     ledger, block = active(has)
     ledger.advance(END_NS - DAY_NS)
     if not says:
@@ -265,7 +277,7 @@ def test_182_days_in_all(has: int, days: int, says: str) -> None:
 
 
 def test_a_partial_first_day_counts_among_182() -> None:
-    """A block with a partial first day and 181 more has 182 days, however short the first was."""
+    """A partial first day counts as one of the 182 days, however short."""
     ledger = ledger_of(pool_of((TRN2, "a", 1)), at("2026-01-05 09:00"))
     block = buy(ledger, SearchRequest(182, TRN2))
     assert block.start_ns == at("2026-01-05 09:30")
@@ -309,7 +321,10 @@ def test_failed_extensions_do_not_pile_up_without_end(monkeypatch: pytest.Monkey
     ("gap", "days", "fits"), [(3, 3, 3), (3, 4, 3), (1, 2, 1), (20, 21, 14), (0, 1, 0), (3, 28, 3)]
 )
 def test_another_block_follows(gap: int, days: int, fits: int) -> None:
-    """An extension goes up to the begin of what was sold on the instances after it, and not beyond; what fits is named."""
+    """An extension ends by the start of the next block on its instances.
+
+    The refusal names the valid choice.
+    """
     ledger, block = active()
     later_ns = END_NS + gap * DAY_NS
     # Of the four instances none is left, so that it lies on the block's.
@@ -328,7 +343,7 @@ def test_another_block_follows(gap: int, days: int, fits: int) -> None:
 
 
 def test_an_extension_that_is_sold_meanwhile() -> None:
-    """An extension that was looked for in time is refused when another block has been bought after the end."""
+    """An extension is refused if another block was bought after the end meanwhile."""
     ledger, block = active()
     offering = ledger.extension_offerings(block.id, 1)[0]
     buy(ledger, SearchRequest(1, TRN2, 4, starts_from_ns=END_NS))
@@ -339,7 +354,7 @@ def test_an_extension_that_is_sold_meanwhile() -> None:
 
 @pytest.mark.parametrize("search_request", [SearchRequest(1, TRN2, 4), SearchRequest(1, TRN2, 3)])
 def test_what_a_pending_extension_holds_is_not_sold(search_request: SearchRequest) -> None:
-    """From its purchase on an extension holds its time; when its payment fails, that is for sale again."""
+    """A bought extension reserves its time; after a failed payment it is for sale again."""
     ledger, block = active(payment_s=43_200.0)
     during = search_request._replace(starts_from_ns=END_NS, ends_by_ns=END_NS + DAY_NS)
     stale = ledger.offerings(during)[0]
@@ -369,7 +384,7 @@ def test_an_unknown_block_has_no_extension() -> None:
 
 
 def test_an_ultraserver_is_extended_until_it_is_terminated_earlier() -> None:
-    """Where UltraServers are terminated earlier than payments end, a payment that comes after it takes it back."""
+    """If UltraServers terminate before payments end, a later payment cancels the termination."""
     ledger = ledger_of(
         pool_of(ultraservers=["a"]), ultraserver_termination_before_end_s=3_600.0, payment_s=1_000.0
     )
@@ -383,7 +398,10 @@ def test_an_ultraserver_is_extended_until_it_is_terminated_earlier() -> None:
 
 
 def test_a_later_look_sees_the_same_extension() -> None:
-    """An extension's id does not depend on when it was looked for, so that shards agree; another attempt has its own."""
+    """An extension's id does not depend on the time of the search.
+
+    So shards agree. Another attempt has its own.
+    """
     (early, block), (late, _) = active(payment_s=43_200.0), active(payment_s=43_200.0)
     late.advance(late.now_ns + MINUTE_NS)
     offering = early.extension_offerings(block.id, 1)[0]
@@ -419,7 +437,7 @@ def why(
     ],
 )
 def test_the_window(before_end_ns: int, allowed: bool) -> None:
-    """A block can be extended from 56 days before its end, included, until an hour before it, excluded."""
+    """Extensions are possible from 56 days (included) to an hour (excluded) before the end."""
     assert (not why(before_end_ns, days=100)) is allowed
 
 

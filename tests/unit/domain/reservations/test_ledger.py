@@ -54,7 +54,10 @@ def test_64_instances_are_a_block() -> None:
 
 
 def test_256_instances_are_held_at_most() -> None:
-    """256 instances can be bought for the same time; the 257th is refused, with the numbers."""
+    """256 instances can be bought for the same time.
+
+    The 257th is refused, with the numbers.
+    """
     ledger = large()
     fill(ledger, 64, 64, 64, 63)
     start_ns, end_ns = at("2026-01-05 11:30"), at("2026-01-06 11:30")
@@ -90,7 +93,10 @@ def test_an_ultraserver_counts_as_four(there: int, is_refused: bool) -> None:
 
 
 def test_blocks_at_other_times_do_not_add_up() -> None:
-    """Blocks that follow each other are counted by the instant: 256 on one day and 256 on the next are possible."""
+    """Blocks count by the instant.
+
+    256 on one day and 256 on the next are possible.
+    """
     ledger = large()
     fill(ledger, 64, 64, 64, 64)
     next_day = SearchRequest(1, TRN2, 64, starts_from_ns=at("2026-01-06 11:30"))
@@ -113,7 +119,7 @@ def test_blocks_at_other_times_do_not_add_up() -> None:
 
 
 def test_what_was_offered_is_held_against_256_when_it_is_bought() -> None:
-    """An offering is refused when others were bought meanwhile, with the number that is still possible."""
+    """An offering is refused if others were bought meanwhile, with the possible number."""
     ledger = large()
     offering = ledger.offerings(SearchRequest(1, TRN2, 64, starts_from_ns=at("2026-01-05 11:30")))[
         0
@@ -142,7 +148,7 @@ def test_the_256th_instance_is_sold_and_the_257th_is_not(more: int, is_refused: 
 
 
 def test_an_extension_is_held_against_256_when_it_is_offered_and_bought() -> None:
-    """A block is not extended over 256 instances in all, also where there was room when it was looked for."""
+    """An extension over 256 instances in all is refused, even with room at the search."""
     ledger = ledger_of(pool_of((TRN1, "a", 64), (TRN2, "a", 200)))
     block = buy(ledger, SearchRequest(1, TRN1, 64, starts_from_ns=at("2026-01-05 11:30")))
     ledger.advance(NOW_NS + PAID_NS)
@@ -165,7 +171,7 @@ def test_an_extension_is_held_against_256_when_it_is_offered_and_bought() -> Non
 
 
 def test_what_is_bought_awaits_its_payment() -> None:
-    """A purchase makes a block at once, which holds its instances while its payment is pending."""
+    """A purchase creates a block at once and reserves its instances during the payment."""
     ledger = small()
     offering = ledger.offerings(SearchRequest(1, ultraservers=1))[0]
     block = ledger.buy(offering.id)
@@ -186,7 +192,7 @@ def test_what_is_bought_awaits_its_payment() -> None:
 
 @pytest.mark.parametrize(("off_ns", "is_refused"), [(-1, False), (0, False), (1, True)])
 def test_what_is_bought_starts_30_minutes_ahead(off_ns: int, is_refused: bool) -> None:
-    """An offering that was looked for in time is refused once its start is less than 30 minutes ahead."""
+    """An offering is refused once its start is less than 30 minutes ahead."""
     ledger = small()
     offering = ledger.offerings(SearchRequest(2, TRN2, starts_from_ns=NOW_NS + 40 * MINUTE_NS))[0]
     ledger.advance(NOW_NS + 10 * MINUTE_NS + off_ns)
@@ -202,7 +208,7 @@ def test_what_is_bought_starts_30_minutes_ahead(off_ns: int, is_refused: bool) -
 
 
 def test_what_is_sold_meanwhile() -> None:
-    """The same instances are not sold twice: the second purchase is refused, with the advice to search again."""
+    """The same instances are not sold twice; the refusal advises to search again."""
     ledger = small()
     search_request = SearchRequest(1, ultraservers=1)
     ours, theirs = (
@@ -225,7 +231,10 @@ def test_a_ledger_s_blocks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_blocks_cannot_be_cancelled() -> None:
-    """To cancel is refused with the end until which it lasts; of an unknown block, with the one that is meant."""
+    """A cancellation is refused with the block's end.
+
+    For an unknown block with the nearest one.
+    """
     ledger = small()
     block = buy(ledger, SearchRequest(1, TRN2))
     rule, text = refused(lambda: ledger.cancel(block.id))
@@ -237,7 +246,7 @@ def test_blocks_cannot_be_cancelled() -> None:
 
 
 def test_a_refusal_names_a_dozen_blocks_at_most() -> None:
-    """An unknown block is refused with the nearest, or with the number of blocks where a line has no room for them."""
+    """An unknown block is refused with the nearest, or with the number of blocks."""
     ledger = ledger_of(pool_of((TRN2, "a", 13)))
     for number in range(13):
         rule, text = refused(lambda: ledger.cancel("nothing"))
@@ -270,7 +279,7 @@ def begun(search_request: SearchRequest) -> tuple[Ledger, str]:
 
 
 def test_health_is_a_change_when_it_differs() -> None:
-    """Unavailable instances and impaired links are changes when they come, when they become others, and when they go."""
+    """Unavailable instances and impaired links are changes when they come, differ and go."""
     ledger, block_id = begun(SearchRequest(1, ultraservers=1))
 
     def report(unavailable: int, *, impaired: bool) -> list[str]:
@@ -306,14 +315,17 @@ def test_instances_that_stand_alone_have_no_links_to_lose() -> None:
 
 @pytest.mark.parametrize("unavailable", [-1, 5])
 def test_health_of_what_is_not_there(unavailable: int) -> None:
-    """A report about more instances than a block has, or fewer than none, is an error."""
+    """More unavailable instances than a block has, or a negative number, is an error."""
     ledger, block_id = begun(SearchRequest(1, ultraservers=1))
     with pytest.raises(ValueError, match=f"has 4 instances; {unavailable} cannot be"):
         ledger.report_health(block_id, unavailable, impaired=False)
 
 
 def test_an_unavailable_block_ends_as_others_do() -> None:
-    """A block without instances is warned of, terminated and expired in time, and nothing is unavailable after it."""
+    """An unavailable block is warned, terminated and expired in time.
+
+    Nothing is unavailable after it.
+    """
     ledger, block_id = begun(SearchRequest(1, ultraservers=1))
     ledger.report_health(block_id, 4, impaired=True)
     end_ns = ledger.blocks[block_id].end_ns

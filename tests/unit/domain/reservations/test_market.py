@@ -49,7 +49,7 @@ def fee(ledger: Ledger, search_request: SearchRequest) -> str:
 
 
 def test_every_instance_type_has_a_price() -> None:
-    """The catalogue has a price for all types, whose decimal is the one that is written there."""
+    """The catalogue has a price for all types, with exactly the written decimal."""
     prices = {kind: Market().price_per_h(kind) for kind in INSTANCE_TYPES}
     assert all(price is not None and price > 0 for price in prices.values())
     assert prices[TRN2U] == prices[TRN2] == Decimal("35.76")
@@ -74,14 +74,17 @@ def test_every_instance_type_has_a_price() -> None:
     ],
 )
 def test_what_is_free_has_the_table_s_price(search_request: SearchRequest, expected: str) -> None:
-    """The fee is the price by instance and hour, of partial days too, exact and rounded to a cent, halves up."""
+    """The fee is the price by instance and hour, of partial days too.
+
+    Exact and rounded to a cent, halves up.
+    """
     pool = pool_of((TRN2, "a", 8), (TRN1, "a", 2), ("trn2.3xlarge", "a", 2), ultraservers=["a"])
     assert fee(ledger_of(pool), search_request) == expected
 
 
 @pytest.mark.parametrize("reserved", [0, 1, 3])
 def test_an_answer_has_one_price(reserved: int) -> None:
-    """All offerings of an answer cost the same by the hour, however much of the type is reserved at the time of each."""
+    """All offerings of an answer have one hourly price, whatever is reserved."""
     ledger = ledger_of(pool_of((TRN2, "a", 4)))
     if reserved:
         buy(ledger, SearchRequest(2, TRN2, reserved, starts_from_ns=NEXT_END_NS))
@@ -107,7 +110,10 @@ REVISED = (
     ],
 )
 def test_prices_are_revised_at_stated_times(now: str, trn2: str, trn1: str) -> None:
-    """From a revision's instant on what is bought costs its prices, whenever it starts; types that it does not name keep theirs."""
+    """Purchases from a revision on cost its prices, whenever they start.
+
+    Types without a new price keep theirs.
+    """
     ledger = ledger_of(pool_of((TRN2, "a", 1), (TRN1, "a", 1)), at(now), revisions=REVISED)
     late_ns = at("2026-02-05 11:30")
     assert fee(ledger, SearchRequest(1, TRN2, starts_from_ns=late_ns)) == trn2
@@ -115,7 +121,7 @@ def test_prices_are_revised_at_stated_times(now: str, trn2: str, trn1: str) -> N
 
 
 def test_an_offering_lasts_until_prices_are_revised() -> None:
-    """What was offered before a revision cannot be bought at the former price after it, and a block keeps its fee."""
+    """An offering expires with a revision, and a block's fee stays."""
     ledger = ledger_of(pool_of((TRN2, "a", 2)), revisions=REVISED)
     assert ledger.prices_until_ns() == at("2026-01-05 12:00")
     search_request = SearchRequest(1, TRN2, starts_from_ns=at("2026-01-07 11:30"))
@@ -130,7 +136,7 @@ def test_an_offering_lasts_until_prices_are_revised() -> None:
 
 
 def test_a_block_of_the_file_has_the_price_of_its_purchase() -> None:
-    """A block that was bought a week before a revision costs what was valid then."""
+    """A block bought a week before a revision costs the former price."""
     before = {"at": datetime(2026, 1, 1, tzinfo=UTC), "prices": {TRN2: "40"}}
     ledger = ledger_of(pool_of((TRN2, "a", 2)), revisions=(before,))
     bought_before = enter(ledger, TRN2, [0], "2026-01-07 11:30", "2026-01-08 11:30")
@@ -146,7 +152,7 @@ def test_prices_of_one_s_own() -> None:
 
 
 def test_another_currency_needs_prices_in_it() -> None:
-    """The table's dollars are never taken for another currency: a type without a price of its own is refused."""
+    """The table's dollars never count as another currency: a type without a price is refused."""
     pool = pool_of((TRN2, "a", 1), (TRN1, "a", 1))
     ledger = ledger_of(pool, currency="EUR", prices={TRN2: "30", TRN1: "10"})
     assert fee(ledger, SearchRequest(1, TRN2, starts_from_ns=NEXT_END_NS)) == "720.00 EUR"
@@ -162,7 +168,7 @@ def test_another_currency_needs_prices_in_it() -> None:
 
 
 def test_the_fee_is_what_was_offered_and_paid_extensions() -> None:
-    """A block costs its offering's fee, and each extension's once that is paid."""
+    """A block costs its offering's fee, and each extension's once paid."""
     ledger = ledger_of(pool_of((TRN2, "a", 2)))
     bought = buy(ledger, SearchRequest(1, TRN2, starts_from_ns=NEXT_END_NS))
     ledger.advance(NOW_NS + 300 * SECOND_NS)
@@ -185,27 +191,69 @@ def test_the_fee_is_what_was_offered_and_paid_extensions() -> None:
         ({"payment_window_s": float("inf")}, r"market\.payment_window_s = inf"),
         ({"warning_before_end_s": float("nan")}, r"market\.warning_before_end_s = nan"),
         ({"termination_before_end_s": -0.1}, r"market\.termination_before_end_s = -0\.1"),
-        ({"ultraserver_termination_before_end_s": 1e9}, r"market\.ultraserver_termination_before_end_s"),
-        ({"failing_payments": 1.01}, r"market\.failing_payments = 1\.01: .*less than or equal to 1"),
+        (
+            {"ultraserver_termination_before_end_s": 1e9},
+            r"market\.ultraserver_termination_before_end_s",
+        ),
+        (
+            {"failing_payments": 1.01},
+            r"market\.failing_payments = 1\.01: .*less than or equal to 1",
+        ),
         ({"failing_payments": -0.01}, r"market\.failing_payments = -0\.01"),
         ({"prices": {TRN2: 35.76}}, r"market\.prices\.trn2\.48xlarge = 35\.76"),
         ({"prices": {TRN2: "-1"}}, r"market\.prices\.trn2\.48xlarge = '-1'"),
         ({"prices": {TRN2: "1e3"}}, r"market\.prices\.trn2\.48xlarge = '1e3'"),
         ({"prices": {TRN2: "0.0000001"}}, r"market\.prices\.trn2\.48xlarge"),
         ({"prices": {TRN2: "NaN"}}, r"market\.prices\.trn2\.48xlarge = 'NaN'"),
-        ({"interruption_before_termination_s": -1.0}, r"market\.interruption_before_termination_s = -1\.0"),
+        (
+            {"interruption_before_termination_s": -1.0},
+            r"market\.interruption_before_termination_s = -1\.0",
+        ),
         ({"account": "1234"}, r"market\.account = '1234'"),
-        ({"sells": ["trn2.48xlarg"]}, r"market\.sells = .*unknown instance type 'trn2\.48xlarg': did you mean 'trn2\.48xlarge'\?"),
-        ({"revisions": [{"at": datetime(2026, 1, 5), "prices": {TRN2: "1"}}]}, r"market\.revisions\.0\.at = 2026-01-05T00:00:00: no time zone; write it as 2026-01-05T00:00:00Z"),  # noqa: DTZ001
-        ({"revisions": [{"at": datetime(1960, 1, 5, tzinfo=UTC), "prices": {TRN2: "1"}}]}, r"market\.revisions\.0\.at = .*1971 to 2199"),
-        ({"revisions": [{"at": REVISED[0]["at"], "prices": {}}]}, r"market\.revisions\.0\.prices = "),
-        ({"revisions": [{"at": REVISED[0]["at"], "prices": {"trn9": "1"}}]}, r"market\.revisions\.0\.prices: unknown instance type 'trn9'"),
-        ({"revisions": [*REVISED[::-1]]}, r"market\.revisions = .*revisions\.1\.at = 2026-01-05T12:00:00\+00:00 is not after the one before it, 2026-01-06T00:00:00\+00:00"),
-        ({"prices": {"trn2.48xlarg": "1"}}, r"market\.prices: unknown instance type 'trn2\.48xlarg': did you mean 'trn2\.48xlarge'\?"),
+        (
+            {"sells": ["trn2.48xlarg"]},
+            (
+                r"market\.sells = .*unknown instance type 'trn2\.48xlarg': did you mean"
+                r" 'trn2\.48xlarge'\?"
+            ),
+        ),
+        (
+            {"revisions": [{"at": datetime(2026, 1, 5), "prices": {TRN2: "1"}}]},  # noqa: DTZ001
+            (
+                r"market\.revisions\.0\.at = 2026-01-05T00:00:00: no time zone; write it as"
+                r" 2026-01-05T00:00:00Z"
+            ),
+        ),
+        (
+            {"revisions": [{"at": datetime(1960, 1, 5, tzinfo=UTC), "prices": {TRN2: "1"}}]},
+            r"market\.revisions\.0\.at = .*1971 to 2199",
+        ),
+        (
+            {"revisions": [{"at": REVISED[0]["at"], "prices": {}}]},
+            r"market\.revisions\.0\.prices = ",
+        ),
+        (
+            {"revisions": [{"at": REVISED[0]["at"], "prices": {"trn9": "1"}}]},
+            r"market\.revisions\.0\.prices: unknown instance type 'trn9'",
+        ),
+        (
+            {"revisions": [*REVISED[::-1]]},
+            (
+                r"market\.revisions = .*revisions\.1\.at = 2026-01-05T12:00:00\+00:00 is not after"
+                r" the one before it, 2026-01-06T00:00:00\+00:00"
+            ),
+        ),
+        (
+            {"prices": {"trn2.48xlarg": "1"}},
+            (
+                r"market\.prices: unknown instance type 'trn2\.48xlarg': did you mean"
+                r" 'trn2\.48xlarge'\?"
+            ),
+        ),
     ],
-)  # fmt: skip  # a case a row
+)
 def test_markets_that_cannot_be(market: dict[str, Any], says: str) -> None:
-    """A market that is none is refused with file, key, value and limit."""
+    """An invalid market is refused with file, key, value and limit."""
     with pytest.raises(ConfigError, match=f"^f.toml: {says}"):
         fleet(market=market)
 
@@ -240,20 +288,38 @@ def test_markets_at_their_limits(market: dict[str, Any]) -> None:
     [
         (block(days=0), r"blocks\.0\.days = 0: "),
         (block(days=183), r"blocks\.0\.days = 183: .*182"),
-        (block(days=15), r"blocks\.0\.days = 15: duration-in-days-then-weeks: .*not 15; 14 or 21 would fit"),
+        (
+            block(days=15),
+            r"blocks\.0\.days = 15: duration-in-days-then-weeks: .*not 15; 14 or 21 would fit",
+        ),
         (block(days=20), r"blocks\.0\.days = 20: .*14 or 21 would fit"),
         (block(days=181), r"blocks\.0\.days = 181: .*175 or 182 would fit"),
         (block(days=7.0), r"blocks\.0\.days = 7\.0"),
         (block(on=[]), r"blocks\.0\.on = "),
         (block(ends_after_days=401), r"blocks\.0\.ends_after_days = 401: .*400"),
         (block(ends_after_days=-401), r"blocks\.0\.ends_after_days = -401"),
-        (block(ends_after_days=62), r"blocks\.0: ends_after_days = 62: a block starts within 8 weeks; with days = 7, 61 is the most"),
-        (block(payment="maybe"), r"blocks\.0\.payment = 'maybe': choose from failed, pending, succeeded"),
-        (block(payment="pending", ends_after_days=6), r"blocks\.0: payment = 'pending': .* with days = 7, ends_after_days is 7 at least, not 6"),
+        (
+            block(ends_after_days=62),
+            (
+                r"blocks\.0: ends_after_days = 62: a block starts within 8 weeks; with days = 7, 61"
+                r" is the most"
+            ),
+        ),
+        (
+            block(payment="maybe"),
+            r"blocks\.0\.payment = 'maybe': choose from failed, pending, succeeded",
+        ),
+        (
+            block(payment="pending", ends_after_days=6),
+            (
+                r"blocks\.0: payment = 'pending': .* with days = 7, ends_after_days is 7 at least,"
+                r" not 6"
+            ),
+        ),
         (block(end=3), r"unknown key 'blocks\.0\.end': "),
         ({"on": ["uc1/us-0001"], "days": 7}, r"key 'blocks\.0\.ends_after_days' is missing"),
     ],
-)  # fmt: skip  # a case a row
+)
 def test_blocks_that_cannot_be(entry: dict[str, Any], says: str) -> None:
     """A fleet file's block that is none is refused with file, key, value and limit."""
     with pytest.raises(ConfigError, match=f"^f.toml: {says}"):

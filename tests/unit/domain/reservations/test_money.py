@@ -26,7 +26,7 @@ def test_products_are_rounded_to_cents_halves_up(amount: str, factor: str, expec
 
 
 def test_sums_are_exact() -> None:
-    """Ten times ten cents is a dollar, which floats would miss."""
+    """Ten times ten cents is exactly a dollar, unlike with floats."""
     total = Money(Decimal(0))
     for _ in range(10):
         total += Money(Decimal("0.10"))

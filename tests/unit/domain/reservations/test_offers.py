@@ -67,7 +67,7 @@ def test_old_offerings_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_offering_s_id_stands_for_its_price() -> None:
-    """What is looked for again at the same price is the same offering, and after a revision another one."""
+    """A search at the same price returns the same offering; after a revision another one."""
     revised = {"at": datetime(2026, 1, 5, 12, tzinfo=UTC), "prices": {TRN2: "40"}}
     ledger = ledger_of(pool_of((TRN2, "a", 4)), revisions=(revised,))
     search_request = SearchRequest(1, TRN2, starts_from_ns=at("2026-01-07 11:30"))

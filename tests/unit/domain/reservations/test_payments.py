@@ -39,7 +39,7 @@ from trnfleet.domain.reservations.states import BlockState
 def test_a_payment_arrives_within_its_window_or_not_at_all(
     window_s: float, state: str, at_ns: int
 ) -> None:
-    """A payment that arrives before the window closes counts; one at its end, or after, has failed by then."""
+    """A payment before the window's end counts; at its end or later it has failed."""
     ledger = small(payment_window_s=window_s)
     block = buy(ledger, SearchRequest(1, TRN2))
     assert ledger.next_change_ns() == NOW_NS + at_ns
@@ -64,7 +64,10 @@ def test_a_payment_arrives_within_its_window_or_not_at_all(
     ],
 )
 def test_the_payment_window(from_ns: int, pay_by_ns: int) -> None:
-    """A block is paid within 12 hours, and before it starts; then it has failed, and what it held is free again."""
+    """A block is paid within 12 hours and before it starts, or fails.
+
+    A failed block is free again.
+    """
     ledger = small(failing_payments=1.0)
     block = buy(ledger, SearchRequest(2, ultraservers=1, starts_from_ns=NOW_NS + from_ns))
     assert block.pay_by_ns == NOW_NS + pay_by_ns
@@ -99,7 +102,8 @@ def test_some_payments_fail_by_the_seed() -> None:
 
 @pytest.mark.parametrize(
     ("search_request", "market", "warned_ns", "terminated_ns"),
-    # The interruption warning comes 2 minutes before the termination, unless the market says otherwise.
+    # The interruption warning comes 2 minutes before the termination, unless the market says
+    # otherwise.
     [
         (SearchRequest(1, TRN2), {}, 40 * MINUTE_NS, 30 * MINUTE_NS),
         (SearchRequest(1, ultraservers=1), {}, 40 * MINUTE_NS, 30 * MINUTE_NS),
@@ -141,7 +145,10 @@ def test_some_payments_fail_by_the_seed() -> None:
 def test_a_block_s_life(
     search_request: SearchRequest, market: dict[str, Any], warned_ns: int, terminated_ns: int
 ) -> None:
-    """Each change comes at its instant and not a nanosecond before, warnings and termination as long before the end as set."""
+    """Each change comes at its exact instant.
+
+    Warnings and termination as long before the end as set.
+    """
     ledger = small(**market)
     block = buy(ledger, search_request._replace(starts_from_ns=at("2026-01-06 11:30")))
     assert ledger.terminates_ns(block) == block.end_ns - terminated_ns
@@ -179,7 +186,10 @@ def test_states_change_at_start_and_end() -> None:
 
 
 def test_a_warning_longer_than_the_block_comes_with_its_delivery() -> None:
-    """Where warning is due before the block begins, it comes right after the delivery, and time is not turned back."""
+    """A warning due before the block's start comes right after the delivery.
+
+    Time never goes back.
+    """
     ledger = small(warning_before_end_s=86_400.0, termination_before_end_s=7_200.0)
     block = buy(ledger, SearchRequest(1, TRN2))
     assert block.end_ns - block.start_ns == HOUR_NS
@@ -204,7 +214,7 @@ def test_what_was_missed_is_due_now() -> None:
 
 
 def test_one_block_ends_before_the_next_begins() -> None:
-    """At the instant at which one block follows another on its instances, the end of the first comes first."""
+    """Of two successive blocks on the same instances, the end of the first comes first."""
     ledger = small()
     follower = buy(ledger, SearchRequest(1, ultraservers=1, starts_from_ns=at("2026-01-07 11:30")))
     first = buy(

@@ -12,11 +12,25 @@ WHOLE_DAYS = [*range(1, 15), *range(21, 183, 7)]
 @pytest.mark.parametrize(
     ("days", "expected"),
     [
-        (-7, False), (0, False), (1, True), (13, True), (14, True), (15, False), (20, False), (21, True),
-        (22, False), (27, False), (28, True), (175, True), (181, False), (182, True), (183, False), (189, False),
+        (-7, False),
+        (0, False),
+        (1, True),
+        (13, True),
+        (14, True),
+        (15, False),
+        (20, False),
+        (21, True),
+        (22, False),
+        (27, False),
+        (28, True),
+        (175, True),
+        (181, False),
+        (182, True),
+        (183, False),
+        (189, False),
         (10**30, False),
     ],
-)  # fmt: skip  # as a row of limits
+)
 def test_durations(days: int, expected: bool) -> None:
     """A block lasts 1 to 14 days, or whole weeks up to 182 days."""
     assert rules.is_duration(days) is expected
@@ -30,17 +44,26 @@ def test_all_durations() -> None:
 @pytest.mark.parametrize(
     ("days", "near"),
     [
-        (-5, "1 would fit"), (0, "1 would fit"), (15, "14 or 21 would fit"), (20, "14 or 21 would fit"),
-        (22, "21 or 28 would fit"), (181, "175 or 182 would fit"), (183, "182 would fit"), (189, "182 would fit"),
+        (-5, "1 would fit"),
+        (0, "1 would fit"),
+        (15, "14 or 21 would fit"),
+        (20, "14 or 21 would fit"),
+        (22, "21 or 28 would fit"),
+        (181, "175 or 182 would fit"),
+        (183, "182 would fit"),
+        (189, "182 would fit"),
         (10**30, "182 would fit"),
     ],
-)  # fmt: skip  # as a row of limits
+)
 def test_a_wrong_duration_names_those_beside_it(days: int, near: str) -> None:
-    """A duration that is none is refused with its value, the limits, and the durations on either side."""
+    """An invalid duration is refused with its value, the limits, and both neighbours."""
     with pytest.raises(RuleViolation) as caught:
         rules.check_duration(days)
     assert caught.value.rule is Rule.DURATION
-    text = f"duration-in-days-then-weeks: a block lasts 1 to 14 days, or multiples of 7 up to 182, not {days}; {near}"
+    text = (
+        "duration-in-days-then-weeks: a block lasts 1 to 14 days, or multiples of 7 up to 182, not"
+        f" {days}; {near}"
+    )
     assert str(caught.value) == text
 
 
@@ -63,7 +86,10 @@ def test_a_right_duration_passes(days: int) -> None:
     ],
 )
 def test_a_first_day_may_be_partial(start: str, days: int, end: str, hours: float) -> None:
-    """A block ends at 11:30 UTC, so that one which begins at another time has a partial first day: 8 or 32 hours, say."""
+    """A block ends at 11:30 UTC, so its first day may be partial.
+
+    For example 8 or 32 hours.
+    """
     end_ns = rules.end_ns(at(start), days)
     assert end_ns == at(end)
     assert end_ns - at(start) == round(hours * 60) * MINUTE_NS
@@ -75,7 +101,7 @@ def test_a_first_day_may_be_partial(start: str, days: int, end: str, hours: floa
     [(-1, "2026-01-05 11:30"), (0, "2026-01-06 11:30"), (1, "2026-01-06 11:30")],
 )
 def test_the_next_end_is_after_an_instant(off_ns: int, expected: str) -> None:
-    """The end of a day is not in the day that it ends: what begins at it ends a day later."""
+    """A block that starts at the end of a day ends a day later."""
     assert rules.next_end_ns(at("2026-01-05 11:30") + off_ns) == at(expected)
 
 
@@ -110,12 +136,12 @@ def test_instants_are_written_in_utc() -> None:
     ("instant_ns", "text"), [(-(10**30), "0001-01-01 00:00 UTC"), (10**30, "9999-12-31 23:59 UTC")]
 )
 def test_every_instant_can_be_written(instant_ns: int, text: str) -> None:
-    """An instant beyond the calendar, which a request may have, is written as the calendar's first or last."""
+    """An instant beyond the calendar is written as the calendar's first or last."""
     assert rules.utc(instant_ns) == text
 
 
 def test_published_limits() -> None:
-    """The limits are those that EC2 publishes."""
+    """The limits are EC2's published ones."""
     assert (rules.MOST_DAYS, rules.MOST_INSTANCES_A_BLOCK, rules.MOST_INSTANCES) == (182, 64, 256)
     assert (rules.EARLIEST_START_S, rules.LATEST_START_S) == (30 * 60, 8 * 7 * 86_400)
     assert (rules.EXTENSION_EARLIEST_S, rules.EXTENSION_LATEST_S) == (56 * 86_400, 3_600)

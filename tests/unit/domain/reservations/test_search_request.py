@@ -45,7 +45,7 @@ def test_a_block_has_up_to_64_instances(count: int) -> None:
 
 @pytest.mark.parametrize(("count", "near"), [(-1, 1), (0, 1), (65, 64), (10**6, 64)])
 def test_other_numbers_are_refused(count: int, near: int) -> None:
-    """No instance, or 65, are refused with the nearest number that is possible."""
+    """0 or 65 instances are refused with the nearest valid number."""
     rule, text = refused(lambda: offering_kind_of(SearchRequest(1, TRN2, count), POOL))
     assert rule is Rule.BLOCK_SIZE
     assert text.endswith(f"a block has 1 to 64 instances, not {count}; {near} would fit")
@@ -60,7 +60,7 @@ def test_other_numbers_are_refused(count: int, near: int) -> None:
     ],
 )
 def test_one_ultraserver_is_a_block(search_request: SearchRequest) -> None:
-    """An UltraServer is four instances of its type, whether or not that is said."""
+    """An UltraServer is four instances of its type, stated or not."""
     assert offering_kind_of(search_request, POOL) == OfferingKind(TRN2U, 4, is_ultraserver=True)
 
 
@@ -95,7 +95,7 @@ def test_one_ultraserver_is_a_block(search_request: SearchRequest) -> None:
     ],
 )
 def test_what_is_not_sold(search_request: SearchRequest, rule: Rule, says: str) -> None:
-    """Types that are not sold are refused, and the types named instead are sold."""
+    """Types not sold are refused, and the suggested types are sold."""
     got, text = refused(lambda: offering_kind_of(search_request, POOL))
     assert got is rule
     assert says in text
@@ -111,7 +111,10 @@ def test_no_ultraserver_where_there_is_none() -> None:
 
 
 def test_zones_are_those_of_the_type() -> None:
-    """Without a zone all that have the type are looked in, in order; with one, that alone."""
+    """Without a zone all zones with the type are searched, in order.
+
+    Else that zone alone.
+    """
     kind = offering_kind_of(SearchRequest(1, TRN2), POOL)
     assert zones_of(SearchRequest(1, TRN2), kind, POOL) == ["a", "b"]
     assert zones_of(SearchRequest(1, TRN2, zone="b"), kind, POOL) == ["b"]
@@ -147,7 +150,7 @@ def test_no_block_spans_zones(zone: str, says: str) -> None:
     ],
 )
 def test_the_soonest_start_is_a_whole_minute(now_off_ns: int, start: str) -> None:
-    """Where no start is asked for, the first whole minute that is 30 minutes ahead is taken."""
+    """The default start is the first whole minute 30 minutes ahead."""
     assert starts_of(SearchRequest(1), NOW_NS + now_off_ns)[0] == at(start)
 
 
@@ -156,7 +159,7 @@ def test_the_soonest_start_is_a_whole_minute(now_off_ns: int, start: str) -> Non
     [(0, SOONEST_NS), (1, SOONEST_NS + MINUTE_NS), (SECOND_NS, SOONEST_NS + MINUTE_NS)],
 )
 def test_a_start_30_minutes_ahead(off_ns: int, first_ns: int) -> None:
-    """From 30 minutes ahead on a start can be asked for; blocks then start at the next whole minute."""
+    """A start 30 minutes ahead is valid; blocks then start at the next whole minute."""
     assert starts_of(SearchRequest(1, starts_from_ns=SOONEST_NS + off_ns), NOW_NS) == (
         first_ns,
         LATEST_NS,
@@ -165,7 +168,7 @@ def test_a_start_30_minutes_ahead(off_ns: int, first_ns: int) -> None:
 
 @pytest.mark.parametrize("off_ns", [-1, -DAY_NS])
 def test_a_start_too_soon(off_ns: int) -> None:
-    """A nanosecond less than 30 minutes ahead is too soon, and what is named instead is not."""
+    """A nanosecond less than 30 minutes ahead is too soon; the suggested start is not."""
     search_request = SearchRequest(1, starts_from_ns=SOONEST_NS + off_ns)
     rule, text = refused(lambda: starts_of(search_request, NOW_NS))
     assert rule is Rule.STARTS_TOO_SOON
@@ -173,7 +176,7 @@ def test_a_start_too_soon(off_ns: int) -> None:
 
 
 def test_what_is_named_instead_of_a_start_too_soon_is_late_enough() -> None:
-    """Between two minutes the start that is named is the later one, which is not too soon itself."""
+    """Between two minutes the later one is suggested; it is not too soon itself."""
     now_ns = NOW_NS + SECOND_NS
     rule, text = refused(lambda: starts_of(SearchRequest(1, starts_from_ns=NOW_NS), now_ns))
     assert rule is Rule.STARTS_TOO_SOON
@@ -192,18 +195,22 @@ def test_a_start_8_weeks_ahead() -> None:
 
 
 def test_a_block_ends_by_when_it_is_asked_to() -> None:
-    """A block that ends at the instant asked for is in time; asked for a nanosecond sooner there is none."""
+    """A block that ends at the requested instant is in time.
+
+    A nanosecond sooner none is.
+    """
     end_ns = at("2026-01-07 11:30")
     assert starts_of(SearchRequest(3, ends_by_ns=end_ns), NOW_NS)[0] == SOONEST_NS
     rule, text = refused(lambda: starts_of(SearchRequest(3, ends_by_ns=end_ns - 1), NOW_NS))
     assert rule is Rule.DATES
     assert text.endswith(
-        "3 days from 2026-01-05 10:30 UTC on end at 2026-01-07 11:30 UTC, after 2026-01-07 11:29 UTC; 2 would fit"
+        "3 days from 2026-01-05 10:30 UTC on end at 2026-01-07 11:30 UTC, after 2026-01-07 11:29"
+        " UTC; 2 would fit"
     )
 
 
 def test_nothing_fits_before_its_start() -> None:
-    """An end before the start is refused, and nothing is named that would fit."""
+    """An end before the start is refused without a suggestion."""
     search_request = SearchRequest(
         1, starts_from_ns=at("2026-01-08 12:00"), ends_by_ns=at("2026-01-06 12:00")
     )
@@ -214,7 +221,10 @@ def test_nothing_fits_before_its_start() -> None:
 
 @pytest.mark.parametrize(("minutes", "expected"), [(60, True), (59, False), (61, True), (1, False)])
 def test_the_shortest_partial_day(minutes: int, expected: bool) -> None:
-    """A partial day is sold alone from an hour on; with another day after it, however short it is."""
+    """A partial day is sold alone from an hour on.
+
+    With another day after it, however short it is.
+    """
     start_ns = at("2026-01-06 11:30") - minutes * MINUTE_NS
     assert (
         (start_ns, at("2026-01-06 11:30")) in spans_of(SearchRequest(1), start_ns, LATEST_NS)
@@ -223,7 +233,7 @@ def test_the_shortest_partial_day(minutes: int, expected: bool) -> None:
 
 
 def test_a_partial_day_too_short_is_refused_by_name() -> None:
-    """Where only a partial day under an hour could be sold, the refusal says how long it would be and what to ask for."""
+    """A lone partial day under an hour is refused with its length and a suggestion."""
     search_request = SearchRequest(
         1, starts_from_ns=at("2026-01-06 10:45"), ends_by_ns=at("2026-01-06 11:30")
     )
@@ -236,7 +246,10 @@ def test_a_partial_day_too_short_is_refused_by_name() -> None:
 
 
 def test_spans_go_on_from_day_to_day() -> None:
-    """After the first start come the ends of days, up to and with the last start, and all end at 11:30 UTC."""
+    """After the first start come the ends of days up to the last start, included.
+
+    All end at 11:30 UTC.
+    """
     spans = spans_of(SearchRequest(2), SOONEST_NS, at("2026-01-07 11:30"))
     assert spans == [
         (SOONEST_NS, at("2026-01-06 11:30")),
@@ -258,7 +271,7 @@ def test_spans_go_on_from_day_to_day() -> None:
 
 
 def test_a_pool_knows_each_cluster_s_zone() -> None:
-    """Instances take type and zone from their cluster, and which UltraServer they are in."""
+    """Instances have their cluster's type and zone, and know their UltraServer."""
     layout = Layout.of(
         [
             *((f"uc1/us-0001/trn2u-0001-{place}", TRN2U) for place in range(4)),
@@ -279,7 +292,7 @@ def test_a_pool_knows_each_cluster_s_zone() -> None:
 
 
 def test_instances_next_to_each_other_are_taken_first() -> None:
-    """Of what is free the first run is taken that is long enough; without one, the first that are free."""
+    """The first sufficient run of free instances is chosen, else the first free ones."""
     pool = pool_of((TRN2, "a", 8))
     busy = pool.ultraserver >= 0
     busy[[1, 5]] = True
@@ -290,7 +303,7 @@ def test_instances_next_to_each_other_are_taken_first() -> None:
 
 
 def test_ultraservers_are_taken_whole() -> None:
-    """An UltraServer of which one instance is held is not for sale; the next one is."""
+    """An UltraServer with a held instance is not for sale; the next one is."""
     pool = pool_of(ultraservers=["a", "a", "b"])
     busy = pool.ultraserver < 0
     busy[3] = True
@@ -311,7 +324,10 @@ def test_what_is_in_use_on_demand_is_not_sold() -> None:
 
 
 def test_hours_are_what_was_seen() -> None:
-    """Who asks for a day from 03:30 on gets 8, 32 and from 11:30 on 24 hours, as in offerings that were seen."""
+    """A day from 03:30 on has 8 or 32 hours, from 11:30 on 24.
+
+    As in seen offerings.
+    """
     start_ns = at("2026-01-06 03:30")
     spans = spans_of(SearchRequest(1), start_ns, at("2026-01-06 11:30"))
     assert [(end - start) // HOUR_NS for start, end in spans] == [8, 32, 24]
@@ -321,7 +337,7 @@ def test_hours_are_what_was_seen() -> None:
     ("days", "hours"), [(14, [13 * 24 + 8, 14 * 24 + 8]), (182, [181 * 24 + 8])]
 )
 def test_what_is_longer_keeps_to_182_days(days: int, hours: list[int]) -> None:
-    """A block is offered a part of a day longer than 14 days, and not than the 182 of the longest."""
+    """A block may exceed 14 days by a partial day, but never 182."""
     start_ns = at("2026-01-06 03:30")
     assert [
         (end - start) // HOUR_NS for start, end in spans_of(SearchRequest(days), start_ns, start_ns)

@@ -25,7 +25,7 @@ BLOCK_STATES = [
 
 
 def test_block_states_are_the_api_s() -> None:
-    """A block has the eight states of the API, and each is one of a Capacity Reservation, too."""
+    """A block has the API's eight states, each also a Capacity Reservation's."""
     assert sorted(BlockState) == sorted(BLOCK_STATES)
     assert {state.value for state in BlockState} <= {state.value for state in ReservationState}
 
@@ -37,7 +37,7 @@ def test_every_state_has_its_followers() -> None:
 
 
 def test_every_state_holds_or_has_ended() -> None:
-    """A block either has its instances to itself or has ended, and only then nothing follows."""
+    """A block either has its instances reserved or has ended; only the end is final."""
     assert set(BlockState) == HOLDING | ENDED
     assert not HOLDING & ENDED
     assert {state for state, after in NEXT_BLOCK_STATES.items() if not after} == ENDED
@@ -50,7 +50,7 @@ def test_active_and_scheduled_blocks_can_be_extended() -> None:
 
 @pytest.mark.parametrize("state", list(BlockState))
 def test_a_block_moves_as_its_reservation_does(state: BlockState) -> None:
-    """A block's transitions are possible for the Capacity Reservation that it is delivered as."""
+    """A block's transitions are possible for its Capacity Reservation."""
     after = {each.value for each in NEXT_BLOCK_STATES[state]}
     assert after <= {each.value for each in NEXT_RESERVATION_STATES[ReservationState(state)]}
 

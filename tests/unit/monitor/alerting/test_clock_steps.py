@@ -1,4 +1,4 @@
-"""Steps of monitor time by an hour, forth and back, under each state that evaluations leave for the next."""
+"""Steps of monitor time by an hour, forward and back, in every state between evaluations."""
 
 from __future__ import annotations
 
@@ -16,8 +16,13 @@ from trnfleet.domain.alerts.signals import Scope
 STEPS_S = pytest.mark.parametrize("step_s", [-3_600.0, -5.0, 3_600.0])
 
 EVENTS: dict[str, Any] = {
-    "name": "retires", "scope": "instance", "figure": "events", "named": ["retirement"], "above": 0, "increase_over": "60s",
-}  # fmt: skip  # one line is the rule
+    "name": "retires",
+    "scope": "instance",
+    "figure": "events",
+    "named": ["retirement"],
+    "above": 0,
+    "increase_over": "60s",
+}
 COUNTER: dict[str, Any] = {
     "name": "counts",
     "figure": "mem_ecc_uncorrected",
@@ -25,11 +30,20 @@ COUNTER: dict[str, Any] = {
     "increase_over": "60s",
 }
 CHANGES: dict[str, Any] = {
-    "name": "changes", "scope": "publisher", "figure": "state", "above": 0, "changes_over": "60s",
-}  # fmt: skip  # one line is the rule
+    "name": "changes",
+    "scope": "publisher",
+    "figure": "state",
+    "above": 0,
+    "changes_over": "60s",
+}
 PAST: dict[str, Any] = {
-    "name": "slow", "scope": "job", "figure": "step_time_s", "share_of_median_of": "past", "past": "10m", "above": 1.2,
-}  # fmt: skip  # one line is the rule
+    "name": "slow",
+    "scope": "job",
+    "figure": "step_time_s",
+    "share_of_median_of": "past",
+    "past": "10m",
+    "above": 1.2,
+}
 
 
 def step(bench: AlertBench, step_s: float) -> list[Any]:
@@ -51,7 +65,7 @@ def begin(bench: AlertBench, rule: dict[str, Any]) -> None:
 @STEPS_S
 @pytest.mark.parametrize("rule", [EVENTS, COUNTER, CHANGES], ids=lambda rule: rule["name"])
 def test_a_window_goes_on_over_a_step(rule: dict[str, Any], step_s: float) -> None:
-    """What lies in a window stays in it for as long as without the step."""
+    """Changes stay in a window for as long as without the step."""
     bench = AlertBench(ultraservers(1), (rule_of(**rule),))
     begin(bench, rule)
     assert [each.kind for each in bench.tick()] == ["firing"]
@@ -76,7 +90,10 @@ def test_what_is_usual_stays_known_over_a_step(step_s: float) -> None:
 
 @STEPS_S
 def test_for_and_keep_firing_for_go_on_over_a_step(step_s: float) -> None:
-    """Both are as long as without the step, and no alert has begun later than now."""
+    """`for` and `keep_firing_for` last as long as without the step.
+
+    No alert begins later than now.
+    """
     rule = rule_of(**{"for": "20s", "keep_firing_for": "20s"})
     bench = AlertBench(ultraservers(1), (rule,))
     hot(bench)
@@ -112,7 +129,7 @@ def test_for_goes_on_over_a_step_without_a_connection(step_s: float) -> None:
 
 @STEPS_S
 def test_flapping_goes_on_over_a_step(step_s: float) -> None:
-    """Beginnings before it count, and the quiet that ends it is as long as without it."""
+    """Flapping counts starts before a step, and ends after the same quiet time."""
     bench = AlertBench(ultraservers(1), (rule_of(),))
 
     def flap() -> list[str]:

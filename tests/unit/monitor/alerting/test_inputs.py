@@ -11,7 +11,7 @@ from trnfleet.monitor.alerting.named_targets import jobs_table
 
 
 def test_a_share_of_power_goes_by_the_nodes_own_chips() -> None:
-    """Trainium1 beside Trainium2: half of each type's maximum is half, whatever the others have."""
+    """In a mixed fleet, half of each type's maximum power is half."""
     bench = AlertBench(
         [
             ("uc1/standalone/trn1-0001", "trn1.32xlarge"),

@@ -1,4 +1,7 @@
-"""Inhibition over a restart of a watch: what was inhibited when it ended is told only once the evaluation says so."""
+"""Inhibition across a restart of a watch.
+
+An inhibited alert is notified only when the evaluation requires it.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,26 @@ from trnfleet.wire.alerts import AlertMessage
 
 RULES = rules_of(
     {
-        "name": "straggler", "scope": "chip", "severity": "warning", "figure": "temperature_c", "above": 80, "for": "10s",
-        "keep_firing_for": "3s", "group": "instance", "summary": "straggler", "inhibits": ["throttled"],
+        "name": "straggler",
+        "scope": "chip",
+        "severity": "warning",
+        "figure": "temperature_c",
+        "above": 80,
+        "for": "10s",
+        "keep_firing_for": "3s",
+        "group": "instance",
+        "summary": "straggler",
+        "inhibits": ["throttled"],
     },
-    {"name": "throttled", "scope": "chip", "severity": "warning", "figure": "temperature_c", "above": 90, "summary": "hot"},
-)  # fmt: skip  # two rules
+    {
+        "name": "throttled",
+        "scope": "chip",
+        "severity": "warning",
+        "figure": "temperature_c",
+        "above": 90,
+        "summary": "hot",
+    },
+)
 HOST = CHIP.rpartition("/")[0]
 SETTLED_S = SETTLED_AFTER_NS // NS_PER_S
 STRAGGLER = fingerprint_of("demo", "straggler", HOST)
@@ -30,7 +48,7 @@ THROTTLED = fingerprint_of("demo", "throttled", CHIP)
 def said(
     bench: AlertBench, rule: str, target: str, inhibited_by: str | None = None
 ) -> AlertMessage:
-    """Return what the former watch said of an alert that fires."""
+    """Return the former watch's message of a firing alert."""
     return AlertMessage(
         fingerprint=fingerprint_of("demo", rule, target),
         rule=rule,
@@ -46,7 +64,7 @@ def said(
 
 
 def restarted(*, late: bool = False) -> AlertBench:
-    """Return a watch that has begun again and was told both alerts, or both only after its first evaluation."""
+    """Return a restarted watch with both alerts, received before or after its first evaluation."""
     bench = AlertBench(ultraservers(1), RULES, adopts=True)
     hot(bench)
     if late:
@@ -57,7 +75,7 @@ def restarted(*, late: bool = False) -> AlertBench:
 
 
 def statuses(bench: AlertBench, seconds: int) -> set[AlertStatus]:
-    """Return the statuses that the inhibited alert has, second by second."""
+    """Return the statuses of the inhibited alert, second by second."""
     found = set()
     for _ in range(seconds):
         bench.tick()
@@ -68,7 +86,7 @@ def statuses(bench: AlertBench, seconds: int) -> set[AlertStatus]:
 
 
 def test_what_was_inhibited_is_so_from_the_start() -> None:
-    """Before the first evaluation, while the inhibiting alert is not seen for long enough here, and afterwards."""
+    """An inhibited alert stays inhibited from the start and after the first evaluations."""
     bench = restarted()
     alert = bench.alerts.find(THROTTLED)
     assert alert is not None
@@ -77,19 +95,34 @@ def test_what_was_inhibited_is_so_from_the_start() -> None:
 
 
 def test_alerts_that_come_in_late_are_inhibited() -> None:
-    """A watch whose own evaluation was quicker than the retained messages has the inhibition with the next one."""
+    """Retained messages after the first evaluation inhibit from the next one."""
     assert statuses(restarted(late=True), 60) == {AlertStatus.INHIBITED}
 
 
 def test_it_ends_with_the_inhibiting_alert() -> None:
-    """What inhibits is not seen here any more: it resolves, and what it inhibited is told with the next evaluation."""
+    """When an unseen inhibitor resolves, the next evaluation notifies the inhibited alert."""
     rules = rules_of(
         {
-            "name": "straggler", "scope": "chip", "severity": "warning", "figure": "power_w", "above": 400, "for": "10s",
-            "keep_firing_for": "3s", "group": "instance", "summary": "straggler", "inhibits": ["throttled"],
+            "name": "straggler",
+            "scope": "chip",
+            "severity": "warning",
+            "figure": "power_w",
+            "above": 400,
+            "for": "10s",
+            "keep_firing_for": "3s",
+            "group": "instance",
+            "summary": "straggler",
+            "inhibits": ["throttled"],
         },
-        {"name": "throttled", "scope": "chip", "severity": "warning", "figure": "temperature_c", "above": 90, "summary": "hot"},
-    )  # fmt: skip  # two rules
+        {
+            "name": "throttled",
+            "scope": "chip",
+            "severity": "warning",
+            "figure": "temperature_c",
+            "above": 90,
+            "summary": "hot",
+        },
+    )
     bench = AlertBench(ultraservers(1), rules, adopts=True)
     hot(bench)
     bench.alerts.remember(said(bench, "throttled", CHIP, STRAGGLER))
@@ -102,7 +135,7 @@ def test_it_ends_with_the_inhibiting_alert() -> None:
 
 
 def test_nobody_mutes_what_fires_here() -> None:
-    """What has fired by the evaluation here for a while is not inhibited by another watch's word."""
+    """An alert firing here for a while is not inhibited by another watch's message."""
     bench = AlertBench(ultraservers(1), RULES[1:], adopts=True)
     hot(bench)
     bench.play(SETTLED_S + 1)
@@ -112,7 +145,7 @@ def test_nobody_mutes_what_fires_here() -> None:
 
 @pytest.mark.parametrize("inhibitor", ["e" * 16, STRAGGLER])
 def test_an_inhibitor_that_nobody_knows_counts_for_a_while(inhibitor: str) -> None:
-    """Retained messages come in any order; one that never comes inhibits nothing for long."""
+    """An unknown inhibitor counts for a while: retained messages arrive in any order."""
     rules = RULES[1:]
     bench = AlertBench(ultraservers(1), rules, adopts=True)
     hot(bench)
@@ -122,7 +155,7 @@ def test_an_inhibitor_that_nobody_knows_counts_for_a_while(inhibitor: str) -> No
 
 
 def test_a_screen_evaluates_for_itself() -> None:
-    """Only a watch takes over; a screen that begins shows what it finds."""
+    """Only a watch inherits alerts; a new screen shows its own."""
     bench = AlertBench(ultraservers(1), RULES)
     hot(bench)
     bench.alerts.remember(said(bench, "throttled", CHIP, STRAGGLER))
@@ -131,11 +164,18 @@ def test_a_screen_evaluates_for_itself() -> None:
 
 COUNTED = rules_of(
     {
-        "name": "uncorrectable", "scope": "chip", "severity": "critical", "figure": "mem_ecc_uncorrected", "increase_over": "60s",
-        "above": 0, "group": "instance", "summary": "errors", "inhibits": ["throttled"],
+        "name": "uncorrectable",
+        "scope": "chip",
+        "severity": "critical",
+        "figure": "mem_ecc_uncorrected",
+        "increase_over": "60s",
+        "above": 0,
+        "group": "instance",
+        "summary": "errors",
+        "inhibits": ["throttled"],
     },
     RULES[1].model_dump(mode="json", exclude_unset=True),
-)  # fmt: skip  # two rules
+)
 UNCORRECTABLE = fingerprint_of("demo", "uncorrectable", HOST)
 
 
@@ -150,7 +190,7 @@ UNCORRECTABLE = fingerprint_of("demo", "uncorrectable", HOST)
 def test_what_is_taken_over_inhibits_what_is_new(
     chips: int, worst: str, status: AlertStatus
 ) -> None:
-    """An alert that is held covers its only chip, or all of its target where it has several, until it is over."""
+    """A held alert covers its only chip, or its whole target if it has several."""
     bench = AlertBench(ultraservers(1), COUNTED, adopts=True)
     message = said(bench, "uncorrectable", HOST).model_copy(update={"chips": chips, "worst": worst})
     bench.alerts.remember(message)
@@ -164,14 +204,27 @@ def test_what_is_taken_over_inhibits_what_is_new(
 
 
 def test_what_is_taken_over_about_a_job_inhibits_what_is_new() -> None:
-    """An alert about a name that is held covers that name alone."""
+    """A held alert about a name covers only this name."""
     rules = rules_of(
         {
-            "name": "hung", "scope": "job", "severity": "critical", "figure": "state", "equals": "hung", "keep_firing_for": "20s",
-            "summary": "hung", "inhibits": ["running"],
+            "name": "hung",
+            "scope": "job",
+            "severity": "critical",
+            "figure": "state",
+            "equals": "hung",
+            "keep_firing_for": "20s",
+            "summary": "hung",
+            "inhibits": ["running"],
         },
-        {"name": "running", "scope": "job", "severity": "warning", "figure": "state", "equals": "running", "summary": "runs"},
-    )  # fmt: skip  # two rules
+        {
+            "name": "running",
+            "scope": "job",
+            "severity": "warning",
+            "figure": "state",
+            "equals": "running",
+            "summary": "runs",
+        },
+    )
     bench = AlertBench(ultraservers(1), rules, adopts=True)
     bench.alerts.remember(said(bench, "hung", "llm-1"))
     bench.job("llm-1", HOST)
@@ -191,21 +244,39 @@ def test_what_is_taken_over_about_a_job_inhibits_what_is_new() -> None:
 
 
 def test_what_is_taken_over_goes_from_one_inhibitor_to_the_next() -> None:
-    """A host that comes back ends its silence, not the error that was counted before: the failed executions stay inhibited."""
+    """When a host's silence ends, an earlier error still inhibits its failed executions."""
     rules = rules_of(
         {
-            "name": "silent", "scope": "instance", "severity": "critical", "absent": True, "for": "5s", "summary": "silent",
+            "name": "silent",
+            "scope": "instance",
+            "severity": "critical",
+            "absent": True,
+            "for": "5s",
+            "summary": "silent",
             "inhibits": ["*"],
         },
         {
-            "name": "uncorrectable", "scope": "chip", "severity": "critical", "figure": "mem_ecc_uncorrected", "increase_over": "60s",
-            "above": 0, "group": "instance", "summary": "errors", "inhibits": ["failed"],
+            "name": "uncorrectable",
+            "scope": "chip",
+            "severity": "critical",
+            "figure": "mem_ecc_uncorrected",
+            "increase_over": "60s",
+            "above": 0,
+            "group": "instance",
+            "summary": "errors",
+            "inhibits": ["failed"],
         },
         {
-            "name": "failed", "scope": "chip", "severity": "warning", "figure": "exec_errors", "increase_over": "60s", "above": 0,
-            "group": "instance", "summary": "failed",
+            "name": "failed",
+            "scope": "chip",
+            "severity": "warning",
+            "figure": "exec_errors",
+            "increase_over": "60s",
+            "above": 0,
+            "group": "instance",
+            "summary": "failed",
         },
-    )  # fmt: skip  # three rules
+    )
     bench = AlertBench(ultraservers(1), rules, adopts=True)
     silent = fingerprint_of("demo", "silent", HOST)
     bench.alerts.remember(said(bench, "silent", HOST))

@@ -30,7 +30,7 @@ def frames_of(*rules: Any, steps: int, stale_after_s: float = 30.0, **keys: Any)
 
 
 def steps_of(frames: list[Frame], rule: str, target: str | None = None) -> list[int]:
-    """Return the steps at which a rule had an alert of a target, or any."""
+    """Return the steps with an alert of a rule, about a target or any."""
     return [
         step
         for step, frame in enumerate(frames)
@@ -43,7 +43,10 @@ def series(figure: str, target: str, values: str, **more: Any) -> dict[str, Any]
 
 
 def test_a_sample_holds_until_it_is_too_old() -> None:
-    """It holds through gaps up to and with the age that is given, beyond that the chip is silent; so after the end."""
+    """A sample counts up to the maximum age, even after the end of its series.
+
+    Beyond it the chip is silent.
+    """
     frames = frames_of(
         rule_of(when_silent="resolve"),
         ABSENT,
@@ -73,7 +76,7 @@ def test_stale_is_at_once() -> None:
 
 
 def test_what_has_not_come_yet_is_awaited() -> None:
-    """A chip that says nothing from the beginning is silent once a sample would be too old; one without a series never is."""
+    """A chip without samples is silent after the maximum age; without a series, never."""
     frames = frames_of(ABSENT, steps=7, series=[series("temperature_c", CHIP, "_x5 20 20")])
 
     assert steps_of(frames, "silent") == [4]
@@ -81,7 +84,7 @@ def test_what_has_not_come_yet_is_awaited() -> None:
 
 
 def test_a_figure_can_go_while_its_chip_lives() -> None:
-    """Where another figure of the chip comes, one that does not is not available, and the chip is not silent."""
+    """A missing figure is not available while another one shows its chip live."""
     frames = frames_of(
         rule_of(),
         ABSENT,
@@ -94,7 +97,7 @@ def test_a_figure_can_go_while_its_chip_lives() -> None:
 
 
 def test_a_figure_of_a_host_comes_with_its_chips() -> None:
-    """A rule about a host sees it, and its chips are not silent; a roll-up of chips is made of their series."""
+    """A host figure makes its chips live; a chip roll-up uses their series."""
     rules = (
         rule_of(name="busy", scope="instance", figure="vcpu_util_pct", above=80),
         rule_of(name="warm", scope="instance", figure="power_w", above=1_500),
@@ -115,7 +118,7 @@ def test_a_figure_of_a_host_comes_with_its_chips() -> None:
 
 
 def test_links_and_cores_have_their_lanes() -> None:
-    """One link down is one lane's bit, the others are up; a core's series is one lane, a chip's all of them."""
+    """A link's or core's series sets one lane, a chip's all lanes."""
     rules = (
         rule_of(name="down", scope="link", figure="link_up", above=None, equals=0.0, group="none"),
         rule_of(
@@ -134,8 +137,10 @@ def test_links_and_cores_have_their_lanes() -> None:
     )
 
     assert [[each.target for each in frame.get("down", ())] for frame in frames] == [
-        [], [f"{CHIP}:east"], [f"{HOST}/chip05:z_next"],
-    ]  # fmt: skip  # one line is the list
+        [],
+        [f"{CHIP}:east"],
+        [f"{HOST}/chip05:z_next"],
+    ]
     assert [[each.target for each in frame.get("idle", ())] for frame in frames] == [
         [],
         [],
@@ -144,7 +149,7 @@ def test_links_and_cores_have_their_lanes() -> None:
 
 
 def test_jobs_have_states_and_the_figures_of_their_chips() -> None:
-    """A series of a job goes before what the test says of it; what its chips say is rolled up."""
+    """A job's series overrides the test's job list; chip figures are rolled up."""
     rules = (
         rule_of(name="hung", scope="job", figure="state", above=None, equals="hung"),
         rule_of(name="draws", scope="job", figure="power_w", above=500),
@@ -188,7 +193,7 @@ def test_events_come_with_the_interval_in_which_they_fall() -> None:
 
 
 def test_the_evaluation_before_an_instant_counts() -> None:
-    """What is expected between two evaluations is what the first one found."""
+    """An expectation between two evaluations refers to the first one."""
     expect = [
         {"at": at, "rule": "hot", "alerts": [{"target": CHIP}] if hot else []}
         for at, hot in (("9.9s", False), ("10s", True), ("19.999s", True), ("20s", False))
@@ -207,7 +212,7 @@ def test_the_evaluation_before_an_instant_counts() -> None:
     ("flapping", "steps"), [(True, [1, 3, 5, *range(7, 14)]), (False, [1, 3, 5, 7, 9])]
 )
 def test_flapping_can_be_left_out(flapping: bool, steps: list[int]) -> None:
-    """As `watch` does it, what comes and goes is held; as Prometheus does it, it is not."""
+    """Flapping alerts are held as in `watch`, but not in Prometheus mode."""
     expect = [
         {"at": step * 10, "rule": "hot", "alerts": [{"target": CHIP}] if step in steps else []}
         for step in range(14)
@@ -255,7 +260,7 @@ def test_what_is_not_there_is_said(keys: dict[str, Any], said: str) -> None:
 
 
 def test_an_unknown_rule_is_said() -> None:
-    """An expectation about a rule that is not in the pack could never fail, so it is refused."""
+    """An expectation about an unknown rule is refused: it could never fail."""
     file = file_of([{"at": 0, "rule": "hott"}])
     with pytest.raises(ConfigError, match="test 't': there is no rule 'hott': did you mean 'hot'"):
         play(file.tests[0], (rule_of(),), file)

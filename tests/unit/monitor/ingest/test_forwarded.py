@@ -1,4 +1,7 @@
-"""Hosts that a relay forwards under a lease, in a monitor on a top broker: whose they are, and when nobody sees them."""
+"""Hosts forwarded by a relay under a lease, in a monitor on a top broker.
+
+The tests cover their owner and their loss.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ NODE = "/node/"
 
 
 def leased(top: Top, boot: str = BOOT) -> Feed:
-    """Return the hosts of an UltraServer, whose descriptors and first telemetry the relay has forwarded."""
+    """Return the hosts of an UltraServer after their first forwarded telemetry."""
     hosts = Feed(ultraservers(1))
     hosts.forwarded = ForwardedBy(cell="cell-a", relay="relay-1", boot=boot)
     hosts.scatter()
@@ -44,7 +47,10 @@ def test_rules_about_forwarded_chips_are_their_cells() -> None:
 
 @pytest.mark.parametrize("has_will", [True, False])
 async def test_forwarded_chips_are_not_observed_with_their_relay(*, has_will: bool) -> None:
-    """By its last will, else by its silence, although their own telemetry ended a little earlier: no moment of it is stale."""
+    """Forwarded chips are not observed when their relay ends, and never stale before.
+
+    The relay ends by last will or by silence, a little after their own telemetry.
+    """
     top = Top()
     leased(top)
     await top.clock.advance(0.9)
@@ -65,7 +71,10 @@ async def test_forwarded_chips_are_not_observed_with_their_relay(*, has_will: bo
 
 
 def test_the_presence_of_a_forwarded_host_is_asked_for_where_it_is() -> None:
-    """A relay passes it on as it is, so that it is not below the cell's name, where the relay's own is; once it has come nothing is asked for."""
+    """A forwarded host's presence is requested at its own topic, until received.
+
+    A relay forwards it unchanged, so it is not below the cell's name like the relay's own.
+    """
     top = Top()
     hosts = Feed(ultraservers(1))
     hosts.forwarded = ForwardedBy(cell="cell-a", relay="relay-1", boot=BOOT)
@@ -93,7 +102,10 @@ async def test_a_silent_host_is_stale_while_its_relay_is_heard() -> None:
 
 
 def test_what_a_former_boot_of_the_relay_forwarded_is_void() -> None:
-    """It goes when another boot's roll-ups are described, be a part of it cleared before, and is not taken where the broker gives it afterwards."""
+    """Data forwarded by a relay's former boot is dropped, and refused afterwards.
+
+    It is dropped when another boot's roll-ups are described, even if partly cleared before.
+    """
     top = Top()
     top.frame(POWERS)
     hosts = leased(top)
@@ -113,7 +125,10 @@ def test_what_a_former_boot_of_the_relay_forwarded_is_void() -> None:
 
 
 def test_leases_that_come_and_go_use_up_no_rebuilds_of_the_hosts_publisher() -> None:
-    """One simulator may publish all hosts of a cell: each lease causes the rebuilds of its own paths."""
+    """Changing leases use the rebuilds of their own paths, not of the hosts' publisher.
+
+    One simulator may publish all hosts of a cell.
+    """
     top = Top()
     top.frame(POWERS)
     hosts = leased(top)
@@ -125,7 +140,10 @@ def test_leases_that_come_and_go_use_up_no_rebuilds_of_the_hosts_publisher() -> 
 
 
 async def test_a_publisher_whose_hosts_are_forwarded_no_more_is_not_silent() -> None:
-    """It goes on in its cell; while its hosts are forwarded and nothing comes, it is."""
+    """A silent publisher of forwarded hosts is reported until the lease ends.
+
+    Then it goes on in its cell.
+    """
     top = Top()
     top.frame(POWERS)
     hosts = leased(top)
@@ -144,7 +162,10 @@ async def test_a_publisher_whose_hosts_are_forwarded_no_more_is_not_silent() -> 
 
 
 async def test_hosts_of_a_relay_that_is_gone_are_not_silent() -> None:
-    """Others are heard: it is not the connection that is lost, and of all that is silent the relay is."""
+    """Of a lost relay only the relay is silent, not its hosts.
+
+    Others are heard, so the connection is not lost.
+    """
     top = Top()
     top.frame(POWERS)
     leased(top)

@@ -1,4 +1,4 @@
-"""Handlers of messages: a rejected one changes nothing, and a new retained class is one row."""
+"""Message handlers: a rejected message changes nothing, a new retained class is one row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def handler_of(ingest: Ingest, topic_class: TopicClass) -> Callable[[str, bytes], None]:
-    """Return a function that handles payloads of a class by their path."""
+    """Return a function to handle payloads of a class by path."""
 
     def handle(path: str, payload: bytes) -> None:
         MESSAGE_HANDLERS[topic_class](ingest, path, Envelope("any", payload, retain=True), 0.0)
@@ -44,14 +44,20 @@ def test_every_class_but_telemetry_has_a_handler() -> None:
 
 
 def test_a_monitor_subscribes_to_what_it_handles() -> None:
-    """A retained class without a subscription would stay empty; commands and replies are between clients and simulators."""
+    """A monitor subscribes to every class except commands and replies.
+
+    Those are only between clients and simulators.
+    """
     subscribed = [each for each, _ in SUBSCRIPTIONS]
     assert sorted(subscribed) == sorted(set(TopicClass) - {TopicClass.COMMAND, TopicClass.REPLY})
     assert subscribed[-1] is TopicClass.TELEMETRY
 
 
 def test_a_rejected_job_leaves_what_stood_there() -> None:
-    """Another's name, one job too many, a place too many and garbage change nothing; one that is cleared makes room."""
+    """A rejected job changes nothing; a cleared one makes room.
+
+    Rejected are a foreign name, garbage, and jobs or places beyond the limit.
+    """
     ingest = Ingest("demo", limits=Limits(jobs=2, job_places=3))
     handle = handler_of(ingest, TopicClass.JOB)
     handle("a", job("a", "uc1"))
@@ -74,7 +80,7 @@ def test_a_rejected_job_leaves_what_stood_there() -> None:
 
 
 def test_publishers_beyond_the_limit_are_rejected_and_a_watch_is_none() -> None:
-    """Who publishes no telemetry takes no number; a boot that is known is heard however many there are."""
+    """Publishers beyond the limit are rejected; known boots and watches do not count."""
     ingest = Ingest("demo", limits=Limits(publishers=1))
     handle = handler_of(ingest, TopicClass.PUBLISHER)
 
@@ -105,7 +111,7 @@ class NoteMessage(Message):
 
 
 def test_a_retained_class_is_a_row_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a collection of its own its messages are kept, replaced, limited and cleared by their topic."""
+    """A class without its own collection is stored, replaced, limited and cleared."""
     row = RetainedHandler(NoteMessage, "note", "id", most=lambda _limits: 2)
     monkeypatch.setitem(messages.MESSAGE_HANDLERS, TopicClass.COMMAND, row)
     ingest = Ingest("demo")

@@ -28,7 +28,10 @@ def watched_h(usage: Usage, name: str = "cb") -> dict[int, float]:
 
 
 def test_hours_are_filled_by_what_was_seen() -> None:
-    """An hour's use is the mean over what was watched of it; a look stands for the time since the one before."""
+    """An hour's use is the mean over its watched part.
+
+    A sample covers the time before it.
+    """
     usage = Usage()
     usage.watch(moment(0.9), {"cb": look(10.0)})
     for step in range(1, 7):
@@ -46,7 +49,7 @@ def test_hours_are_filled_by_what_was_seen() -> None:
     ("speed", "step_s", "watched"), [(1.0, 5.0, True), (1.0, 6.0, False), (3_600.0, 18_000.0, True)]
 )
 def test_a_gap_is_unwatched(speed: float, step_s: float, watched: bool) -> None:
-    """Time between two looks that are too far apart, or a jump, is not made up."""
+    """Time between distant samples, or in a jump, is unwatched."""
     usage = Usage()
     usage.watch(moment(0, speed), {"cb": look()})
     usage.watch(moment(step_s / 3_600, speed), {"cb": look()})
@@ -63,7 +66,7 @@ def test_a_look_is_spread_over_the_hours_that_passed() -> None:
 
 
 def test_a_look_stands_for_its_reservation_s_time_only() -> None:
-    """What began or ended between two looks was not watched before its start or from its end on."""
+    """A sample does not cover time before a reservation's start or after its end."""
     usage = Usage()
     usage.watch(moment(0, 3_600), {})
     usage.watch(
@@ -81,7 +84,7 @@ def test_a_look_stands_for_its_reservation_s_time_only() -> None:
 
 
 def test_what_was_to_come_is_forgotten_when_time_goes_back() -> None:
-    """After a simulator's restart the hours that lie ahead are gone, and fill again as they pass."""
+    """After a simulator's restart future hours are dropped, and fill again."""
     usage = Usage()
     for hour in range(6):
         usage.watch(moment(hour, 3_600), {"cb": look(80.0)})
@@ -94,7 +97,10 @@ def test_what_was_to_come_is_forgotten_when_time_goes_back() -> None:
 
 
 def test_history_is_bounded() -> None:
-    """No more hours are kept than the longest block has, the oldest go first, and a forgotten one leaves nothing."""
+    """A reservation has at most the longest block's hours; the oldest are dropped.
+
+    A removed reservation leaves nothing.
+    """
     usage = Usage()
     for hour in range(MOST_HOURS + 11):
         usage.watch(moment(hour, 3_600), {"cb": look()})
@@ -108,7 +114,10 @@ def test_history_is_bounded() -> None:
 
 
 def test_all_histories_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the hours of all together the oldest goes, of any reservation, and forgotten ones make room."""
+    """Above the total limit the oldest hour of any reservation is dropped.
+
+    Removed reservations make room.
+    """
     monkeypatch.setattr(module, "MOST_IN_ALL", 10)
     usage = Usage()
     usage.watch(moment(0, 3_600), {})

@@ -13,9 +13,14 @@ CHIP = "uc1/us-0001/trn2u-0001-0/chip05"
 
 def message(number: int, severity: str = "info") -> EventMessage:
     return EventMessage(
-        id=f"boot-{number}", ts="2026-01-05T00:00:00Z", path=CHIP, source="kernel", name="x",
-        severity=Severity(severity), text=f"event {number}",
-    )  # fmt: skip  # a message in two lines
+        id=f"boot-{number}",
+        ts="2026-01-05T00:00:00Z",
+        path=CHIP,
+        source="kernel",
+        name="x",
+        severity=Severity(severity),
+        text=f"event {number}",
+    )
 
 
 def newest(events: Events) -> list[str]:
@@ -23,7 +28,7 @@ def newest(events: Events) -> list[str]:
 
 
 def test_events_come_from_their_topics() -> None:
-    """An event is kept with everything that it says, its time in ns, and when it came."""
+    """An event is stored with all its data, its time in ns, and its arrival."""
     feed = Feed(ultraservers(1))
     text = "nd5: uncorrectable HBM error"
     feed.monitor.apply(
@@ -63,7 +68,10 @@ def test_the_ring_keeps_the_newest() -> None:
 
 
 def test_an_instance_that_reports_without_end_replaces_its_own() -> None:
-    """Whatever one instance reports, the events of others stay; numbers and order are as they came."""
+    """A flood from one instance leaves others' events.
+
+    Numbers and order are unchanged.
+    """
     events = Events(kept=64)
     number = 0
 
@@ -98,7 +106,7 @@ def test_an_instance_that_reports_without_end_replaces_its_own() -> None:
 
 
 def test_what_is_no_event_is_counted() -> None:
-    """Another path than the topic's, a time that is none, and what a broker kept are refused, and nothing stops."""
+    """Events with another path than the topic's, a bad time, or retained are refused."""
     feed = Feed(ultraservers(1))
     good = feed.event(CHIP)
     elsewhere = good._replace(topic=build_topic("demo", TopicClass.EVENT, "uc1/us-0001"))
@@ -121,7 +129,7 @@ def test_what_is_no_event_is_counted() -> None:
     ],
 )
 def test_what_is_notable(severities: list[str], found: int | None) -> None:
-    """Of what came lately, the newest of the most severe events; information alone is not worth a notice."""
+    """The newest of the most severe recent events is notable; information alone is not."""
     events = Events()
     for number, severity in enumerate(severities):
         events.add(message(number, severity), 100.0 + number)

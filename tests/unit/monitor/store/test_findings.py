@@ -26,7 +26,7 @@ def test_a_healthy_fleet_has_none() -> None:
 
 
 async def test_a_dead_ultraserver_is_one_finding() -> None:
-    """What is silent is told at the highest level at which nothing lives, with its chips counted."""
+    """Silence is one finding at the highest level with nothing live, with its chip count."""
     feed = ready()
     await feed.advance(10)
     feed.tick([path for path in feed.layout.instances if "us-0001" not in path])
@@ -47,7 +47,10 @@ def test_offline_is_told_from_stale() -> None:
 
 
 def test_each_kind_is_found_at_its_chip() -> None:
-    """Health bits, uncorrected errors, links, throttling, heat and full memory are found where they are."""
+    """Every kind of finding is at its chip.
+
+    Health bits, uncorrected errors, links, throttling, heat and full memory.
+    """
     feed = ready()
     feed.set("health", 0b10000, 20)
     feed.set("mem_ecc_uncorrected", 2, 21)
@@ -98,7 +101,10 @@ def test_many_are_counted_and_some_shown() -> None:
 
 
 async def test_a_warning_stays_for_a_while() -> None:
-    """A warning that comes and goes with a job's phases is held for 15 s; what is critical goes at once."""
+    """A warning that follows a job's phases stays 15 s.
+
+    A critical finding goes at once.
+    """
     feed = ready()
     feed.set("throttle_pct", 30, 41)
     feed.set("health", 1, 42)
@@ -116,7 +122,7 @@ async def test_a_warning_stays_for_a_while() -> None:
 
 
 def test_the_same_warning_is_there_once() -> None:
-    """A warning whose figure changes is one finding, with the newest figure."""
+    """A warning with changed figures is one finding, with the newest figure."""
     feed = ready()
     for throttle in (20, 30):
         feed.set("throttle_pct", throttle, 41)
@@ -125,7 +131,7 @@ def test_the_same_warning_is_there_once() -> None:
 
 
 def test_findings_at_one_place_are_told_apart() -> None:
-    """Errors of both memories of a chip are two findings, each of which stays itself while its count grows."""
+    """Errors of a chip's two memories are two findings while their counts grow."""
     feed = ready()
     seen = []
     for errors in (2, 30):
@@ -141,7 +147,10 @@ def test_findings_at_one_place_are_told_apart() -> None:
 
 
 def test_jobs_that_make_no_progress() -> None:
-    """A job that hangs, has failed or waits is critical, at its first place; starting or stalled it is none."""
+    """A hanging, failed or waiting job is critical at its first place.
+
+    A starting or stalled job is no finding.
+    """
     feed = Feed(ultraservers(2))
     feed.scatter()
     states = (
@@ -182,7 +191,7 @@ def test_jobs_that_make_no_progress() -> None:
 
 
 def test_chips_of_different_ticks_are_not_compared() -> None:
-    """While a tick's messages come in one by one, chips of the tick before are not called slow, nor the new ones."""
+    """Amid a tick, chips of neither the old nor the new tick are called slow."""
     feed = Feed(ultraservers(1), json=True)
     feed.scatter()
     feed.describe()

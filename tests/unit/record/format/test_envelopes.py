@@ -46,20 +46,23 @@ envelopes = st.builds(
 
 @given(envelopes)
 def test_an_envelope_survives(envelope: Envelope) -> None:
-    """Topic, payload, QoS, retain flag, content type, properties and what was left out before it come back, whatever is in them."""
+    """All fields of an envelope come back, whatever their content.
+
+    Topic, payload, QoS, retain flag, content type, properties and the shed count.
+    """
     assert unpack(pack(envelope)) == envelope
 
 
 @given(envelopes, st.integers(0, 2**63 - 1))
 def test_a_repeat_survives_with_its_time(envelope: Envelope, time_ns: int) -> None:
-    """A keyframe's message has the time at which the envelope came in."""
+    """A keyframe's message has the envelope's time of receipt."""
     assert unpack_repeat(pack_repeat(pack(envelope), time_ns)) == (time_ns, envelope)
 
 
 @pytest.mark.parametrize("size", [0, 1, 23, 24, 255, 256, 65_535, 65_536])
 @pytest.mark.parametrize("content_type", [None, "application/json", "etopic`"])
 def test_an_envelope_is_packed_as_any_encoder_does(size: int, content_type: str | None) -> None:
-    """A message's data are the bytes that a CBOR encoder makes of the map, whatever the length of its parts."""
+    """A message has the bytes of a CBOR encoder, whatever the length of its parts."""
     for topic in ("t", "é" * 11 + "tt", "t" * min(size + 1, 65_535)):
         envelope = Envelope(
             topic, b"p" * size, size % 3, retain=bool(size % 2), content_type=content_type
@@ -77,7 +80,7 @@ def test_a_keyframes_bounds_survive() -> None:
 
 @given(st.binary(max_size=300))
 def test_foreign_bytes_are_refused_in_one_way(data: bytes) -> None:
-    """Bytes that are no message raise a WireError and nothing else."""
+    """Invalid bytes raise a WireError and nothing else."""
     for read in (unpack, unpack_repeat):
         try:
             read(data)
@@ -100,7 +103,7 @@ def test_foreign_bytes_are_refused_in_one_way(data: bytes) -> None:
     ],
 )
 def test_a_map_that_is_no_envelope_is_refused(fields: object) -> None:
-    """A missing or impossible field, and tags that would make objects, are refused."""
+    """A missing or invalid field, and tags for objects, are refused."""
     with pytest.raises(WireError):
         unpack(cbor2.dumps(fields))
 
@@ -127,7 +130,7 @@ def test_properties_that_are_none_are_refused(properties: object) -> None:
 
 @pytest.mark.parametrize("behind", [b"\x00", cbor2.dumps({"topic": "t", "payload": b""})])
 def test_a_message_with_something_behind_it_is_refused(behind: bytes) -> None:
-    """What is damaged may look like a message to its end."""
+    """A message with trailing bytes is refused: it may be damaged."""
     with pytest.raises(WireError, match="message is not CBOR: bytes after its end"):
         unpack(cbor2.dumps({"topic": "t", "payload": b""}) + behind)
 
@@ -142,7 +145,7 @@ def test_a_key_that_is_there_twice_is_refused() -> None:
 
 
 def test_unknown_keys_of_a_newer_minor_are_left_out() -> None:
-    """What a later minor version adds does not hinder."""
+    """Keys of a later minor version are ignored."""
     data = cbor2.dumps({"topic": "t", "payload": b"x", "user": {"a": [1, 2]}})
 
     assert unpack(data) == Envelope("t", b"x")
@@ -157,7 +160,10 @@ def test_a_former_major_is_brought_to_the_present(monkeypatch: pytest.MonkeyPatc
 
 
 def test_versions_that_cannot_be_read_are_refused() -> None:
-    """A newer minor is read; a newer major, one without a migration and nonsense are refused by name."""
+    """A newer minor is read; an unreadable version is refused by name.
+
+    A newer major, one without a migration, and nonsense.
+    """
     assert schema.read_major("1.9", "f.mcap") == 1
     with pytest.raises(ConfigError, match=r"f\.mcap: .*schema 2\.0.* up to 1"):
         schema.read_major("2.0", "f.mcap")
@@ -179,7 +185,7 @@ def test_versions_that_cannot_be_read_are_refused() -> None:
     ],
 )
 def test_a_topic_has_the_channel_of_its_class(topic: str, channel: str) -> None:
-    """Topics that are not ours are of the channel `other`."""
+    """Foreign topics have the channel `other`."""
     assert channel_namer("trnfleet")(topic) == channel
 
 
@@ -221,7 +227,7 @@ def test_what_a_recording_says_of_itself_survives(about: About) -> None:
 
 
 def test_senseless_metadata_says_nothing() -> None:
-    """What makes no sense is as if it were not said."""
+    """Invalid metadata are ignored."""
     about = About.from_metadata(
         {"part": "-1", "fleets": "[[[", "filters": '{"a": 1}', "seed": "x", "id": "a"}
     )

@@ -1,4 +1,7 @@
-"""A recording of every schema that was ever written is kept, and read for ever; these files are never made again."""
+"""A recording of every schema ever written, read for ever.
+
+These files are never made again.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ KEPT = FIXTURES / "schemas"
 
 
 def test_there_is_one_of_the_present_schema() -> None:
-    """Who writes another schema keeps a recording of it."""
+    """The present schema has a recording.
+
+    Add one with each new schema.
+    """
     assert (KEPT / f"recording-{MAJOR}.{MINOR}.mcap").exists()
 
 
@@ -57,7 +63,7 @@ def test_the_recording_of_schema_1_1_says_what_it_said() -> None:
 
 
 def test_the_recording_of_schema_1_2_says_what_it_said() -> None:
-    """It has how many messages were left out before one, in messages and in the keyframe."""
+    """Schema 1.2 has the count of left-out messages, in messages and in the keyframe."""
     recording = Recording.open([KEPT / "recording-1.2.mcap"])
     assert recording.abouts[0].schema == "1.2"
     assert recording.verify() == []

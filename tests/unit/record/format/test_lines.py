@@ -40,8 +40,13 @@ envelopes = st.builds(
 
 def line(**changed: Any) -> bytes:
     fields = {
-        "tst": "2026-01-05T12:00:00.000000Z+0000", "topic": "t", "qos": 0, "retain": 0, "payloadlen": 2, "payload": "{}",
-    }  # fmt: skip  # as mosquitto_sub writes it
+        "tst": "2026-01-05T12:00:00.000000Z+0000",
+        "topic": "t",
+        "qos": 0,
+        "retain": 0,
+        "payloadlen": 2,
+        "payload": "{}",
+    }
     return json.dumps(
         {key: value for key, value in (fields | changed).items() if value != "absent"}
     ).encode()
@@ -54,7 +59,7 @@ def read(text: bytes, **limits: int) -> tuple[list[Stored], LeftOut]:
 
 @given(envelopes, st.integers(0, MAX_NS))
 def test_a_line_gives_the_message_back(envelope: Envelope, time_ns: int) -> None:
-    """Whatever a message holds, its line is one of printable ASCII and gives the same message at the same nanosecond."""
+    """A line is printable ASCII and gives the same message at the same nanosecond."""
     stored = Stored(time_ns, envelope)
 
     written = encode_line(stored)
@@ -64,15 +69,17 @@ def test_a_line_gives_the_message_back(envelope: Envelope, time_ns: int) -> None
 
 
 def test_lines_have_the_keys_of_mosquitto_sub_in_their_order() -> None:
-    """A reader of mosquitto_sub's lines finds what it knows, and behind it only what binary payloads need."""
+    """Lines have mosquitto_sub's keys first, then the ones for binary payloads."""
     text = Envelope("t", b'{"a":1}', 1, retain=True, content_type="application/json")
 
-    assert encode_line(Stored(NOON_NS, text)) == (
-        b'{"tst":"2026-01-05T12:00:00.000000Z+0000","topic":"t","qos":1,"retain":1,"payloadlen":7,"mid":0,'
+    assert (
+        encode_line(Stored(NOON_NS, text))
+        == b'{"tst":"2026-01-05T12:00:00.000000Z+0000","topic":"t","qos":1,"retain":1,"payloadlen":7,"mid":0,'  # noqa: E501
         b'"properties":{"content-type":"application/json"},"payload":"{\\"a\\":1}"}\n'
     )
-    assert encode_line(Stored(NOON_NS + 1, Envelope("t", b"\xa3\x00"))) == (
-        b'{"tst":"2026-01-05T12:00:00.000000001Z+0000","topic":"t","qos":0,"retain":0,"payloadlen":2,'
+    assert (
+        encode_line(Stored(NOON_NS + 1, Envelope("t", b"\xa3\x00")))
+        == b'{"tst":"2026-01-05T12:00:00.000000001Z+0000","topic":"t","qos":0,"retain":0,"payloadlen":2,'  # noqa: E501
         b'"payload":null,"payload_base64":"owA="}\n'
     )
     # Programs in C would take what is before the NUL for all of it.
@@ -81,7 +88,7 @@ def test_lines_have_the_keys_of_mosquitto_sub_in_their_order() -> None:
 
 @pytest.mark.parametrize("character", ["\x7f", "\x9b", "\u202e", "\u2066", "✓", "\U0001f600"])
 def test_what_a_terminal_would_act_upon_is_an_escape(character: str) -> None:
-    """DEL, the C1 controls and what turns the direction of text reach a terminal in writing, and survive."""
+    """DEL, C1 controls and direction overrides are escaped, and survive."""
     stored = Stored(NOON_NS, Envelope(f"t/{character}", f'{{"a":"{character}"}}'.encode()))
 
     written = encode_line(stored)
@@ -92,7 +99,7 @@ def test_what_a_terminal_would_act_upon_is_an_escape(character: str) -> None:
 
 
 def test_what_mosquitto_sub_wrote_is_read_and_written_alike() -> None:
-    """Lines that mosquitto_sub -F %j made say the same as ours in the same order, but for the message id that nobody keeps."""
+    """Lines of mosquitto_sub -F %j equal ours in the same order, without message ids."""
     counts = LeftOut()
     with (LINES / "payload-text.ndjson").open("rb") as stream:
         taken = list(decode_lines(stream, counts=counts))
@@ -116,7 +123,7 @@ def test_what_mosquitto_sub_wrote_is_read_and_written_alike() -> None:
 
 
 def test_values_as_json_give_the_same_messages() -> None:
-    """-F %J writes the payload as a value: the messages are those of %j, as far as they are JSON."""
+    """Lines of -F %J, with JSON payloads as values, give the messages of %j."""
     counts = LeftOut()
     with (LINES / "payload-text.ndjson").open("rb") as stream:
         text = [each.envelope for each in decode_lines(stream)]
@@ -150,7 +157,10 @@ def test_values_as_json_give_the_same_messages() -> None:
 def test_text_and_value_are_told_apart_by_their_length(
     fields: dict[str, Any], payload: bytes
 ) -> None:
-    """A string or null may be the payload's bytes (%j) or the JSON value that it was (%J)."""
+    """The length shows whether a string or null is %j or %J.
+
+    The payload's bytes, or its JSON value.
+    """
     assert decode_line(line(**fields)).envelope.payload == payload
 
 
@@ -167,7 +177,10 @@ def test_text_and_value_are_told_apart_by_their_length(
     ],
 )
 def test_times_are_read_with_and_without_fraction_and_zone(tst: object, expected: str) -> None:
-    """A local time with its zone is an instant, however it is written; older ones are seconds."""
+    """A local time with its zone is an instant in any notation.
+
+    Older ones are seconds.
+    """
     assert decode_line(line(tst=tst)).time_ns == parse_rfc3339(expected)
 
 
@@ -208,7 +221,10 @@ def test_times_are_read_with_and_without_fraction_and_zone(tst: object, expected
     ],
 )
 def test_what_is_no_message_is_left_out_with_its_reason(bad: bytes, reason: str) -> None:
-    """A line that makes no sense is refused, counted with its number, and those around it are read."""
+    """An invalid line is refused and counted with its number.
+
+    Its neighbours are read.
+    """
     with pytest.raises(WireError, match=reason):
         decode_line(bad)
 
@@ -221,7 +237,7 @@ def test_what_is_no_message_is_left_out_with_its_reason(bad: bytes, reason: str)
 
 
 def test_times_that_go_back_are_held() -> None:
-    """A clock that was set back does not make a recording's times fall."""
+    """A clock set back does not make a recording's times fall."""
     seconds = (5, 3, 7)
     text = b"\n".join(line(tst=datetime.fromtimestamp(each, UTC).isoformat()) for each in seconds)
 
@@ -253,7 +269,7 @@ def test_a_line_without_end_is_not_read_into_memory() -> None:
 
 @given(st.binary(max_size=400), st.integers(0, 3_000))
 def test_damaged_files_raise_nothing(noise: bytes, cut: int) -> None:
-    """Whatever stands in a file, reading it ends, and what it yields can be written again."""
+    """Reading any file ends, and its messages can be written again."""
     whole = (LINES / "payload-text.ndjson").read_bytes()
     counts = LeftOut()
 

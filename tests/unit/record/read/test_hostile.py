@@ -1,4 +1,4 @@
-"""Files that were made to hurt: what they name, how long they seem, and how much of them there is."""
+"""Hostile files: forged names, lengths and amounts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ NOBODY = "\x1b]0;x\x07\u202e"
 
 
 def unfinished(path: Path, *chunks: tuple[int, list[tuple[int, int, bytes]]]) -> Path:
-    """Write a file without an index: for each chunk the end that it names, and its messages (time, channel, data)."""
+    """Write a file without an index.
+
+    Each chunk has its stated end, and its messages (time, channel, data).
+    """
     head = [
         Header("trnfleet", "x"),
         Metadata("trnfleet", ABOUT.to_metadata()),
@@ -58,7 +61,7 @@ def unfinished(path: Path, *chunks: tuple[int, list[tuple[int, int, bytes]]]) ->
 
 
 def test_times_at_the_ends_of_time_are_kept(tmp_path: Path) -> None:
-    """A message of 1970 is written, and what is said to come before or after what can be said is held there."""
+    """A message of 1970 is written, and impossible times are replaced by the limits."""
     path = tmp_path / "a.mcap"
     writer = RecordingWriter(path, ABOUT)
     for time_ns in (-5, 0, MAX_NS, MAX_NS + 5):
@@ -99,7 +102,7 @@ def test_a_topic_is_no_longer_than_mqtt_allows() -> None:
 
 
 def test_statistics_bound_the_characters_of_topics(tmp_path: Path) -> None:
-    """Topics beyond what is kept of them are counted together."""
+    """Topics beyond the stored characters are counted together."""
     path = tmp_path / "a.mcap"
     writer = RecordingWriter(path, ABOUT)
     for number in range(10):
@@ -125,7 +128,10 @@ def test_a_chunk_of_too_many_messages_is_left_out(tmp_path: Path) -> None:
 
 
 def test_overlapping_chunks_share_a_bound(tmp_path: Path) -> None:
-    """Of chunks that all claim the same time a bounded number of bytes is read side by side; nothing is lost over it."""
+    """Of chunks with the same stated time, a bounded number is read side by side.
+
+    The bound is in bytes. Nothing is lost.
+    """
     chunk = (START_NS + 9, [(START_NS + n, 1, pack(EVENT)) for n in range(10)])
     path = unfinished(tmp_path / "a.mcap", *[chunk] * 12)
     recording = Recording.open([path], dataclasses.replace(DEFAULT_RECORD_LIMITS, overlap_bytes=1))
@@ -161,7 +167,7 @@ def test_the_walk_tells_each_chunk_its_channels(tmp_path: Path) -> None:
 
 
 def test_a_recording_that_somebody_deletes_ends(tmp_path: Path) -> None:
-    """Nobody records all night into a file that is gone."""
+    """Recording ends when its file is deleted."""
     path = tmp_path / "a.mcap"
     writer = RecordingWriter(path, ABOUT)
     writer.write(START_NS, EVENT)

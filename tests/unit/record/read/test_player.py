@@ -51,7 +51,7 @@ def recording_of(
 
 
 class Scene:
-    """A player on its recording, with what it published and when."""
+    """A player on its recording, with its published messages and their times."""
 
     def __init__(self, recording: MemoryRecording, **options: Any) -> None:
         self.clock = ManualClock(5_000, 100.0)
@@ -82,7 +82,10 @@ class Scene:
 
 
 async def test_messages_go_out_at_their_distance_over_the_speed() -> None:
-    """What lies 1, 2.5 and 4 s after the begin comes after a quarter of that at four times the speed."""
+    """At four times the speed, messages come after a quarter of their time.
+
+    They are at 1, 2.5 and 4 s.
+    """
     messages = [(at_s, telemetry(seq)) for seq, at_s in enumerate((0.0, 1.0, 2.5, 4.0))]
     scene = Scene(recording_of(*messages), speed=4.0)
     await scene.play(10.0)
@@ -90,7 +93,7 @@ async def test_messages_go_out_at_their_distance_over_the_speed() -> None:
 
 
 async def test_lateness_does_not_add_up() -> None:
-    """A publisher that stalls for 3 s makes what was due meanwhile late, and nothing after it."""
+    """After a stall of 3 s only the messages due meanwhile are late."""
     scene = Scene(recording_of(*((float(seq), telemetry(seq)) for seq in range(7))))
     scene.publisher.stall_s = 2.5
     await scene.play(10.0)
@@ -99,7 +102,10 @@ async def test_lateness_does_not_add_up() -> None:
 
 
 async def test_a_replay_is_marked_as_one() -> None:
-    """Descriptors say so, with the replay's period and clock, and are retained though they were not recorded so."""
+    """Descriptors are marked, with the replay's period and clock.
+
+    They are retained even if they were not recorded so.
+    """
     scene = Scene(recording_of((0.0, NODE), (1.0, telemetry(0))), speed=4.0)
     await scene.play(5.0)
     [node] = scene.payloads("node")
@@ -115,7 +121,10 @@ async def test_a_replay_is_marked_as_one() -> None:
 
 
 async def test_boot_ids_are_new_in_every_loop_and_agree() -> None:
-    """Descriptor, publisher, telemetry and event carry the same other boot id, as long as it was; each loop has another."""
+    """Descriptor, publisher, telemetry and event have the same new boot id per loop.
+
+    It is as long as the recorded one.
+    """
     event = state("event", "uc1", v=1, id=f"{BOOT}-7", text="boot")
     scene = Scene(
         recording_of((0.0, NODE), (0.0, ONLINE), (1.0, telemetry(0)), (2.0, event)), loops=True
@@ -149,7 +158,10 @@ async def test_frames_carry_the_new_boot_and_are_otherwise_the_same() -> None:
 
 
 async def test_it_begins_with_the_state_of_the_moment() -> None:
-    """From the middle on: the newest state a topic goes first, what was cleared does not come, what came before is left."""
+    """From the middle on, the newest state per topic is first, without cleared state.
+
+    Earlier messages are left out.
+    """
     old = state("job", "a", v=1, job="a", state="starting")
     new = state("job", "a", v=1, job="a", state="running")
     gone = state("job", "b", v=1, job="b", state="running")
@@ -168,7 +180,7 @@ async def test_it_begins_with_the_state_of_the_moment() -> None:
 
 
 async def test_it_reads_on_from_the_keyframe() -> None:
-    """State comes from the newest keyframe, and what lies before that is not read."""
+    """State comes from the newest keyframe, and nothing before it is read."""
     job = state("job", "a", v=1, job="a", state="running")
     keyframe = Keyframe(START_NS + 2 * NS_PER_S, [Stored(START_NS, job)], has_values=False)
     recording = recording_of(
@@ -186,7 +198,10 @@ async def test_it_reads_on_from_the_keyframe() -> None:
 
 
 async def test_a_reconnect_repeats_the_state_of_now() -> None:
-    """What is announced on a connect is the state as it stands at that time of the replay, and nothing before it runs."""
+    """A connect announces the state of the replay's present time.
+
+    Nothing before it runs.
+    """
     job = state("job", "a", v=1, job="a", state="starting")
     changed = state("job", "a", v=1, job="a", state="running")
     scene = Scene(recording_of((0.0, ONLINE), (0.0, job), (2.0, changed), (9.0, telemetry(0))))
@@ -204,7 +219,12 @@ async def test_a_reconnect_repeats_the_state_of_now() -> None:
 
 
 async def test_publishers_are_gone_at_the_end() -> None:
-    """Cancelled or at its end a replay says offline for every publisher that is there, and a will does for the first."""
+    """At its end a replay publishes offline for every publisher.
+
+    A will covers the first.
+
+    Also when cancelled.
+    """
     other = state("publisher", "sim-2", v=1, client="sim-2", state="online", boot="b" * 16)
     scene = Scene(recording_of((0.0, ONLINE), (0.3, other), (9.0, telemetry(0))))
     will = scene.player.will()
@@ -220,7 +240,7 @@ async def test_publishers_are_gone_at_the_end() -> None:
 
 
 async def test_another_loop_clears_what_it_does_not_have() -> None:
-    """A job that began later is cleared when the replay begins again."""
+    """A job begun later is cleared when the replay begins again."""
     later = state("job", "late", v=1, job="late", state="running")
     scene = Scene(recording_of((0.0, ONLINE), (1.0, later), (2.0, telemetry(0))), loops=True)
     await scene.play(2.5)
@@ -229,7 +249,10 @@ async def test_another_loop_clears_what_it_does_not_have() -> None:
 
 
 async def test_another_name_leaves_out_what_goes_by_the_name() -> None:
-    """Under --as the fleet's name changes in the topics; alerts, acks and silences are left out, and other fleets."""
+    """--as changes the fleet's name in topics, without alerts, acks and silences.
+
+    Other fleets are left out, too.
+    """
     recording = recording_of(
         (0.0, NODE),
         (0.0, state("alert", "0" * 16, v=1)),
@@ -246,7 +269,7 @@ async def test_another_name_leaves_out_what_goes_by_the_name() -> None:
 
 
 async def test_commands_are_never_replayed() -> None:
-    """A request or an answer of the past is not sent again, whatever the filter says."""
+    """A recorded request or reply is never sent again, whatever the filter."""
     recording = recording_of(
         (0.0, state("command", "uc1", v=1)), (0.0, state("reply", "a/b", v=1)), (1.0, telemetry(0))
     )
@@ -256,7 +279,10 @@ async def test_commands_are_never_replayed() -> None:
 
 
 async def test_what_is_like_ours_elsewhere_is_never_replayed() -> None:
-    """A request under another root, or with an odd path, is one all the same; telemetry there could not be marked."""
+    """Topics like ours under another root, or with an odd path, are not replayed.
+
+    A request is one there, too, and telemetry could not be marked.
+    """
     roots = ("elsewhere", "a/b", "trnfleet/v1/x")
     likes = [
         f"{root}/v1/prod/{kind}/x"
@@ -307,7 +333,7 @@ async def test_a_part_ends_where_it_is_told_to() -> None:
 
 
 async def test_a_monitor_takes_two_loops_for_two_starts() -> None:
-    """Every tick of the second loop counts as new: nothing is taken for a duplicate or late."""
+    """Every tick of the second loop is new, not a duplicate or late."""
     feed = Feed(standalone(1))
     messages = [(0.0, each) for each in feed.announcements()]
     messages += [(float(seq), each) for seq in range(3) for each in feed.telemetry()]

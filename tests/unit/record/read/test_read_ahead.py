@@ -1,4 +1,4 @@
-"""Reading ahead in a thread: all of it, in order, bounded, and no thread left behind."""
+"""Read-ahead in a thread: complete, in order, bounded, and no thread left behind."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_everything_comes_in_order(count: int) -> None:
 
 
 async def test_it_reads_no_more_than_fits() -> None:
-    """A recording without an end is read as far as messages or bytes may wait, and on as they are taken; then it ends."""
+    """An endless recording is read within the limits, further on demand, and ends."""
     for size, most in ((1, read_ahead.MOST_MESSAGES), (2**20, read_ahead.MOST_BYTES // 2**20)):
         taken = itertools.count()
         counted = (each for each, _ in zip(messages(None, size), taken, strict=False))

@@ -26,7 +26,7 @@ def marked(kind: str, path: str, payload: bytes, content_type: str | None = None
 
 
 def online(boot: str = BOOT) -> str:
-    """Return the boot id that a replay has in place of another."""
+    """Return a replay's boot id for another one."""
     made = marked("publisher", "sim", json.dumps({"boot": boot, "state": "online"}).encode())
     replaced: str = json.loads(made)["boot"]
     return replaced
@@ -37,7 +37,10 @@ def online(boot: str = BOOT) -> str:
 )
 @pytest.mark.parametrize("content_type", [None, CONTENT_TYPE_CBOR])
 def test_a_frame_gets_its_boot_whatever_its_path(path: str, content_type: str | None) -> None:
-    """An address that ends like the key is left alone, and so is all else in the frame."""
+    """A frame's boot id changes and nothing else.
+
+    Even if its path ends like the key.
+    """
     feed = Feed(standalone(1))
     feed.scatter()
     encoder = FrameEncoder(
@@ -53,7 +56,10 @@ def test_a_frame_gets_its_boot_whatever_its_path(path: str, content_type: str | 
 
 
 def test_a_descriptor_under_a_lease_gets_the_boot_of_its_relay() -> None:
-    """Its relay's roll-ups have another one in the replay; with the recorded one it would be void."""
+    """A leased descriptor has its relay's new boot.
+
+    With the recorded one it would be void.
+    """
     forwarded = {"cell": "cell-a", "relay": "relay-1", "boot": "44556677"}
     payload = json.dumps({"boot": BOOT, "forwarded": forwarded}).encode()
     made = json.loads(marked("node", "uc1/us-0001/trn2u-0001-0", payload))

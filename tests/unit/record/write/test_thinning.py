@@ -1,4 +1,4 @@
-"""Thinning of the past: what is kept of how much, what it says of the rest, and when it ends."""
+"""Thinning of the past: the stored share, left-out counts, and its end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOPICS = [f"t/{number}" for number in range(40)]
 
 
 class Fed:
-    """A fleet whose topics each publish once a second, and what is kept of it."""
+    """A fleet with one message a second per topic, thinned."""
 
     def __init__(self, most_per_s: int) -> None:
         self.thinning = Thinning(lambda topic: topic.startswith("t/"), most_per_s)
@@ -31,7 +31,7 @@ class Fed:
         self.gives_way = False
 
     def second(self, topics: int = len(TOPICS), filled: float = 0.0) -> list[Envelope]:
-        """Return what is kept of a second's messages, in batches of ten."""
+        """Return the stored messages of a second, in batches of ten."""
         kept: list[Envelope] = []
         for begin in range(0, topics, 10):
             batch = [
@@ -55,14 +55,14 @@ class Fed:
 
 
 def test_all_is_kept_of_what_can_be_followed() -> None:
-    """Not a message is left out, and what was left out before it came here stays as it is."""
+    """At a low rate all messages are stored, and shed counts stay as they are."""
     fed = Fed(most_per_s=45)
     assert len(fed.seconds(60)) == 60 * len(TOPICS)
     assert fed.thinning.one_in == 1
 
 
 def test_of_more_a_part_of_each_topic_is_kept_and_says_what_is_missing() -> None:
-    """Each topic is there as often as any other, not all in one tick, and no message between two is unaccounted for."""
+    """All topics are thinned alike, in different ticks, and every message is counted."""
     fed = Fed(most_per_s=15)
     fed.seconds(RATE_OVER_S + 1)
     assert fed.thinning.one_in == 3
@@ -79,7 +79,7 @@ def test_of_more_a_part_of_each_topic_is_kept_and_says_what_is_missing() -> None
 def test_what_was_left_out_before_it_came_here_is_part_of_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of a monitor that is behind ticks are missing already: they count as left out, and are in what the next one says."""
+    """Ticks shed by a late monitor count as left out in the next message."""
     monkeypatch.setattr(thinning_module, "BEHIND_FROM", math.inf)
     fed = Fed(most_per_s=10)
     fed.seconds(RATE_OVER_S + 1)
@@ -93,7 +93,7 @@ def test_what_was_left_out_before_it_came_here_is_part_of_it(
 
 
 def test_state_and_events_are_always_kept() -> None:
-    """What is retained, has QoS 1 or is no telemetry is no part of it, whatever its topic."""
+    """Retained messages, QoS 1 and other classes are never thinned, whatever the topic."""
     fed = Fed(most_per_s=1)
     fed.seconds(2 * RATE_OVER_S)
     state = [
@@ -106,7 +106,10 @@ def test_state_and_events_are_always_kept() -> None:
 
 
 def test_a_queue_that_fills_up_thins_whatever_the_rate() -> None:
-    """Twice as much for each second in which it is half full, up to a limit; it ends by halves once it is not."""
+    """Thinning doubles each second with a half-full queue, up to a limit.
+
+    It ends by halves afterwards.
+    """
     fed = Fed(most_per_s=1_000)
     fed.seconds(3, filled=0.6)
     assert fed.thinning.one_in == 8
@@ -117,7 +120,7 @@ def test_a_queue_that_fills_up_thins_whatever_the_rate() -> None:
 
 
 def test_much_more_than_can_be_kept_is_thinned_within_two_seconds() -> None:
-    """A fleet that an app joins is not written as a whole until its rate is known, but a burst that may all be kept is."""
+    """A large fleet is thinned before its rate is known; an allowed burst is not."""
     fed = Fed(most_per_s=5)
     fed.seconds(2)
     assert fed.thinning.one_in == 4
@@ -129,7 +132,10 @@ def test_much_more_than_can_be_kept_is_thinned_within_two_seconds() -> None:
 
 
 def test_a_reader_that_sheds_much_keeps_less_of_the_past() -> None:
-    """Twice as little each second, since values come before the past; not where little comes at all."""
+    """Thinning doubles each second while a reader sheds: values come before the past.
+
+    Not at a low rate.
+    """
     for most_per_s, expected in ((39, 16), (160, 1)):
         fed = Fed(most_per_s)
         for _ in range(4):
@@ -143,7 +149,10 @@ def test_a_reader_that_sheds_much_keeps_less_of_the_past() -> None:
 
 
 def test_it_gives_way_to_what_is_more_urgent() -> None:
-    """As few as ever are kept of what is too much in any case, all of what is not, and afterwards it is as before at once."""
+    """While giving way, thinning is strongest for too much telemetry, and none otherwise.
+
+    Afterwards it is as before at once.
+    """
     fed = Fed(most_per_s=45)
     fed.gives_way = True
     assert len(fed.seconds(20)) == 20 * len(TOPICS), "all can be followed"
@@ -162,7 +171,7 @@ def test_it_gives_way_to_what_is_more_urgent() -> None:
 
 
 def test_what_was_left_out_comes_again_bit_by_bit() -> None:
-    """Topics of which more was left out than is now are kept over some seconds, and none is forgotten."""
+    """Topics switch to less thinning over some seconds, and none is forgotten."""
     fed = Fed(most_per_s=30)
     fed.seconds(RATE_OVER_S + 1)
     fed.gives_way = True
@@ -181,7 +190,10 @@ def test_what_was_left_out_comes_again_bit_by_bit() -> None:
 
 
 def test_it_ends_when_less_comes_for_long_and_says_what_was_left_out_last() -> None:
-    """Not at once, and by halves, so that it does not change to and fro; the time of each change is known afterwards."""
+    """Thinning ends late and by halves, without oscillation.
+
+    The time of each change is known afterwards.
+    """
     fed = Fed(most_per_s=15)
     fed.seconds(RATE_OVER_S + 1)
     began_s = fed.now_s
@@ -200,7 +212,10 @@ def test_it_ends_when_less_comes_for_long_and_says_what_was_left_out_last() -> N
 
 
 def test_topics_that_are_gone_are_forgotten() -> None:
-    """Not those that still come; once all is kept again, nothing of the others is left, and batches pass as they are."""
+    """Silent topics are forgotten, active ones not.
+
+    Without thinning batches pass unchanged.
+    """
     fed = Fed(most_per_s=15)
     fed.seconds(RATE_OVER_S + 3)
     assert fed.thinning.known == len(TOPICS)
@@ -215,7 +230,7 @@ def test_topics_that_are_gone_are_forgotten() -> None:
 
 
 def test_no_more_topics_are_known_than_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Made-up ones push out those that came before them, and of those that go on coming nothing is unaccounted for."""
+    """Invented topics replace older ones, and active topics' messages are all counted."""
     monkeypatch.setattr("trnfleet.record.write.thinning._MOST_TOPICS", 100)
     fed = Fed(most_per_s=15)
     fed.seconds(RATE_OVER_S + 3)
@@ -231,7 +246,10 @@ def test_no_more_topics_are_known_than_there_may_be(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_topic_that_is_forgotten_each_time_is_kept_now_and_then() -> None:
-    """One that publishes less often than topics are forgotten: not all of its messages are left out because of its name."""
+    """A topic forgotten between its messages is still stored sometimes.
+
+    Its name does not decide.
+    """
     fed = Fed(most_per_s=15)
     kept = 0
     for _ in range(12):

@@ -1,4 +1,4 @@
-"""How `trnfleet doctor` judges the time that a certificate is valid."""
+"""`trnfleet doctor` on the validity of a certificate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trials of `trnfleet doctor` at brokers that lack something, in memory."""
+"""Trials of `trnfleet doctor` at incomplete brokers, in memory."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ async def test_a_user_who_may_not_write_is_not_tried_further() -> None:
 async def test_messages_that_do_not_come_back_are_told_apart_from_a_broker_that_loses_some() -> (
     None
 ):
-    """None at all: who writes may not read. Some: a problem."""
+    """No message back means that the writer may not read; some lost are a problem."""
 
     class Lossy(Broker):
         left = 0

@@ -11,7 +11,10 @@ from trnfleet.wire.topics import parse_topic
 
 
 def test_what_is_recorded_without_a_descriptor_is_asked_for() -> None:
-    """One for all chips of an instance, of each fleet, and none where it came or where the topic is no telemetry."""
+    """One descriptor is requested per instance and fleet.
+
+    None is requested if it has arrived, or for topics other than telemetry.
+    """
     missing = MissingDescriptors("trnfleet", functools.partial(parse_topic, root="trnfleet"))
     missing.take(
         Envelope(f"trnfleet/v1/{topic}", b"{}")

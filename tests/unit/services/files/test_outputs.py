@@ -1,4 +1,4 @@
-"""Outputs of a recorder: files that may be replaced, and readers of lines that stop reading or leave."""
+"""Outputs of a recorder: replaceable files, and line readers that stop or leave."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def lines_into(path: Path) -> Sink:
 
 @pytest.mark.parametrize("name", ["a.mcap", "a.ndjson"])
 def test_a_recording_is_its_owners_alone(tmp_path: Path, name: str) -> None:
-    """What a fleet sends is nobody else's business, whatever the umask is."""
+    """A recording is private to its owner, whatever the umask is."""
     former = os.umask(0)
     try:
         file = tmp_path / name
@@ -52,7 +52,7 @@ def test_a_recording_is_its_owners_alone(tmp_path: Path, name: str) -> None:
 
 
 def test_parts_are_replaced(tmp_path: Path) -> None:
-    """What an earlier recording of that name has left is found, stays until it is to go, and goes."""
+    """An earlier recording's parts are found, and stay until they are removed."""
     parts = [part(tmp_path / f"night-000{number}.mcap", number) for number in (1, 2)]
     other = part(tmp_path / "nights-0001.mcap", 1)
     night = tmp_path / "night.mcap"
@@ -72,7 +72,10 @@ def test_parts_are_replaced(tmp_path: Path) -> None:
 def test_what_only_looks_like_a_part_is_not_replaced(
     name: str, is_recording: bool, tmp_path: Path
 ) -> None:
-    """The recording of a day, or somebody's own file, is not that part: nothing is replaced then."""
+    """A day's recording, or a user's own file, is not a part.
+
+    Then nothing is replaced.
+    """
     file = tmp_path / name
     if is_recording:
         part(file, 1)
@@ -83,7 +86,7 @@ def test_what_only_looks_like_a_part_is_not_replaced(
 
 
 def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
-    """What is no file, such as /dev/null, is not deleted, even with --overwrite."""
+    """A special file such as /dev/null is not deleted, even with --overwrite."""
     pipe = tmp_path / "night.mcap"
     os.mkfifo(pipe)
     with pytest.raises(ConfigError, match="is no file"):
@@ -91,7 +94,7 @@ def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
 
 
 def test_lines_are_in_the_file_at_the_end(tmp_path: Path) -> None:
-    """What was taken is written when the sink is closed."""
+    """Queued lines are written when the sink is closed."""
     file = tmp_path / "a.ndjson"
     sink = lines_into(file)
     sink.start()
@@ -110,7 +113,10 @@ def test_lines_are_in_the_file_at_the_end(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_whole_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
-    """The line that found no more room is cut off again, and each message is counted once, written or lost."""
+    """An incomplete line is cut off.
+
+    Each message counts once, as written or lost.
+    """
     file, left, write = tmp_path / "a.ndjson", room, os.write
 
     def fill_up(descriptor: int, data: bytes) -> int:
@@ -159,7 +165,7 @@ def test_durable_lines_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_file_on_a_full_disk_is_no_wrong_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file that cannot be made because the disk is full is a failure (1), a folder that is none is wrong use (2)."""
+    """A full disk is a failure (1), an invalid folder is wrong use (2)."""
 
     def fail(number: int) -> None:
         def refuse(*_: object) -> int:
@@ -179,7 +185,10 @@ def test_a_file_on_a_full_disk_is_no_wrong_use(
 def test_lines_go_into_a_file_where_stdout_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They need no stdout then (`trnfleet record FILE --format ndjson >&-`); stdout itself is refused."""
+    """Lines go into a file with stdout closed (`>&-`).
+
+    Stdout as the target is refused.
+    """
     monkeypatch.setattr(sys, "stdout", None)
     sink = lines_into(tmp_path / "a.ndjson")
     sink.start()
@@ -189,7 +198,10 @@ def test_lines_go_into_a_file_where_stdout_is_closed(
 
 
 def test_a_reader_that_does_not_read_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What does not fit is counted as lost, and the end does not wait for ever."""
+    """Lines beyond the queue count as lost.
+
+    The wait at the end is limited.
+    """
     monkeypatch.setattr(outputs, "LINE_WAIT_S", 0.05)
     reader, writer = os.pipe()
     try:
@@ -204,7 +216,7 @@ def test_a_reader_that_does_not_read_holds_nobody_up(monkeypatch: pytest.MonkeyP
 
 
 async def test_a_reader_that_leaves_ends_it() -> None:
-    """As for any program whose output goes into a pipe."""
+    """A closed pipe ends the output, as with any program."""
     reader, writer = os.pipe()
     clock = ManualClock(START_NS, 5.0)
     sink = LineSink(writer, clock)

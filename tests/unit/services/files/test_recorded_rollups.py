@@ -22,7 +22,10 @@ FRAMES = build_topic("demo", TopicClass.ROLLUP, PATH)
 
 
 def test_a_recording_of_roll_ups_is_counted_and_opened_at_any_place(tmp_path: Path) -> None:
-    """Its hardware is that of its rows, its tick that of its frames, and a keyframe has the newest frame of each block."""
+    """Hardware comes from its rows, its tick from its frames.
+
+    A keyframe has the newest frame of each block.
+    """
     descriptor = RollupDescriptor(
         path=PATH,
         publisher="relay-1",

@@ -1,4 +1,4 @@
-"""History that is written from a broker: what its end waits for."""
+"""History written from a broker, and the wait at its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a relay: what each stands for, and its worst chip."""
+"""Rows of a relay: their hardware, and their worst chip."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ def worst(feed: Feed, rows: Rows) -> dict[str, str]:
 
 @pytest.mark.parametrize("instances", [ultraservers(2), DEMO])
 def test_the_hottest_live_chip_of_each_row_is_its_worst(instances: list[tuple[str, str]]) -> None:
-    """The first of several as hot; another one as soon as it is hotter; none where no temperature is known."""
+    """The first of several equally hot chips is a row's worst, until another is hotter.
+
+    Without known temperatures there is none.
+    """
     feed = Feed(instances)
     feed.scatter()
     feed.set("temperature_c", 50.0)
@@ -45,7 +48,7 @@ def test_the_hottest_live_chip_of_each_row_is_its_worst(instances: list[tuple[st
 
 
 def test_more_instances_than_a_row_may_stand_for_have_a_row_each() -> None:
-    """A publisher that describes too many in one UltraServer ends no relay."""
+    """A publisher with too many instances in one UltraServer ends no relay."""
     feed = Feed(
         [
             (f"uc1/us-0001/host-{number:02}", "trn2u.48xlarge")

@@ -43,7 +43,7 @@ def fleet(instances: int = 2, **rest: Any) -> FleetFile:
 
 
 class Demo:
-    """A simulator that publishes to nobody, and its lead-in."""
+    """A simulator without listeners, and its lead-in."""
 
     def __init__(
         self, path: Path, ticks: int, *, speed: float = 1.0, wall_ns: int = WALL_NS
@@ -112,7 +112,10 @@ def test_a_large_fleet_has_none() -> None:
 
 @pytest.mark.parametrize("speed", [1.0, 20.0])
 async def test_its_messages_lie_before_the_start(tmp_path: Path, speed: float) -> None:
-    """Each tick of the wall clock's has its frames and jobs at its time, the last one a period before tick 0."""
+    """Each wall clock tick has its frames and jobs at its time.
+
+    The last one is a period before tick 0.
+    """
     path = tmp_path / "lead-in.mcap"
     await Demo(path, 20, speed=speed).run()
     assert files(tmp_path) == [path.name]
@@ -139,7 +142,7 @@ async def test_the_first_tick_does_not_wait_for_it(tmp_path: Path) -> None:
 
 
 async def test_what_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
-    """A folder that is gone: nothing is recorded, and nothing is raised."""
+    """With a missing folder nothing is recorded, and nothing is raised."""
     demo = Demo(tmp_path / "gone" / "lead-in.mcap", 2)
     await demo.run()
     assert demo.simulation.published == 3
@@ -147,7 +150,7 @@ async def test_what_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
 
 
 async def test_what_is_half_made_is_deleted(tmp_path: Path) -> None:
-    """A recording that cannot be put in its place is not left beside it."""
+    """A recording is deleted if it cannot be moved to its place."""
     path = tmp_path / "lead-in.mcap"
     (path / "something").mkdir(parents=True)
     demo = Demo(path, 2)

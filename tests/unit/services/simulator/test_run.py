@@ -1,4 +1,4 @@
-"""What fleet file, scenario and options make of a run."""
+"""A run from fleet file, scenario and options."""
 
 from __future__ import annotations
 
@@ -58,7 +58,10 @@ def load(
 def test_the_option_turns_faults_at_random_on_or_off(
     tmp_path: Path, fleet: str, random_faults: bool | None, rates: Rates | None
 ) -> None:
-    """On at the file's rates, or the published ones; off whatever the file says; without it the file decides."""
+    """On uses the file's rates, or the published ones; off overrides the file.
+
+    Without the option the file decides.
+    """
     assert load(tmp_path, fleet, None, random_faults=random_faults).fleet.rates == rates
 
 

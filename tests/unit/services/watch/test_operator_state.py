@@ -1,4 +1,4 @@
-"""Acknowledgements and silences that a broker has lost are restored, and what was withdrawn meanwhile is not."""
+"""Acknowledgements and silences lost by a broker are restored, but not if withdrawn."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ ACK = AckMessage(fingerprint=A, owner="ann", at=BEGIN, until=END, revision=1)
 
 
 async def test_a_broker_that_forgets_has_them_again() -> None:
-    """The leader restores silences, and acknowledgements of what still fires, once it has read what is there."""
+    """The leader restores silences, and acknowledgements of firing alerts.
+
+    It first reads the existing ones.
+    """
     bench = Bench()
     async with running(bench.watch.run()):
         await bench.pass_by(4, "a")
@@ -60,7 +63,10 @@ async def test_a_standby_restores_nothing() -> None:
 
 @pytest.mark.parametrize("forgets", [False, True])
 async def test_what_was_withdrawn_while_it_was_away_stays_withdrawn(forgets: bool) -> None:
-    """A watch without connection, the only one or one of two, restores nothing over a withdrawal; it keeps that instead."""
+    """A reconnecting watch restores nothing over a withdrawal, and stores that instead.
+
+    This holds for the only watch and for one of two.
+    """
     bench = Bench()
     async with running(bench.watch.run()):
         await bench.pass_by(4)
@@ -87,7 +93,7 @@ async def test_what_was_withdrawn_while_it_was_away_stays_withdrawn(forgets: boo
 
 
 async def test_an_old_copy_is_overruled() -> None:
-    """Where somebody who was away publishes a withdrawn silence again, any watch that knows better withdraws it again."""
+    """Any better informed watch withdraws a republished silence again."""
     bench = Bench()
     await bench.say("watch-a", -10)
     async with running(bench.watch.run()):
@@ -103,7 +109,7 @@ async def test_an_old_copy_is_overruled() -> None:
 
 
 async def test_a_tombstone_stays_until_the_end_that_the_silence_would_have_had() -> None:
-    """It is cleared an hour after that end, not after its own."""
+    """A withdrawal is cleared an hour after the silence's end, not after its own."""
     bench = Bench()
     async with running(bench.watch.run()):
         await bench.pass_by(4)

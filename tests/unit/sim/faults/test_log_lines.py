@@ -44,7 +44,10 @@ def steps(each: Incident, generation: int = 0) -> list[SimEvent]:
 def test_the_kernel_names_the_hardware_that_failed(
     fault: str, error: str, action: str, generation: int
 ) -> None:
-    """Published: the driver's line with error, instance, host, device, serial number and action (nrt-troubleshoot)."""
+    """The driver's line has error, instance, host, device, serial number and action.
+
+    Published (nrt-troubleshoot).
+    """
     (line,) = WRITER.begin(incident(fault), generation)
     assert line == SimEvent(
         100.0,
@@ -52,8 +55,9 @@ def test_the_kernel_names_the_hardware_that_failed(
         "hardware",
         fault,
         Severity.CRITICAL,
-        f"NEURON_HW_ERR={error} instance-id={ec2_id(RNG.token, INSTANCE, generation)} hostname=trn2u-0001-2 nd-id=11 nc-id=0 "
-        f"serial-num={serial_number(RNG.token, CHIP, generation)} action={action}",
+        f"NEURON_HW_ERR={error} instance-id={ec2_id(RNG.token, INSTANCE, generation)}"
+        " hostname=trn2u-0001-2 nd-id=11 nc-id=0"
+        f" serial-num={serial_number(RNG.token, CHIP, generation)} action={action}",
         "train",
     )
 
@@ -61,20 +65,63 @@ def test_the_kernel_names_the_hardware_that_failed(
 @pytest.mark.parametrize(
     ("fault", "name", "words", "status"),
     [
-        ("hbm_uncorrectable", "execution_failed", "[ND 11] Uncorrectable HBM memory error is detected.", "(NRT_EXEC_HW_ERR_HBM_UE, 1201)"),
-        ("hbm_uncorrectable_repairable", "execution_failed", "[ND 11] Uncorrectable HBM", "(NRT_EXEC_HW_ERR_REPAIRABLE_HBM_UE, 1205)"),
-        ("sram_uncorrectable", "execution_failed", "[ND 11][NC 0] Uncorrectable memory error", "(NRT_EXEC_HW_ERR_NC_UE, 1202)"),
-        ("dma_abort", "execution_failed", "[MLA 11][NC 0] DMA TX engine 0 is in an abort state", "(NRT_EXEC_HW_ERR_DMA_ABORT, 1203)"),
-        ("hang_compute", "hang_compute", "execution timeout (30000 ms) on Neuron Device 11 NC 0", "(NRT_TIMEOUT, 5)"),
-        ("hang_collectives", "hang_collectives", "missing collectives status on Neuron Device 11 NC 0", "(NRT_EXEC_HW_ERR_COLLECTIVES, 1200)"),
-        ("runtime_crash", "runtime_crash", "[ND 11] nrt_execute failed with status 101", "(NRT_EXEC_UNIT_UNRECOVERABLE, 101)"),
-        ("silent_corruption", "silent_corruption", "[ND 11] nrt_execute completed with numerical errors", "(NRT_EXEC_COMPLETED_WITH_NUM_ERR, 1003)"),
+        (
+            "hbm_uncorrectable",
+            "execution_failed",
+            "[ND 11] Uncorrectable HBM memory error is detected.",
+            "(NRT_EXEC_HW_ERR_HBM_UE, 1201)",
+        ),
+        (
+            "hbm_uncorrectable_repairable",
+            "execution_failed",
+            "[ND 11] Uncorrectable HBM",
+            "(NRT_EXEC_HW_ERR_REPAIRABLE_HBM_UE, 1205)",
+        ),
+        (
+            "sram_uncorrectable",
+            "execution_failed",
+            "[ND 11][NC 0] Uncorrectable memory error",
+            "(NRT_EXEC_HW_ERR_NC_UE, 1202)",
+        ),
+        (
+            "dma_abort",
+            "execution_failed",
+            "[MLA 11][NC 0] DMA TX engine 0 is in an abort state",
+            "(NRT_EXEC_HW_ERR_DMA_ABORT, 1203)",
+        ),
+        (
+            "hang_compute",
+            "hang_compute",
+            "execution timeout (30000 ms) on Neuron Device 11 NC 0",
+            "(NRT_TIMEOUT, 5)",
+        ),
+        (
+            "hang_collectives",
+            "hang_collectives",
+            "missing collectives status on Neuron Device 11 NC 0",
+            "(NRT_EXEC_HW_ERR_COLLECTIVES, 1200)",
+        ),
+        (
+            "runtime_crash",
+            "runtime_crash",
+            "[ND 11] nrt_execute failed with status 101",
+            "(NRT_EXEC_UNIT_UNRECOVERABLE, 101)",
+        ),
+        (
+            "silent_corruption",
+            "silent_corruption",
+            "[ND 11] nrt_execute completed with numerical errors",
+            "(NRT_EXEC_COMPLETED_WITH_NUM_ERR, 1003)",
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_runtime_logs_the_status_of_executions(
     fault: str, name: str, words: str, status: str
 ) -> None:
-    """Published words and statuses (nrt-troubleshoot, nrt_status.h), for this device and the job that it concerns."""
+    """The runtime logs published words and statuses, with the device and job concerned.
+
+    Sources: nrt-troubleshoot, nrt_status.h.
+    """
     (event,) = WRITER.failure(incident(fault), 130.0)
     assert (event.time_s, event.path, event.source, event.name) == (130.0, CHIP, "runtime", name)
     assert (event.severity, event.job, event.nrt) == (Severity.CRITICAL, "train", FAULTS[fault].nrt)
@@ -91,7 +138,7 @@ def test_the_runtime_logs_the_status_of_executions(
     ],
 )
 def test_where_no_job_runs_no_execution_fails(fault: str) -> None:
-    """A runtime that is not there says nothing, and no job is named."""
+    """Without a job the runtime logs nothing, and no job is named."""
     target = {
         FaultScope.CHIP: f"{IDLE}/trn2-0001/chip03",
         FaultScope.INSTANCE: f"{IDLE}/trn2-0001",
@@ -106,7 +153,7 @@ def test_where_no_job_runs_no_execution_fails(fault: str) -> None:
     "fault", [name for name, fault in FAULTS.items() if fault.reaction is Reaction.HANG]
 )
 def test_the_begin_of_a_hang_is_not_logged(fault: str) -> None:
-    """Nothing has failed yet: that comes with the timeout."""
+    """A hang is logged only at its timeout, because nothing has failed before."""
     assert list(WRITER.begin(incident(fault), 0)) == []
 
 
@@ -130,14 +177,17 @@ def test_the_begin_of_a_hang_is_not_logged(fault: str) -> None:
     ],
 )
 def test_each_fault_has_its_source_of_logs(fault: str, target: str, source: str, text: str) -> None:
-    """The driver, the network, EC2 (its event codes are published) or those who run the site."""
+    """Sources are the driver, the network, EC2 (published event codes) or site operators."""
     (event,) = WRITER.begin(incident(fault, target), 0)
     assert (event.source, event.text, event.path) == (source, text, target.partition(":")[0])
     assert event.severity == FAULTS[fault].severity
 
 
 def test_every_step_of_a_recovery_is_logged() -> None:
-    """Noticed, quarantined, drained, replaced by a new EC2 id, returned: of the instance, by operators and EC2."""
+    """Operators and EC2 log all recovery steps of an instance.
+
+    Noticed, quarantined, drained, replaced by a new EC2 id, returned.
+    """
     events = steps(incident("sram_uncorrectable"), generation=1)
     assert [(event.time_s, event.name, event.source) for event in events] == [
         (115.0, "fault_detected", "operator"),
@@ -154,21 +204,55 @@ def test_every_step_of_a_recovery_is_logged() -> None:
 @pytest.mark.parametrize(
     ("fault", "target", "names"),
     [
-        ("link_down", f"{CHIP}:east", ["fault_detected", "instance_quarantined", "instance_drained", "instance_replaced", "instance_returned"]),
-        ("z_link_down", f"{CHIP}:z_next", ["fault_detected", "detour_begun", "repair_begun", "fault_repaired"]),
+        (
+            "link_down",
+            f"{CHIP}:east",
+            [
+                "fault_detected",
+                "instance_quarantined",
+                "instance_drained",
+                "instance_replaced",
+                "instance_returned",
+            ],
+        ),
+        (
+            "z_link_down",
+            f"{CHIP}:z_next",
+            ["fault_detected", "detour_begun", "repair_begun", "fault_repaired"],
+        ),
         ("hang_collectives", CHIP, ["fault_detected"]),
         ("instance_reboot", INSTANCE, ["instance_rebooted", "instance_returned"]),
-        ("hbm_uncorrectable_repairable", CHIP, ["fault_detected", "instance_quarantined", "instance_drained", "driver_reloaded", "instance_returned"]),
-        ("ultraserver_split", TRAIN, ["fault_detected", "instance_quarantined", "instance_drained", "fault_repaired", "instance_returned"]),
+        (
+            "hbm_uncorrectable_repairable",
+            CHIP,
+            [
+                "fault_detected",
+                "instance_quarantined",
+                "instance_drained",
+                "driver_reloaded",
+                "instance_returned",
+            ],
+        ),
+        (
+            "ultraserver_split",
+            TRAIN,
+            [
+                "fault_detected",
+                "instance_quarantined",
+                "instance_drained",
+                "fault_repaired",
+                "instance_returned",
+            ],
+        ),
     ],
-)  # fmt: skip
+)
 def test_steps_that_take_no_time_are_not_logged(fault: str, target: str, names: list[str]) -> None:
     """A recovery logs its own steps alone."""
     assert [event.name for event in steps(incident(fault, target))] == names
 
 
 def test_a_repair_names_the_link_itself() -> None:
-    """Two Z links leave a chip; the one that was mended is named with its direction."""
+    """A repair names the link with its direction, one of a chip's two Z links."""
     for way in ("z_prev", "z_next"):
         mended = next(
             e for e in steps(incident("z_link_down", f"{CHIP}:{way}")) if e.name == "fault_repaired"
@@ -177,7 +261,7 @@ def test_a_repair_names_the_link_itself() -> None:
 
 
 def test_a_detour_is_announced() -> None:
-    """Operators read which UltraServer can be used again, and how."""
+    """Operators read which UltraServer is usable again, and how."""
     begun = next(
         e for e in steps(incident("z_link_down", f"{CHIP}:z_next")) if e.name == "detour_begun"
     )

@@ -20,7 +20,10 @@ from trnfleet.sim.rng import Rng, Stream
 
 
 def test_gathering_is_its_own_inverse() -> None:
-    """The sender of a lane's sender is the lane itself: a link has two ends. Through a switch every lane has one sender."""
+    """The sender of a lane's sender is the lane itself: a link has two ends.
+
+    Through a switch every lane has one sender.
+    """
     for kind in INSTANCE_TYPES.values():
         lanes = gather_lanes(kind)
         assert np.array_equal(np.sort(lanes), np.arange(len(lanes)))
@@ -30,7 +33,7 @@ def test_gathering_is_its_own_inverse() -> None:
 
 @pytest.mark.parametrize("own", [range(1_613), range(13, 1_613), range(1, 9), range(9, 9)])
 def test_chunks_cover_what_is_asked_for_once_and_in_order(own: range) -> None:
-    """Pieces follow each other without gaps, have one type, whole UltraServers, and stay within the part."""
+    """Chunks cover the part without gaps, in whole UltraServers of one type."""
     runs = [{"type": "trn1.2xlarge", "count": 5}, {"type": "trn2.48xlarge", "count": 8}]
     fleet = make_fleet(
         clusters=[{"name": "c", "instances": runs, "ultraservers": [{"count": 400}]}]
@@ -51,7 +54,7 @@ def test_chunks_cover_what_is_asked_for_once_and_in_order(own: range) -> None:
 
 
 def test_codes_are_the_nearest() -> None:
-    """Half a step rounds up, whatever the scale's side of 1."""
+    """Half a step rounds up, for scales below and above 1."""
     assert to_codes(BY_NAME["throttle_pct"], np.array([0.0, 0.24, 0.25, 0.75, 12.3])).tolist() == [
         0,
         0,
@@ -68,7 +71,10 @@ def test_codes_are_the_nearest() -> None:
 
 @pytest.mark.parametrize("limit", [9_000, 60_000])
 def test_noise_lies_around_the_code_and_within_the_limit(limit: int) -> None:
-    """Base plus two fields of bits is at most 1/16 of the code wide, on average the code, and never above the limit."""
+    """Base plus two fields of bits averages the code and never exceeds the limit.
+
+    It is at most 1/16 of the code wide.
+    """
     codes = np.array([0, 1, 31, 32, 100, 5_000, 8_990, 9_000])
     base, field = noisy(codes, limit, np.uint16)
     assert (base >= 0).all()
@@ -87,7 +93,10 @@ def test_fields_stay_within_half_a_word(dtype: type[np.uint8 | np.uint16]) -> No
 
 
 def test_noise_of_lanes_is_a_triangle() -> None:
-    """Values near the mean are more frequent than those at the ends: no hard walls, a kurtosis of 2.4 instead of 1.8."""
+    """Values near the mean are more frequent than at the ends.
+
+    There are no hard limits: a kurtosis of 2.4 instead of 1.8.
+    """
     words = Rng(3).words(Stream.LINK, 0, 50_000).view(np.uint16)
     base, field = noisy(np.array([9_000]), 60_000, np.uint16)
     codes = np.full(len(words), base[0], np.uint16)

@@ -29,12 +29,18 @@ def train(name: str, on: str, **rest: Any) -> dict[str, Any]:
 
 
 def test_the_default_fabric_carries_every_instance() -> None:
-    """10 Pb/s are the full EFA rate of 3,125 instances, so that only a file's own fabric can be too small."""
+    """The default of 10 Pb/s is the full EFA rate of 3,125 instances.
+
+    So only a fabric configured in a file can be too small.
+    """
     assert FABRIC_BITS_PER_S / FABRIC_INSTANCES == 8 * EFA_BYTES_PER_S
 
 
 def test_a_small_fabric_slows_all_collectives_of_its_cluster_alike() -> None:
-    """Two jobs ask for more than it has: their EFA phases stretch by one factor, and efa_tx falls with them."""
+    """On a small fabric two jobs' EFA phases stretch by one factor.
+
+    Their efa_tx falls with them.
+    """
     jobs = [
         train("a", "c/standalone/trn2-0001..trn2-0004"),
         train("b", "c/standalone/trn2-0005..trn2-0006"),
@@ -74,7 +80,7 @@ def test_a_job_that_goes_makes_room() -> None:
 
 
 def test_a_job_over_two_clusters_goes_by_the_slower_fabric() -> None:
-    """Each cluster counts the part of the job that lies in it."""
+    """Each cluster counts its own part of the job."""
     part = {"instances": [{"type": "trn2.48xlarge", "count": 2}]}
     clusters = [
         {"name": "a"} | part,
@@ -91,7 +97,10 @@ def test_a_job_over_two_clusters_goes_by_the_slower_fabric() -> None:
 
 
 def test_an_instance_without_its_share_of_efa_slows_only_jobs_that_span() -> None:
-    """The 11x cliff of a lost affinity stretches collectives between UltraServers; a job on one does not notice."""
+    """The 11x cliff of a lost affinity stretches collectives between UltraServers.
+
+    A job on one is not affected.
+    """
     jobs = [train("in", "c/us-0001"), train("out", "c/us-0002..us-0003")]
     run = JobRun(fleet_of(*jobs, instances=0, ultraservers=3))
     run.slowdowns.efa[:] = 1 / 11

@@ -1,4 +1,4 @@
-"""Where commands are answered that say so in properties of MQTT 5."""
+"""Reply topics requested by MQTT 5 properties of commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ WALL_NS = 1_767_600_000_000_000_000
 
 
 class Announcing:
-    """A simulation that only counts how often it was asked to publish its state."""
+    """A simulation that counts requests for its state.
+
+    It does nothing else.
+    """
 
     announced = 0
 
@@ -46,7 +49,7 @@ def ask(properties: MessageProperties | None) -> tuple[Envelope, int]:
 
 
 def test_a_response_topic_gets_the_reply_with_its_correlation_data() -> None:
-    """It is answered below the fleet's replies, with what the asker wants back and nothing else."""
+    """The reply goes below the fleet's replies, with the correlation data and nothing else."""
     topic = "trnfleet/v1/demo/reply/rr/some/where"
     reply, announced = ask(MessageProperties((("a", "b"),), topic, b"\x00\xff", 5))
     assert (reply.topic, announced) == (topic, 1)
@@ -63,7 +66,7 @@ def test_without_a_response_topic_the_usual_one_is_taken(
 
 
 def test_correlation_data_alone_comes_back_on_the_usual_topic() -> None:
-    """They say which request it was, whatever the topic."""
+    """Correlation data identifies the request on any topic."""
     reply, _ = ask(MessageProperties(correlation=b"c"))
     assert reply.topic == "trnfleet/v1/demo/reply/ops/9"
     assert reply.properties == MessageProperties(correlation=b"c")
@@ -83,7 +86,10 @@ def test_correlation_data_alone_comes_back_on_the_usual_topic() -> None:
     ],
 )
 def test_no_response_topic_leads_out_of_the_replies(response_topic: str) -> None:
-    """Who may send commands cannot have anything written elsewhere: the command is refused, where replies usually go."""
+    """A command with a response topic outside the replies is refused.
+
+    Otherwise its sender could write anywhere. The refusal goes to the usual reply topic.
+    """
     reply, announced = ask(MessageProperties(response_topic=response_topic))
     assert (reply.topic, reply.properties, announced) == ("trnfleet/v1/demo/reply/ops/9", None, 0)
     assert (

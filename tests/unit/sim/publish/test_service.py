@@ -41,7 +41,10 @@ def stage(make_engine: Callable[..., Engine], jobs: list[dict[str, Any]]) -> Sim
 
 
 async def test_ticks_go_out_on_an_absolute_schedule(stage: SimulationRun) -> None:
-    """One tick a period from the start, each dated by the wall clock and numbered by its topic from 0."""
+    """One tick is published per period from the start.
+
+    Each is dated by the wall clock and numbered by its topic from 0.
+    """
     await stage.run(10.0, ticks=4)
     telemetry = stage.publisher.of(TopicClass.TELEMETRY)
     assert len(telemetry) == 4 * 6 * 17
@@ -66,7 +69,10 @@ async def test_ticks_go_out_on_an_absolute_schedule(stage: SimulationRun) -> Non
 
 
 async def test_state_is_announced_first_retained_and_complete(stage: SimulationRun) -> None:
-    """Online, a descriptor an instance, then telemetry and a message for each job in each tick; offline at the end."""
+    """Online and a descriptor per instance come first, offline at the end.
+
+    In between, each tick has telemetry and a message per job.
+    """
     await stage.run(10.0, ticks=3)
     envelopes = [envelope for _, envelope in stage.publisher.sent]
     classes = [parse_topic(envelope.topic).topic_class for envelope in envelopes]
@@ -122,7 +128,10 @@ async def test_jobs_say_where_they_run_and_how_they_fare(stage: SimulationRun) -
 
 
 async def test_a_new_connection_gets_all_state_while_it_runs(stage: SimulationRun) -> None:
-    """Before the run there is nothing to say; during it everything; after it nothing, so that offline stays."""
+    """A new connection announces all state during the run, and nothing before or after.
+
+    So offline stays.
+    """
     assert not list(stage.publisher.announce())
     task = asyncio.create_task(stage.simulation.run())
     await stage.clock.advance(2.5)
@@ -147,7 +156,10 @@ async def test_descriptors_are_repeated_within_a_minute(stage: SimulationRun) ->
 
 
 async def test_many_jobs_take_turns(make_engine: Callable[..., Engine], training: Job) -> None:
-    """Beyond 64 jobs all come in the first tick, and then each again within 10 s."""
+    """More than 64 jobs are all in the first tick.
+
+    Each is published again within 10 s.
+    """
     many = [training(name=f"job-{n}", on=[f"c/standalone/trn2-{n:04d}"]) for n in range(1, 81)]
     stage = SimulationRun(
         make_engine(*many, instances=80),
@@ -179,7 +191,8 @@ async def test_a_late_machine_leaves_ticks_out_and_counts_them(stage: Simulation
         for _, envelope in stage.publisher.of(TopicClass.TELEMETRY)
     ]
     seen = sorted({(head.seq, (head.ts_ns - WALL_NS) / 1e9) for head in heads})
-    # Tick 2 takes until 5.6; tick 3 is late by 2.6 s, so that tick 5 is next, and tick 6 is on time.
+    # Tick 2 takes until 5.6; tick 3 is late by 2.6 s, so that tick 5 is next, and tick 6 is on
+    # time.
     assert seen == [(0, 0.0), (1, 1.0), (2, 2.0), (3, 5.0), (4, 6.0), (5, 7.0)]
     assert stage.simulation.overruns == 2
     assert stage.simulation.published == 6
@@ -201,7 +214,10 @@ async def test_a_slow_announcement_is_no_overrun(stage: SimulationRun) -> None:
 
 
 async def test_many_messages_are_spread_over_the_period(make_engine: Callable[..., Engine]) -> None:
-    """Hundreds of messages go out in slices every 20 ms, within 70 % of the period, and all of them go."""
+    """Hundreds of messages are sent in slices every 20 ms.
+
+    All of them are sent within 70 % of the period.
+    """
     stage = SimulationRun(make_engine(instances=40))
     await stage.run(1.9, ticks=2)
     telemetry = stage.publisher.of(TopicClass.TELEMETRY)
@@ -253,7 +269,7 @@ async def test_frames_of_blocks(
 
 
 def test_oversize_units_are_refused_at_the_start(make_engine: Callable[..., Engine]) -> None:
-    """The largest allowed block fits; where a limit is lower the message says what to change."""
+    """The largest allowed block fits; under a lower limit the message names the remedy."""
     engine = make_engine(instances=0, ultraservers=16)
     options = Publishing(format="cbor", granularity="block", block_ultraservers=16)
     SimulationRun(engine, publishing=options)

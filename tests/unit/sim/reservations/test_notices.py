@@ -25,7 +25,10 @@ def notices(engine: Engine, ticks: int) -> list[dict[str, Any]]:
 
 
 def test_each_running_instance_is_warned_of_its_termination() -> None:
-    """Two minutes before the termination each instance on which a job runs is warned, by the id that its descriptor has."""
+    """Each instance with a job is warned two minutes before its termination.
+
+    The warning has the id of its descriptor.
+    """
     warning, *interruptions = notices(engine_of(demo()), 160)
     assert warning["detail-type"] == "Capacity Block Expiration Warning"
     assert [each["detail-type"] for each in interruptions] == [
@@ -47,7 +50,7 @@ def test_each_running_instance_is_warned_of_its_termination() -> None:
 
 @pytest.mark.parametrize("lead_s", [0.0, 86_400.0])
 def test_instances_are_warned_however_long_before(lead_s: float) -> None:
-    """With no time between warning and termination the instances still run, and are warned; before the start none is."""
+    """Instances are warned with any lead time, even 0; none before the start."""
     market = {"interruption_before_termination_s": lead_s, "account": "111122223333"}
     block = {**ULTRASERVER, "days": 1, "ends_after_days": 1}
     found = notices(engine_of(small(block, jobs=(TRAINING,), market=market), 600.0), 160)
@@ -61,7 +64,7 @@ def test_instances_are_warned_however_long_before(lead_s: float) -> None:
 
 
 def test_an_instance_that_was_replaced_is_warned_by_its_new_id() -> None:
-    """After a replacement the warning names the instance that there is."""
+    """After a replacement the warning names the present instance."""
     block = {"on": ["uc1/standalone/trn2-0001"], "days": 7, "ends_after_days": 0}
     job = {
         "kind": "training",
@@ -84,6 +87,6 @@ def test_an_instance_that_was_replaced_is_warned_by_its_new_id() -> None:
 
 
 def test_an_idle_block_s_instances_are_not_warned() -> None:
-    """Where no job runs there is no instance that EC2 would terminate."""
+    """Without a job EC2 would terminate no instance, so none is warned."""
     found = notices(engine_of(small(ULTRASERVER), 600.0), 20)
     assert [each["detail-type"] for each in found] == ["Capacity Block Expiration Warning"]

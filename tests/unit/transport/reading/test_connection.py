@@ -1,4 +1,4 @@
-"""The connection that reads, with a test in the broker's place at the other end of its socket."""
+"""The reading connection, with a test as the broker on its socket."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def message(number: int) -> Any:
 
 
 async def test_who_leaves_says_goodbye(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection that is closed sends DISCONNECT, and one that is cut sends nothing; both close the socket."""
+    """`close` sends DISCONNECT, `cut` sends nothing; both close the socket."""
     async with connected(monkeypatch) as (connection, peer):
         await connection.close()
         assert isinstance(await peer.receive(), mqtt5.DisconnectPacket)
@@ -117,7 +117,10 @@ async def test_who_leaves_says_goodbye(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_an_answer_finds_its_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reason codes belong to the subscription of their number; retained messages are marked, later ones not."""
+    """Reason codes belong to the subscription of their number.
+
+    Retained messages are marked, later ones not.
+    """
     async with connected(monkeypatch) as (connection, peer):
         subscribing = asyncio.create_task(connection.subscribe([("t/#", 1), ("u/#", 0)]))
         asked = await peer.receive()
@@ -145,7 +148,7 @@ async def test_an_answer_finds_its_request(monkeypatch: pytest.MonkeyPatch) -> N
 async def test_a_request_whose_answer_does_not_come_is_sent_again(
     answered: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker whose queue is full drops answers, too: the connection goes on with the answer to either."""
+    """A broker with a full queue drops answers; the answer to either request counts."""
     monkeypatch.setattr(connection_module, "ASK_AGAIN_S", 0.02)
     async with connected(monkeypatch) as (connection, peer):
         subscribing = asyncio.create_task(connection.subscribe([("t/#", 0)]))
@@ -162,7 +165,7 @@ async def test_a_request_whose_answer_does_not_come_is_sent_again(
 
 
 async def test_who_waits_for_an_answer_hears_of_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection that the broker ends ends what waits, in the broker's words, and the next request at once."""
+    """A connection ended by the broker fails requests with the broker's reason."""
     async with connected(monkeypatch) as (connection, peer):
         subscribing = asyncio.create_task(connection.subscribe([("t/#", 1)]))
         await peer.receive()
@@ -176,7 +179,7 @@ async def test_who_waits_for_an_answer_hears_of_the_end(monkeypatch: pytest.Monk
 
 
 async def test_who_waits_for_an_answer_hears_of_a_close(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection that we close leaves no request waiting, and says so to the next one."""
+    """A closed connection leaves no request waiting, and refuses the next one."""
     async with connected(monkeypatch) as (connection, peer):
         subscribing = asyncio.create_task(connection.subscribe([("t/#", 1)]))
         await peer.receive()
@@ -206,7 +209,7 @@ async def test_a_refusal_is_told_in_plain_words(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_a_broker_without_a_sign_of_life_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is asked once a keepalive; anything that comes is an answer, and nothing until the next time the end."""
+    """It is pinged once per keepalive; any packet is an answer, silence ends it."""
     async with connected(monkeypatch) as (connection, peer):
         await peer.clock.advance(10)
         assert isinstance(await peer.receive(), mqtt5.PingReqPacket)
@@ -221,7 +224,7 @@ async def test_a_broker_without_a_sign_of_life_is_given_up(monkeypatch: pytest.M
 async def test_the_keepalive_is_the_one_that_the_broker_wants(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A broker that states another keepalive in CONNACK is asked as often as that says."""
+    """A broker's keepalive in CONNACK sets the ping interval."""
     async with connected(monkeypatch, connack=mqtt5.ConnAckPacket(server_keep_alive=3)) as (
         _,
         peer,
@@ -234,7 +237,7 @@ async def test_the_keepalive_is_the_one_that_the_broker_wants(
 async def test_a_half_open_connection_is_found_whatever_the_broker_wants(
     wanted_s: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker that states a longer keepalive than ours, or none, is asked as often as ours says, and given up."""
+    """With a longer broker keepalive, or none, ours applies."""
     connack = mqtt5.ConnAckPacket(server_keep_alive=wanted_s)
     async with connected(monkeypatch, connack=connack) as (connection, peer):
         await peer.clock.advance(10)
@@ -246,7 +249,7 @@ async def test_a_half_open_connection_is_found_whatever_the_broker_wants(
 async def test_a_failure_while_a_message_is_taken_in_ends_the_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What the consumer raises ends the connection with a word of it, and is not met again with each read."""
+    """A consumer's exception ends the connection and does not recur with each read."""
     async with connected(monkeypatch) as (connection, peer):
         monkeypatch.setattr(peer.inbox, "_limits", None)
         await peer.send(message(0))
@@ -258,7 +261,10 @@ async def test_a_failure_while_a_message_is_taken_in_ends_the_connection(
 async def test_a_password_that_cannot_be_sent_is_named(
     password: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A password that is not UTF-8, or too long, is no reason to end the program, and no name of a host."""
+    """A non-UTF-8 or too long password does not end the program.
+
+    Nor is it reported as a host name.
+    """
     near, far = socket.socketpair()
     monkeypatch.setattr(connection_module, "dial", lambda *_: near)
     login = Login(BrokerUrl("h", user="ops"), "c", Password(password))
@@ -274,7 +280,7 @@ async def test_a_password_that_cannot_be_sent_is_named(
 async def test_a_full_inbox_pauses_reading_until_there_is_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What comes while the consumer is behind waits in the socket, is not lost, and is read once it takes again."""
+    """While the consumer is behind messages wait in the socket; none is lost."""
     limits = InboxLimits(messages=8)
     async with connected(monkeypatch, limits) as (connection, peer):
         await peer.send(*(message(number) for number in range(7)))
@@ -291,7 +297,7 @@ async def test_a_full_inbox_pauses_reading_until_there_is_room(
 async def test_a_pause_ends_by_itself_and_does_not_begin_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Behind a consumer that takes nothing for long, reading goes on after a second, and what has no room is counted."""
+    """Behind a stopped consumer, reading resumes after a second; dropped messages are counted."""
     limits = InboxLimits(messages=8)
     async with connected(monkeypatch, limits) as (_, peer):
         await peer.send(*(message(number) for number in range(7)))
@@ -307,7 +313,7 @@ async def test_a_pause_ends_by_itself_and_does_not_begin_again(
 async def test_a_reader_that_is_behind_reads_on_instead_of_a_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What comes takes the place of what waits, however long nothing is taken, and is counted as shed."""
+    """New messages replace waiting ones, and these are counted as shed."""
     limits = InboxLimits(messages=8, newest_of="t/")
     async with connected(monkeypatch, limits) as (connection, peer):
         await peer.send(mqtt5.PublishPacket("t/a", b"0"))
@@ -331,7 +337,10 @@ async def test_a_reader_that_is_behind_reads_on_instead_of_a_pause(
 async def test_a_turn_of_the_loop_ends_after_so_much_work(
     kind: str, *, behind: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However much has come: keys and timers have their turn between two reads. A reader that is behind reads twice as much."""
+    """However much has come: keys and timers have their turn between two reads.
+
+    A reader that is behind reads twice as much.
+    """
     packets: dict[str, Any] = {
         "known": mqtt5.PublishPacket("t/a", b"x"),
         "new": mqtt5.PublishPacket("t/a", b"x", retain=True),
@@ -352,7 +361,7 @@ async def test_a_turn_of_the_loop_ends_after_so_much_work(
 
 
 class TlsThatWants:
-    """A socket of TLS whose next call asks for the other direction first."""
+    """A TLS socket whose next call needs the other direction first."""
 
     def __init__(self, own: socket.socket) -> None:
         self._own = own
@@ -377,7 +386,7 @@ class TlsThatWants:
 async def test_tls_may_read_before_it_writes_and_write_before_it_reads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What TLS wants first is waited for, without asking it in every turn meanwhile; nothing that came stays in it."""
+    """TLS is waited for without polling in every turn; nothing received stays in it."""
     near, far = socket.socketpair()
     far.setblocking(False)
     tls = TlsThatWants(near)
@@ -408,7 +417,7 @@ async def test_tls_may_read_before_it_writes_and_write_before_it_reads(
 async def test_who_gives_up_while_a_thread_dials_leaves_no_socket(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A socket that a thread opens after its connection was given up is closed by that thread."""
+    """A thread closes its new socket if the connection was given up meanwhile."""
     near, far = socket.socketpair()
     may_go = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -433,7 +442,7 @@ async def test_who_gives_up_while_a_thread_dials_leaves_no_socket(
 
 @pytest.mark.parametrize("is_reading", [True, False])
 async def test_a_port_on_which_nothing_listens_is_unreached(is_reading: bool) -> None:
-    """Whichever client asks; one that accepts and ends the connection is not."""
+    """With either client; a port that accepts and closes is not unreached."""
     reception = Reception(None, topic_pattern("t/#"), LinkStatus())
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

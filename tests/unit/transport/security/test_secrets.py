@@ -45,7 +45,10 @@ def test_a_token_is_what_the_file_has_now(tmp_path: Path) -> None:
 def test_a_file_that_is_no_good_is_named_and_not_quoted(
     data: bytes, mode: int, words: str, tmp_path: Path
 ) -> None:
-    """The line has the option, the file and the reason, and nothing of what is in it, nor has its traceback."""
+    """The error has the option, the file and the reason, and none of its content.
+
+    Nor has its traceback.
+    """
     file = write(tmp_path, data, mode)
     with pytest.raises(ConfigError) as error:
         read_secret("--password-file", file)
@@ -54,7 +57,7 @@ def test_a_file_that_is_no_good_is_named_and_not_quoted(
 
 
 def test_a_token_in_a_pipe_is_refused_before_it_is_waited_for(tmp_path: Path) -> None:
-    """It could be read once, and the next connection would wait for a writer for ever."""
+    """It could be read once, and the next connection would wait for a writer forever."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe, 0o600)
     with pytest.raises(ConfigError, match="no file that can be read again for every connection"):
@@ -70,7 +73,10 @@ def test_a_missing_file_is_named() -> None:
 def test_a_credential_of_a_service_may_seem_to_be_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Systemd gives its user the right to read by a list, which shows as a right of the group; files elsewhere stay refused."""
+    """A systemd credential with group permission is accepted; other files are refused.
+
+    Systemd permits its user by a list, and that shows as a right of the group.
+    """
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / "credentials"))
     for folder in ("credentials", "elsewhere"):
         (tmp_path / folder).mkdir()

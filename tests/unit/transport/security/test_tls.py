@@ -86,7 +86,7 @@ def test_settings_that_contradict_each_other(settings: TlsSettings, url: str, wo
 def test_certificates_and_keys_that_are_no_good(
     cert: str, key: str | None, words: str, certificates: Certificates
 ) -> None:
-    """One line says whether the key is another's, encrypted or missing; nothing is asked for on the terminal."""
+    """One line says whether the key is another's, encrypted or missing, without a prompt."""
     (certificates.folder / "damaged").write_text(
         "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
     )
@@ -99,7 +99,7 @@ def test_certificates_and_keys_that_are_no_good(
 def test_a_certificate_and_its_key_may_be_in_one_file(
     certificates: Certificates, tmp_path: Path
 ) -> None:
-    """A file with both is taken by itself; a file of authorities that has none is refused."""
+    """A file with both is valid alone; an authorities' file without any is refused."""
     both = tmp_path / "both.pem"
     both.write_bytes(
         b"".join((certificates.folder / f"client.{kind}").read_bytes() for kind in ("pem", "key"))

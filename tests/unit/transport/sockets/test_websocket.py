@@ -40,7 +40,7 @@ def ping(client: WebSocket, server: socket.socket, count: int) -> None:
 
 @pytest.fixture
 def pair() -> tuple[WebSocket, socket.socket]:
-    """Return a websocket and the server's end, whose answers fill the way soon."""
+    """Return a websocket and the server's end, with small buffers for its answers."""
     ours, server = socket.socketpair()
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
     answering = threading.Thread(target=accept, args=(server,))
@@ -54,7 +54,7 @@ def pair() -> tuple[WebSocket, socket.socket]:
 def test_pings_whose_answers_are_not_taken_end_the_connection(
     pair: tuple[WebSocket, socket.socket],
 ) -> None:
-    """Answers to pings wait for a server that does not read, but not without a bound."""
+    """Unread answers to pings are bounded."""
     client, server = pair
     with (
         contextlib.closing(client),
@@ -65,7 +65,7 @@ def test_pings_whose_answers_are_not_taken_end_the_connection(
 
 
 def test_an_answer_that_drips_is_given_up() -> None:
-    """Each byte comes in time, and the whole never does: the request is not waited for without an end."""
+    """A request with an endlessly dripping answer is given up."""
 
     class Dripping(socket.socket):
         reads = 0

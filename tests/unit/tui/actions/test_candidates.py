@@ -1,4 +1,8 @@
-"""What a typed text finds: names of our own fuzzily, names of a large fleet by a part, and no more of them than can be read."""
+"""Matches for a typed text.
+
+The app's own names match fuzzily, names of a large fleet by a part. The number of matches is
+limited.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +38,7 @@ OWN = (
 
 
 def found(text: str, of_fleet: Iterable[str] = ()) -> list[str]:
-    """Return the texts of what is found."""
+    """Return the texts of the matches."""
     names = [Candidate("job", name, int) for name in of_fleet]
     return [
         each.candidate.text for each in Candidates(OWN, OWN[:2], lambda _text: names).find(text)
@@ -60,12 +64,15 @@ def test_nothing_typed_lists_what_is_offered_first() -> None:
     ],
 )
 def test_what_is_probably_meant_comes_first(text: str, first: str) -> None:
-    """A key with its case, a beginning, another name, then letters in between; what can be done before what cannot."""
+    """The likeliest match comes first: key with case, prefix, other name, scattered letters.
+
+    Available commands precede unavailable ones.
+    """
     assert found(text)[0] == first
 
 
 def test_names_of_the_fleet_stand_between() -> None:
-    """After what begins with the text, before what has its letters somewhere."""
+    """Names of the fleet come after prefix matches and before scattered letters."""
     assert found("sort", ["resort"]) == ["Sort by next column", "Sort by power", "resort"]
     assert found("srpw", ["x"])[0] == "x"
     assert found("zzz") == []

@@ -23,7 +23,7 @@ from trnfleet.tui.widgets.cells import text_of, width_of
 
 
 async def test_the_shown_tab_is_in_brackets() -> None:
-    """Each tab tells how many it has, in the same cells whichever is shown."""
+    """Each tab shows its count, in the same cells for every tab shown."""
     snapshot = AlertSnapshot((await burning(3)).monitor)
     snapshot.refresh(0.0)
     assert text_of(tab_parts(snapshot, ACTIVE)) == " [active 1]  all 1   silences 0   history 1  "
@@ -48,7 +48,10 @@ def test_the_line_fills_its_width(width: int) -> None:
 
 
 def test_where_there_is_little_room() -> None:
-    """A long note takes the tabs' place; how many are found goes before the filter does; the order goes altogether."""
+    """A long note replaces the tabs.
+
+    The number of matches is dropped before the filter, the order entirely.
+    """
     tabs = tab_parts(AlertSnapshot(fed().monitor), ACTIVE)
     width = width_of(tabs) + 6
     assert text_of(with_note(tabs, "a note " * 20, width)).startswith(" a note")
@@ -73,7 +76,10 @@ async def test_why_a_tab_is_empty() -> None:
 
 
 def test_the_watch_that_leads_stands_beside_the_order_where_there_is_room() -> None:
-    """A narrow screen shows the order alone; what speaks against a watch takes its place."""
+    """A narrow screen shows the order alone.
+
+    Doubts about a watch replace it.
+    """
     tabs = tab_parts(AlertSnapshot(fed().monitor), ACTIVE)
     assert text_of(with_order(tabs, ALL, "age", 120, "w leads; heard 3 s ago")).endswith(
         "w leads; heard 3 s ago  sort: age "

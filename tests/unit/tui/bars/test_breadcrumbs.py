@@ -37,7 +37,10 @@ def event(where: str) -> Event:
 
 @pytest.mark.parametrize("width", [80, 120, 240])
 def test_news_stand_behind_the_path(width: int) -> None:
-    """An event is told with its sign and place; where one is stays on the line."""
+    """An event has its sign and place in the line.
+
+    The current path stays on it.
+    """
     line = text_of(breadcrumbs(ADDRESS, width, event("uc1/us-0002/trn2u-0002-3/chip11")))
     assert len(line) <= width
     assert "✖ trn2u-0002-3/chip11: uncorr" in line
@@ -46,7 +49,10 @@ def test_news_stand_behind_the_path(width: int) -> None:
 
 
 def test_news_lead_to_their_place_or_list() -> None:
-    """An event leads to where it happened, one without a place to the events, an alert to the alerts."""
+    """An event leads to its place, an alert to the alerts.
+
+    Without a place, an event leads to the events.
+    """
     notice = Notice(Severity.WARNING, "llm-70b", "job-slow")
     for news, target in (
         (event("uc1/us-0002"), Target(TargetKind.PLACE, "uc1/us-0002")),
@@ -58,7 +64,10 @@ def test_news_lead_to_their_place_or_list() -> None:
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_what_is_picked_out_stands_behind_the_path(width: int) -> None:
-    """What is picked out in every view is said in the line, which stays within the screen; the path loses its beginning for it."""
+    """The highlight is named in the line within the screen.
+
+    The path loses its beginning for it.
+    """
     said = "◆ cb-0123456789abcdef0 (4 instances)  u: clear"
     line = text_of(breadcrumbs("uc1/us-0001", width, None, said))
     assert len(line) <= width

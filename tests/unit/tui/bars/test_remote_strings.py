@@ -29,7 +29,10 @@ def said(summary: Summary, link: LinkStatus = LINK, width: int = 200) -> str:
 
 @pytest.mark.parametrize("text", ["[@click=app.quit]x[/]", "[/nope]", "\x1b]0;x\x07", "a\u202eb"])
 def test_remote_strings_are_plain(summary: Summary, text: str) -> None:
-    """No text leaves a control character or an override in a line; markup is shown as it is."""
+    """No control or override character reaches a line.
+
+    Markup is shown literally.
+    """
     link = replace(LINK, broker=text, last_error=text, protocol=text)
     down = replace(link, connected=False)
     event = Event(1, 0.0, 0, Severity.WARNING, text, text, text, text, None, text)

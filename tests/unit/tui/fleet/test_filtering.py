@@ -1,4 +1,4 @@
-"""What is said of a filter of the Fleet view."""
+"""The texts about a filter of the Fleet view."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ FOUND = "64 chips, 0 problems"
 
 @pytest.mark.parametrize("width", [38, 46, 60, 75, 120])
 def test_the_key_that_clears_it_is_told_at_any_width(width: int) -> None:
-    """What was typed is cut first, what it leaves stays."""
+    """The key to clear it is shown at any width.
+
+    The typed text is cut first, the result stays.
+    """
     said = text_of(filter_head("job=serve-70b & power>200", FOUND, width))
     assert width_of(filter_head("job=serve-70b & power>200", FOUND, width)) <= width
     assert said.startswith(" /job=serve-")
@@ -21,7 +24,10 @@ def test_the_key_that_clears_it_is_told_at_any_width(width: int) -> None:
 
 
 def test_a_long_hint_is_cut_before_the_key() -> None:
-    """What was typed keeps some cells beside it, and a short filter takes no more than it has."""
+    """The typed text has some cells beside a long hint.
+
+    A short filter uses no more than it needs.
+    """
     said = text_of(filter_head("powr", "no column powr; columns: power temp nc_util throttle", 46))
     assert said.startswith(" /powr  no column powr; ")
     assert said.endswith("…  Esc")

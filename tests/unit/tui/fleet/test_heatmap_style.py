@@ -30,7 +30,7 @@ def test_two_live_pixels_share_a_cell() -> None:
 
 @pytest.mark.parametrize("digits", [False, True])
 def test_states_differ_in_glyph(*, digits: bool) -> None:
-    """Stale, partly silent, offline and missing pixels are told without colour."""
+    """Stale, partly silent, offline and missing pixels differ without colour."""
     ink = Ink(digits=digits)
     glyphs = [
         ink.look(cell(code))[0] for code in (PARTLY_CODE, STALE_CODE, OFFLINE_CODE, MISSING_CODE)
@@ -40,7 +40,7 @@ def test_states_differ_in_glyph(*, digits: bool) -> None:
 
 
 def test_a_silent_pixel_marks_a_cell_that_it_shares() -> None:
-    """Whatever lies beside it: offline before stale before partly silent."""
+    """A silent pixel marks its shared cell: offline before stale before partly silent."""
     ink = Ink()
     assert ink.look(cell(7, OFFLINE_CODE))[0] == ink.look(cell(OFFLINE_CODE, STALE_CODE))[0] == "✖"
     assert ink.look(cell(7, STALE_CODE + 3))[0] == ink.look(cell(STALE_CODE, PARTLY_CODE))[0] == "░"
@@ -69,7 +69,7 @@ def test_runs_and_texts_fill_a_row() -> None:
 
 
 def test_values_in_three_characters() -> None:
-    """What stands in a chip's block fits it."""
+    """A value fits a chip's block."""
     for value, unit, text in (
         (87.4, "%", "87"),
         (412.0, "W", "412"),

@@ -34,7 +34,10 @@ def test_every_pixel_is_drawn_once_and_whole(zoom: Zoom, name: str) -> None:
 
 @pytest.mark.parametrize(("zoom", "name"), EVERY)
 def test_a_hit_is_the_inverse_of_a_rectangle(zoom: Zoom, name: str) -> None:
-    """Whatever cell of a unit is pointed at, the unit is found; outside there is another one or none."""
+    """Every cell of a unit hits the unit.
+
+    Cells outside hit another one or none.
+    """
     grid = GRIDS[name]
     side = zoom.unit_chips
     for y in range(0, grid.rows * grid.group, side):
@@ -50,7 +53,7 @@ def test_a_hit_is_the_inverse_of_a_rectangle(zoom: Zoom, name: str) -> None:
 
 @pytest.mark.parametrize("name", list(GRIDS))
 def test_zooming_moves_nothing(name: str) -> None:
-    """At every level, what is left of or above something else stays so."""
+    """Relative positions, left and above, are the same at every level."""
     grid = GRIDS[name]
     places = [
         (x, y)
@@ -66,7 +69,7 @@ def test_zooming_moves_nothing(name: str) -> None:
 
 
 def test_a_window_is_a_part_of_the_whole() -> None:
-    """Scrolled windows show what the whole map shows there."""
+    """A scrolled window shows the same part of the whole map."""
     grid = GRIDS["large"]
     for zoom in ZOOMS:
         width, height = zoom.extent(grid)
@@ -77,7 +80,10 @@ def test_a_window_is_a_part_of_the_whole() -> None:
 
 
 def test_the_nearest_level_that_fits_is_chosen() -> None:
-    """Small fleets are seen chip by chip, large ones from afar, and too large ones from as far as it goes."""
+    """Small fleets are shown by chip, large ones from afar.
+
+    Too large ones use the farthest level.
+    """
 
     def fitted(name: str, width: int, height: int) -> int:
         return fitting(ZOOMS, GRIDS[name], LAYOUTS[name], width, height)[0]
@@ -91,7 +97,10 @@ def test_the_nearest_level_that_fits_is_chosen() -> None:
 @pytest.mark.parametrize("size", [(72, 13), (72, 34), (123, 49), (163, 64)])
 @pytest.mark.parametrize("count", [160, 15_625])
 def test_a_large_fleet_fills_its_pane(count: int, size: tuple[int, int]) -> None:
-    """The level that fits takes all of the width, and the next nearer one would not fit, however it were arranged."""
+    """The chosen level uses all of the width.
+
+    The next nearer one does not fit in any arrangement.
+    """
     layout = Layout.of(ultraservers(count))
     grid, (width, height) = Grid.of(layout), size
     level, columns = fitting(ZOOMS, grid, layout, width, height)
@@ -107,7 +116,10 @@ def test_a_large_fleet_fills_its_pane(count: int, size: tuple[int, int]) -> None
 
 @pytest.mark.parametrize("size", [(78, 11), (58, 12), (98, 14), (72, 34), (72, 18)])
 def test_a_large_fleet_leaves_few_rows_empty(size: tuple[int, int]) -> None:
-    """The next farther level takes about half of the rows, where it took a quarter of them: 5 of 12 of 10,240 chips at 80 columns."""
+    """The next farther level uses about half of the rows.
+
+    It was a quarter before: 5 of 12 for 10,240 chips at 80 columns.
+    """
     layout = Layout.of(ultraservers(160))
     grid, (width, height) = Grid.of(layout), size
     level, columns = fitting(ZOOMS, grid, layout, width, height)

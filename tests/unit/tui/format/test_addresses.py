@@ -26,7 +26,7 @@ def test_addresses_lose_segments_from_the_left(room: int, text: str) -> None:
     ("room", "text"), [(9, "trn2-0001"), (8, "…n2-0001"), (2, "…1"), (1, "…"), (0, "…")]
 )
 def test_names_lose_characters_from_the_left(room: int, text: str) -> None:
-    """What is cut is marked, in no more cells than there are."""
+    """A cut name is marked and fits the room."""
     assert without_start("trn2-0001", room) == text
     assert len(text) <= max(room, 1)
 

@@ -7,7 +7,7 @@ from trnfleet.tui.format.freshness import describe
 
 
 def test_states_have_a_sign_and_words() -> None:
-    """What is not live says so, with its age; what is partly live says how far."""
+    """Other states than live show their age, partly live ones their share."""
     assert describe((16, 0, 0, 0, 0), 0.0).text == "● live"
     assert describe((48, 0, 16, 0, 0), 0.0).text == "◐ 48/64 live"
     assert describe((999_999, 1, 0, 0, 0), 0.0).text == "◐ 99.9 % live"

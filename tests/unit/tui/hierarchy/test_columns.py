@@ -10,20 +10,29 @@ from trnfleet.tui.hierarchy.columns import CHIPS, JOB, SCALED_CELLS, SPARK, cell
 
 @pytest.mark.parametrize("width", range(1, 400))
 def test_columns_fit_the_width_exactly(width: int) -> None:
-    """At any width the columns add up to it, and each can hold its title with a mark of sorting."""
+    """Columns add up to any width.
+
+    Each has room for its title with a sort mark.
+    """
     made = plan(width)
     assert sum(column.width for column in made.columns) == width
     assert all(len(column.title) < column.width for column in made.columns[1:])
 
 
 def test_columns_come_in_with_the_width() -> None:
-    """80 columns have the figures that matter, 120 the history, 240 every field and the job."""
+    """80 columns show the main figures, 120 the history, 240 every field and the job."""
     narrow, middle, wide = (
         [column.key for column in plan(width).columns] for width in (79, 119, 239)
     )
     assert narrow == [
-        "name", "state", "nc_util_pct", "hbm_bw_util_pct", "link_tx_bytes_per_s", "power_w", "temperature_c",
-    ]  # fmt: skip  # a row
+        "name",
+        "state",
+        "nc_util_pct",
+        "hbm_bw_util_pct",
+        "link_tx_bytes_per_s",
+        "power_w",
+        "temperature_c",
+    ]
     assert set(narrow) | {SPARK, "mfu_pct"} <= set(middle)
     more = {
         "tflops",
@@ -38,7 +47,10 @@ def test_columns_come_in_with_the_width() -> None:
 
 
 def test_cells_are_short_and_say_what_is_missing() -> None:
-    """No value takes more than its column, seven cells where the unit has none of its own; NaN is not a number of zero."""
+    """Values fit their column, seven cells without a unit column of their own.
+
+    NaN is not shown as zero.
+    """
     for field in BY_KEY.values():
         assert cell(field, math.nan) == "n/a"
         high = 9.9999e13 if field.unit.startswith(("bytes", "W")) else 999.0

@@ -6,5 +6,5 @@ from trnfleet.tui.playback.keys import default_name
 
 
 def test_a_fleet_s_name_becomes_a_file_s() -> None:
-    """What a file system may not like is left out."""
+    """Characters unsafe in file names are left out."""
     assert default_name("prod/../x y", START_NS) == "trnfleet-prod-..-x-y-20260105T000000Z.mcap"

@@ -40,7 +40,7 @@ def window(pan: int = 0, zoom: int = HOURLY, cells: int = 40) -> Window:
 
 
 def glyphs(start_h: float, end_h: float, hours: tuple[UsageHour, ...] = (), **message: Any) -> str:
-    """Return the characters of a block that lasts from and to a number of hours from now."""
+    """Return the characters of a block with a start and end in hours from now."""
     reservation = made(
         message=message,
         starts_ns=NOW_NS + round(start_h * HOUR_NS),
@@ -59,7 +59,7 @@ def test_now_has_its_place() -> None:
 
 @pytest.mark.parametrize("zoom", range(len(CELLS_S)))
 def test_cells_are_half_open(zoom: int) -> None:
-    """The cell of an instant begins at or before it, and the next one after it."""
+    """An instant's cell begins at or before it, the next cell after it."""
     view = window(zoom=zoom)
     for instant in (view.begin_ns, view.begin_of(3) - 1, view.begin_of(3), NOW_NS):
         cell = view.cell_of(instant)
@@ -67,7 +67,10 @@ def test_cells_are_half_open(zoom: int) -> None:
 
 
 def test_past_and_future_of_an_active_block() -> None:
-    """What is over and was not watched differs from what is to come; the cells are those of [start, end)."""
+    """An unwatched past differs from the future.
+
+    The cells are those of [start, end).
+    """
     drawn = glyphs(-3, 2)
     assert drawn.strip() == UNKNOWN * 4 + AHEAD
     assert drawn.index(UNKNOWN) == 9
@@ -75,7 +78,7 @@ def test_past_and_future_of_an_active_block() -> None:
 
 
 def test_watched_hours_are_drawn_by_their_use() -> None:
-    """Hours that were watched show their utilisation, others stay unknown."""
+    """Watched hours show their utilisation, others stay unknown."""
     hours = (
         UsageHour(NOW_NS - 2 * HOUR_NS, 3_600.0, 100.0, 1.0),
         UsageHour(NOW_NS - HOUR_NS, 60.0, 0.0, 0.0),
@@ -85,7 +88,10 @@ def test_watched_hours_are_drawn_by_their_use() -> None:
 
 
 def test_cells_of_many_hours_weigh_them_by_how_long_they_were_watched() -> None:
-    """A cell of four hours has the mean of what was watched in it; one in which nobody watched is not known."""
+    """A cell of four hours has the mean of the watched time.
+
+    An unwatched cell is unknown.
+    """
     hours = (
         UsageHour(NOW_NS - 6 * HOUR_NS, 3_600.0, 90.0, 1.0),
         UsageHour(NOW_NS - 5 * HOUR_NS, 1_800.0, 30.0, 1.0),
@@ -99,7 +105,10 @@ def test_cells_of_many_hours_weigh_them_by_how_long_they_were_watched() -> None:
 
 
 def test_cells_of_minutes_share_their_hour() -> None:
-    """Each quarter of a watched hour has the hour's value, and those of the hour before are not known."""
+    """Each quarter of a watched hour has the hour's value.
+
+    The hour before is unknown.
+    """
     hours = (UsageHour(NOW_NS - HOUR_NS, 3_600.0, 40.0, 1.0),)
     view = window(zoom=CELLS_S.index(900))
     used = timeline.used_by_cell(Watched.of(hours), view)
@@ -119,12 +128,15 @@ def test_cells_of_minutes_share_their_hour() -> None:
     ],
 )
 def test_states_have_their_own_characters(state: ReservationState, glyph: str) -> None:
-    """Scheduled, unpaid, failed and ended blocks differ in their characters, not in colour alone."""
+    """Scheduled, unpaid, failed and ended blocks differ in characters, not in colour alone."""
     assert set(glyphs(-3, 0, state=state)) == {" ", glyph}
 
 
 def test_an_extension_that_is_not_paid() -> None:
-    """An extension whose payment is pending is drawn behind the end as unpaid; a failed one is not."""
+    """A pending extension is drawn as unpaid, behind the end.
+
+    A failed one is not drawn.
+    """
 
     def drawn(state: ExtensionState) -> str:
         start, end = (format_rfc3339(NOW_NS + hours * HOUR_NS) for hours in (2, 4))
@@ -136,7 +148,7 @@ def test_an_extension_that_is_not_paid() -> None:
 
 
 def test_an_extension_that_is_paid() -> None:
-    """What a paid extension adds is drawn otherwise than the block itself, from the first cell that is all its own."""
+    """A paid extension is drawn differently from the block, from its first full cell on."""
     start, end = (format_rfc3339(NOW_NS + round(hours * HOUR_NS)) for hours in (2.5, 5))
     spec = ExtensionSpec(
         id="e",
@@ -152,7 +164,10 @@ def test_an_extension_that_is_paid() -> None:
 
 
 def test_ends_are_written_beside_the_line() -> None:
-    """The end stands behind what is drawn; what is out of sight is pointed to; nothing covers the now-line."""
+    """The end is written behind the block, or an arrow points to it.
+
+    Nothing covers the now-line.
+    """
 
     def said(start_h: float, end_h: float, pan: int = 0) -> str:
         reservation = made(
@@ -170,7 +185,7 @@ def test_ends_are_written_beside_the_line() -> None:
 
 
 def test_times_beyond_the_calendar_do_no_harm() -> None:
-    """A window or an end that no calendar has is drawn without words."""
+    """A window or end beyond the calendar is drawn without text."""
     far = Window.of(400_000 * 365 * DAY_NS, HOURLY, 0, 40)
     assert timeline.axis(far)[0].strip() == ""
     reservation = made(starts_ns=NOW_NS, ends_ns=10**22)
@@ -179,14 +194,20 @@ def test_times_beyond_the_calendar_do_no_harm() -> None:
 
 
 def test_what_lies_outside_is_not_drawn() -> None:
-    """A block before or after the window leaves its line empty; one that goes on beyond it fills it to the edge."""
+    """A block outside the window leaves its line empty.
+
+    One extending beyond it fills the line to the edge.
+    """
     assert glyphs(-500, -400).strip() == ""
     assert glyphs(400, 500).strip() == ""
     assert len(glyphs(-500, 500).strip()) == 40
 
 
 def test_the_axis_names_days_and_hours() -> None:
-    """Midnights carry their date, hours theirs where cells are short, and the mark of now is in its cell."""
+    """Midnights have their date, hours theirs if cells are short.
+
+    The mark of now is in its cell.
+    """
     labels, ticks = timeline.axis(window())
     assert len(labels) == len(ticks) == 40
     assert ticks.index("▼") == 12
@@ -211,6 +232,6 @@ def test_the_now_line_crosses_empty_lines() -> None:
 
 
 def test_marks_differ_in_ascii_too() -> None:
-    """What the legend tells apart stays apart on a terminal without UTF-8."""
+    """The legend's marks stay distinct on a terminal without UTF-8."""
     marks = (UNKNOWN, AHEAD, EXTENDED, SCHEDULED, UNPAID, ENDED, FAILED)
     assert len({twin(mark) for mark in marks}) == len(marks)

@@ -1,4 +1,4 @@
-"""Files of snapshots: whole, under names that are free, also where two are written at once."""
+"""Files of snapshots: whole, under free names, also with concurrent writers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def test_several_at_once_have_files_of_their_own(tmp_path: Path) -> None:
-    """Of one moment, as of two apps or of a key that is held down: none takes or removes another's."""
+    """Simultaneous snapshots never replace or remove one another.
+
+    They come from two apps or a key held down.
+    """
     with ThreadPoolExecutor(8) as pool:
         made = list(
             pool.map(
@@ -38,7 +41,7 @@ def test_a_file_of_a_name_that_is_taken_in_part_is_left_alone(tmp_path: Path) ->
 
 
 def test_no_half_of_one_is_left(tmp_path: Path) -> None:
-    """As on a full disk: what was written of it goes."""
+    """A partly written file is removed, as on a full disk."""
     with pytest.raises(OSError, match="No such file"):
         write_snapshot(tmp_path, "a", {".svg": "s", "/.csv": "c"})
     assert list(tmp_path.iterdir()) == []

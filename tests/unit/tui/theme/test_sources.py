@@ -1,4 +1,7 @@
-"""Whether the modules of the app leave colours and glyphs to the theme: each check also fails on what it is there for."""
+"""Modules of the app use colours and glyphs of the theme only.
+
+Each check is also tested to fail on a violation.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ MIXES = {"fleet/heatmap_style.py"}
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
-    """Yield the modules of the app, but those of themes."""
+    """Yield the modules of the app except the themes."""
     for path in sorted(APP.rglob("*.py")):
         if path.parent.name != "theme":
             yield path.relative_to(APP).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
@@ -67,7 +70,10 @@ def literal_colors(name: str, tree: ast.Module) -> list[str]:
 
 
 def kept_styles(name: str, tree: ast.Module) -> list[str]:
-    """Return where a module keeps what a change of theme replaces: made at import, or imported by name."""
+    """Return the places where a module stores styles of a theme.
+
+    They are made at import, or imported by name.
+    """
     found: list[str] = []
 
     def look(node: ast.AST) -> None:
@@ -150,7 +156,10 @@ def test_a_kept_style_is_found(source: str) -> None:
 
 
 def test_every_glyph_has_a_twin() -> None:
-    """Each character beyond ASCII that a module of the app, or a unit of measure, writes."""
+    """Each character beyond ASCII written by the app has a twin.
+
+    So do those of units of measure.
+    """
     from trnfleet.domain import quantities  # noqa: PLC0415  only here
 
     trees = [

@@ -16,7 +16,10 @@ series = arrays(
 
 
 def test_sparkline_tells_the_lowest_from_a_gap() -> None:
-    """The lowest value shows a block, a missing one a space, and what is beyond the scale its end."""
+    """The lowest value shows a block, a missing one a space.
+
+    Values beyond the scale show its end.
+    """
     assert spark(np.array([0.0, np.nan, 50.0, 100.0, 900.0, -5.0]), 0, 100) == "▁ ▅██▁"
     assert spark(np.array([0.0, np.nan, 50.0, 100.0]), 0, 100, most=7) == "▁ ▄▇"
 
@@ -36,7 +39,7 @@ def test_buckets_move_by_whole_cells() -> None:
 
 
 def test_a_full_ring_does_not_shimmer() -> None:
-    """Where the oldest samples fall off, whole cells stay what they were."""
+    """Whole cells are unchanged when the oldest samples are dropped."""
     taken = np.arange(1_000.0)
     pictures = [bucket(taken[total - 900 : total], 20, 5, total) for total in range(950, 955)]
     assert all(np.array_equal(picture[-3:-1], pictures[1][-3:-1]) for picture in pictures[1:])
@@ -66,7 +69,10 @@ def test_bars_are_as_wide_as_asked(share: float, width: int) -> None:
 
 
 def test_bars_grow_by_half_cells_upon_their_track() -> None:
-    """Anything above zero shows; what is not available has no track. Glyphs differ without colours and in ASCII."""
+    """Anything above zero shows.
+
+    A missing value has no track.
+    """
     shown = [text_of(bar(share, 3)) for share in (0.0, 0.001, 0.5, 0.67, 1.0, np.nan)]
     assert shown == ["───", "╸──", "━╸─", "━━─", "━━━", "   "]
     assert [to_ascii(each) for each in shown] == ["---", "=--", "==-", "==-", "===", "   "]
@@ -81,7 +87,7 @@ def test_texts_are_as_wide_as_asked(text: str, width: int) -> None:
 
 @pytest.mark.parametrize("cells", [0, -1, -30])
 def test_no_room_is_an_empty_chart(cells: int) -> None:
-    """A panel that is narrower than its labels has no chart, whatever samples there are."""
+    """A panel narrower than its labels has no chart."""
     assert bucket(np.arange(20.0), cells, 4).tolist() == []
     assert spark(bucket(np.arange(20.0), cells, 4), 0.0, 20.0) == ""
     assert area(bucket(np.arange(20.0), cells, 4), 0.0, 20.0, 3) == ["", "", ""]

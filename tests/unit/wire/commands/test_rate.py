@@ -1,4 +1,4 @@
-"""The rate limits of commands: per client, per kind, and of all that is parsed and answered."""
+"""The rate limits of commands: per client, per kind, and of parsing and answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WALL_NS = 1_767_600_000_000_000_000
 
 
 class Stage:
-    """Commands of a simulation that counts what it does."""
+    """Commands of a simulation with counted actions."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -62,14 +62,18 @@ class Stage:
 
 
 def test_a_flood_of_one_client_is_limited() -> None:
-    """Beyond a burst and two a second commands are refused with the reason; of a flood only the first are answered."""
+    """Commands beyond a burst and two a second are refused with the reason.
+
+    Only the first refusals of a flood are answered.
+    """
     stage = Stage()
     replies = stage.flood(1_000, 10.0)
     assert len(stage.done) == BURST
     assert sum(reply.ok for reply in replies) == BURST
     assert len(replies) == BURST + ANSWERED_BURST
-    assert replies[BURST].reason == (
-        "more than 2 commands a second (bursts of 20) of one client; try again in 0.5 s"
+    assert (
+        replies[BURST].reason
+        == "more than 2 commands a second (bursts of 20) of one client; try again in 0.5 s"
     )
     assert stage.commands.counts.flooded == 1_000 - BURST
     assert sum(reply.ok for reply in stage.flood(10, 12.0)) == 4
@@ -77,7 +81,7 @@ def test_a_flood_of_one_client_is_limited() -> None:
 
 
 def test_a_refused_command_may_be_sent_again() -> None:
-    """A command that was refused for the rate was not dealt with: the same id is carried out later."""
+    """A command refused for the rate is carried out later under the same id."""
     stage = Stage()
     stage.flood(BURST, 10.0)
     stage._number = 500
@@ -109,7 +113,7 @@ def test_rebirths_leave_room_for_faults() -> None:
 
 
 def test_only_so_much_is_parsed_and_kept() -> None:
-    """A flood of messages is not even parsed, and clients are forgotten, the one that was used longest ago first."""
+    """A flood is not even parsed, and the least recently used clients are dropped."""
     stage = Stage()
     for _ in range(READ_BURST + 5):
         stage.commands.handle(

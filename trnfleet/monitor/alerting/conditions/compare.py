@@ -1,6 +1,6 @@
-"""Comparisons with a limit: of values, of wire codes, and with the limit at which a rule clears.
+"""Comparisons with a limit: of values, of wire codes, and with the limit for clearing.
 
-The tables have a row for each comparison of `trnfleet.domain.alerts.conditions` that compares numbers.
+The tables have one row per numeric comparison of `trnfleet.domain.alerts.conditions`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ _VALUES: Mapping[str, Callable[..., Flags]] = MappingProxyType(
 
 
 def compare(condition: Condition, values: NDArray[Any]) -> Flags:
-    """Return which values fulfil a condition; NaN does not."""
+    """Return a flag per value: fulfils the condition.
+
+    NaN does not.
+    """
     limits = condition.limits
     if not limits:
         return np.zeros(len(values), np.bool_)
@@ -43,7 +46,10 @@ def holds(condition: Condition, value: float | str) -> bool:
 
 
 def not_clear(condition: Condition, values: NDArray[np.float64]) -> Flags:
-    """Return which values are not yet at the limit at which a rule clears, or on its good side."""
+    """Return a flag per value: not yet on the good side of the clear limit.
+
+    The limit itself counts as clear.
+    """
     if condition.clear is None:
         return np.zeros(len(values), np.bool_)
     return _VALUES[condition.comparison.key](values, condition.clear)
@@ -58,13 +64,14 @@ def _in_steps(limit: float, metric: Metric) -> float:
     """Return a limit as a multiple of the step of one code."""
     steps = limit * metric.steps_per_unit if metric.steps_per_unit else limit / metric.scale
     if abs(steps - round(steps)) <= 1e-10 + abs(steps) * 2**-51:
-        # 0.1 x 3 is 0.3 for the author of the rule, and a limit that is a code's value is that code.
+        # 0.1 x 3 is 0.3 for the author of the rule, and a limit equal to a code's value is this
+        # code.
         return round(steps)
     return steps
 
 
 def available(codes: NDArray[Any], metric: Metric) -> Flags:
-    """Return which codes stand for a value."""
+    """Return a flag per code: it is a value."""
     flags: Flags = codes != metric.top
     return flags
 
@@ -81,7 +88,7 @@ def _codes_below(codes: NDArray[Any], top: int, steps: float) -> Flags:
     most = math.ceil(steps)
     if most <= 0:
         return np.zeros(codes.shape, np.bool_)
-    # The top code is the largest, so that none below the limit is it.
+    # The top code is the largest, so it is never below the limit.
     flags: Flags = codes < min(most, top)
     return flags
 
@@ -97,5 +104,5 @@ def _codes_equal(codes: NDArray[Any], top: int, steps: float) -> Flags:
 _CODES: Mapping[str, Callable[..., Flags]] = MappingProxyType(
     {"above": _codes_above, "below": _codes_below, "equals": _codes_equal}
 )
-"""Comparisons of codes, by their key: called with the codes, the code that means not available, and the limits in steps of the
-codes."""
+"""Comparisons of codes, by key. Arguments: the codes, the code for "not available", and the limits
+in code steps."""

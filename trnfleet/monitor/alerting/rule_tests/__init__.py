@@ -1,1 +1,1 @@
-"""Tests of rules: the series that they play, and the alerts that they expect."""
+"""Tests of rules: the series to play and the expected alerts."""

@@ -1,5 +1,6 @@
 """Inference jobs by request.
 
-Read `inference.InferenceJobs.advance` first: all jobs that serve in one window. `requests` come to replicas, whose queues and
-batches are in `batches` and whose times in `times`; `replica_rows` are what their chips do.
+Read `inference.InferenceJobs.advance` first: all serving jobs in one window. `requests` arrive at
+replicas. Their queues and batches are in `batches`, their times in `times`; `replica_rows` is the
+work of their chips.
 """

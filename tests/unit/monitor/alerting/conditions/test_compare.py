@@ -14,14 +14,14 @@ from trnfleet.domain.metrics import BY_NAME, METRICS, Kind
 from trnfleet.monitor.alerting.conditions.compare import compare, compare_codes, holds
 
 LIMITS: dict[str, Any] = {"above": 90.0, "below": 90.0, "equals": 90.0}
-"""Of each comparison of numbers, limits that some of 80, 90 and 100 fulfil."""
+"""Limits by numeric comparison, fulfilled by some of 80, 90 and 100."""
 SCALED = [metric for metric in METRICS if metric.kind is not Kind.BITMASK]
 
 
 @pytest.mark.parametrize("metric", SCALED, ids=lambda metric: metric.name)
 @given(data=st.data())
 def test_codes_are_held_against_a_limit_as_values_are(metric: Any, data: st.DataObject) -> None:
-    """Above, below and equals of codes agree with the decoded values, at the limit and a step either side."""
+    """Comparisons of codes agree with decoded values at the limit and one step beside."""
     highest = min(metric.top, 2**40)
     near = data.draw(st.integers(0, highest - 1))
     codes = sorted({0, max(0, near - 1), near, min(highest - 1, near + 1), highest - 1})
@@ -46,7 +46,7 @@ def test_codes_are_held_against_a_limit_as_values_are(metric: Any, data: st.Data
 @pytest.mark.parametrize("metric", SCALED, ids=lambda metric: metric.name)
 @pytest.mark.parametrize("limit", [-1e30, -1.0, 0.0, 1e30])
 def test_limits_beyond_the_codes(metric: Any, limit: float) -> None:
-    """A limit that no code reaches is above all or below all; what is not available is neither."""
+    """A limit outside the codes is above or below all; unavailable codes are neither."""
     column = np.array([0, 1, metric.top - 1, metric.top], metric.dtype)
 
     assert compare_codes(column, metric, "above", limit).tolist() == [
@@ -70,7 +70,7 @@ def test_limits_beyond_the_codes(metric: Any, limit: float) -> None:
 
 
 def test_a_limit_is_what_the_rule_says() -> None:
-    """A value of a tenth of a unit is the number that people write, not the nearest one of floating point."""
+    """A value in tenths is the decimal number, not its nearest float."""
     metric = BY_NAME["power_w"]
     column = metric.encode(np.array([0.2, 0.3, 0.4]))
 
@@ -81,7 +81,7 @@ def test_a_limit_is_what_the_rule_says() -> None:
 @example(1.0, None)
 @given(st.floats(allow_nan=False, allow_infinity=False), st.one_of(st.none(), st.text(max_size=3)))
 def test_one_value_is_held_as_many_are(number: float, text: str | None) -> None:
-    """A number fulfils what a column of it does; a text only what names it."""
+    """A single number compares like a column; a text matches only its name."""
     above = rule_of(scope="pipeline", figure="lag_s", above=1.0)
     assert holds(above, number) is (number > 1.0)
     hung = rule_of(scope="job", figure="state", above=None, equals=["hung", "failed"])

@@ -25,7 +25,7 @@ def _column(value: float | str | None, _figure: str) -> list[float | str | None]
 
 
 def series(rule: Any, looks: Sequence[float | str | None], every_s: float = 1.0) -> list[bool]:
-    """Return at which looks a rule's condition held of one target."""
+    """Return for each look whether a rule's condition was fulfilled by one target."""
     watch = NamedCondition(rule)
     bench = AlertBench(ultraservers(1), ())
     held: list[bool] = []
@@ -41,7 +41,7 @@ def series(rule: Any, looks: Sequence[float | str | None], every_s: float = 1.0)
 
 
 def test_a_share_of_its_own_past() -> None:
-    """What is usual is learnt while all is well; what is out of order is not, however long it lasts."""
+    """The usual value is learnt from normal times only."""
     rule = rule_of(
         scope="job", figure="step_time_s", share_of_median_of="past", past="10m", above=1.2
     )
@@ -70,7 +70,7 @@ def test_changes_of_a_text() -> None:
 def test_ticks_that_were_only_late_are_no_loss_and_hide_none(
     looks: list[float], expected: list[bool]
 ) -> None:
-    """A counter of lost ticks that falls takes back what it had, is no counter that starts again, and later losses count whole."""
+    """A falling counter of lost ticks is no restart, and later losses count in full."""
     rule = rule_of(scope="pipeline", figure="lost", increase_over="30s", above=5)
     assert series(rule, looks) == expected
 
@@ -78,7 +78,7 @@ def test_ticks_that_were_only_late_are_no_loss_and_hide_none(
 @pytest.mark.parametrize("past", [False, True], ids=["moment", "past"])
 @pytest.mark.parametrize("key", ["", *WINDOWS])
 def test_every_window_and_reference_is_evaluated(key: str, past: bool) -> None:
-    """A row in the domain's tables that takes targets with names has one here."""
+    """Every row of the domain's tables for named targets has an evaluation here."""
     taken = {
         of
         for (_, of), row in REFERENCES.items()
@@ -108,7 +108,7 @@ def test_every_window_and_reference_is_evaluated(key: str, past: bool) -> None:
 def test_targets_in_arrays_are_found_as_one_by_one(
     figure: str, conditions: dict[str, Any], expected: dict[str, float | str]
 ) -> None:
-    """Texts, numbers, what is not known, and further conditions: whole columns give what single values give."""
+    """Whole columns match like single values: texts, numbers, unknown, further conditions."""
     values: dict[str, list[float | str | None]] = {
         "state": ["online", "offline", None],
         "contested": [0.0, 0.0, 3.0],
