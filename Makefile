@@ -32,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test long brokers chaos soak truth truth-screen lint package bench fixtures pictures docs lock clean
+.PHONY: help run test check long brokers chaos soak churn truth truth-screen lint package bench fixtures pictures docs lock clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
@@ -44,6 +44,12 @@ run: $(VENV)/project ## start trnfleet (the demo); ARGS="..." for any other comm
 test: $(VENV)/dev $(VENV)/project ## run every test; ARGS="..." goes to pytest
 	@.ci/mosquitto
 	@exec $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+check: $(VENV)/dev $(VENV)/project ## lint, and the unit tests of what changed: 30 s
+	@$(BIN)/ruff check -q
+	@$(BIN)/ruff format --check -q
+	@$(BIN)/mypy
+	@exec $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $$(.ci/changed-tests) $(ARGS)
 
 long: $(VENV)/dev $(VENV)/project ## run the tests that take minutes each, which `make test` leaves out
 	@.ci/mosquitto
@@ -64,7 +70,11 @@ soak: $(VENV)/dev $(VENV)/project ## watch the memory of the demo and of a quick
 	@.ci/mosquitto
 	@PYTHONPATH=tests exec $(BIN)/python -m support.bench.soak $(MINUTES:%=--minutes %) $(ARGS)
 
-truth: $(VENV)/dev $(VENV)/project ## compare simulated telemetry with itself and published figures; ARGS=--write for docs/telemetry.md
+churn: $(VENV)/dev $(VENV)/project ## watch what five programs keep of names that come and go for MINUTES=60
+	@.ci/mosquitto
+	@PYTHONPATH=tests exec $(BIN)/python -m support.bench.churn $(MINUTES:%=--minutes %) $(ARGS)
+
+truth: $(VENV)/dev $(VENV)/project ## compare simulated telemetry with itself and published figures
 	@PYTHONPATH=tests exec $(BIN)/python -m support.truth $(ARGS)
 
 truth-screen: $(VENV)/dev $(VENV)/project ## look for figures with two values on 200 screens of the live demo; ARGS="--samples 50"
@@ -111,19 +121,21 @@ clean: ## remove .venv, caches and what was built
 # Three stamps in .venv say what it holds. A new lock makes .venv from nothing, so that it holds what the lock
 # says and no more; so does an interpreter that is gone, which is why the interpreter is a prerequisite.
 $(VENV)/runtime: $(RUNTIME_LOCK) $(BIN)/python
-	@echo "setting up $(VENV) (once, about 20 s)"
+	@echo "setting up $(VENV), once: 1 of 3, a virtual environment"
 	@python=$$(.ci/python) && rm -rf $(VENV) && "$$python" -m venv $(VENV)
-	@$(PIP_INSTALL) --require-hashes -r $(RUNTIME_LOCK)
+	@echo "setting up $(VENV), once: 2 of 3, packages"
+	@.ci/install $(BIN)/python $(RUNTIME_LOCK)
 	@touch $@
 
 $(BIN)/python: ;
 
 $(VENV)/dev: $(DEV_LOCK) $(VENV)/runtime
-	@echo "adding the tools for tests (once, about 10 s)"
-	@$(PIP_INSTALL) --require-hashes -r $(DEV_LOCK)
+	@echo "adding the tools for tests, once"
+	@.ci/install $(BIN)/python $(DEV_LOCK)
 	@touch $@
 
 $(VENV)/project: pyproject.toml $(VENV)/runtime
+	@echo "setting up $(VENV), once: 3 of 3, trnfleet"
 	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -m compileall -q trnfleet
 	@touch $@

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -47,36 +48,60 @@ _LONG_ONES = (
     "test_record_replay",
     "test_watch",
 )
-"""Files that take longest begin first, so that none is left over at the end of a suite that runs side by side."""
+"""The slowest files. They begin first, so that none is left over at the end of a parallel run."""
 
 
-_REAL_PARTS = {"broker", "flow", "tui"}
-"""Folders whose tests run brokers, processes and screens in real time."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that shuffles files."""
+    parser.addoption(
+        "--random-files", metavar="SEED", help="run the files in a random order, by this seed"
+    )
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Name the seed, to repeat an order."""
+    seed = config.getoption("--random-files")
+    return None if seed is None else f"files in random order: --random-files {seed}"
+
+
 _RERUNS = 2
 _COLLECTOR_THRESHOLDS = (20_000, 20, 100)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest first, then what starts processes; run what fails on real parts again, and name it.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Sort tests: the longest first, then process starters.
 
-    A machine that is shared can stop such a test for seconds. What is broken fails each time; everything else has one run.
+    Or shuffle the files.
+
+    A failing test is repeated and named: a shared machine can stop a process or a thread for
+    seconds. A broken one fails each time.
     """
     for item in items:
-        if item.path.relative_to(TESTS).parts[0] in _REAL_PARTS:
-            item.add_marker(pytest.mark.flaky(reruns=_RERUNS, reruns_delay=2))
+        item.add_marker(pytest.mark.flaky(reruns=_RERUNS, reruns_delay=2))
 
     def rank(item: pytest.Item) -> int:
-        kind, name = item.path.relative_to(TESTS).parts[0], item.path.stem
+        kind = item.path.relative_to(TESTS).parts[0]
+        name = item.path.stem
         if kind == "flow":
             return _LONG_ONES.index(name) if name in _LONG_ONES else len(_LONG_ONES)
         return len(_LONG_ONES) + (1 if kind in {"broker", "tui"} else 2)
 
-    items.sort(key=rank)
+    seed = config.getoption("--random-files")
+    if seed is None:
+        items.sort(key=rank)
+        return
+    files = sorted({item.path for item in items})
+    random.Random(seed).shuffle(files)  # noqa: S311  an order, no secret
+    place = {path: number for number, path in enumerate(files)}
+    items.sort(key=lambda item: place[item.path])
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Iterator[None]:
-    """Let one of the processes that run side by side collect first: it compiles the tests, which takes longer than to collect them."""
+    """Let one of the parallel processes collect first.
+
+    It compiles the tests, and this takes longer than collecting them.
+    """
     if not hasattr(session.config, "workerinput"):
         yield
         return
@@ -89,13 +114,16 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Collect cyclic garbage in larger steps than an interpreter does: a quarter of what tests of the app cost."""
+    """Set larger steps for the garbage collector.
+
+    With an interpreter's own steps it is a quarter of the cost of app tests.
+    """
     spare_collector(_COLLECTOR_THRESHOLDS)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _forked_commands() -> Iterator[None]:
-    """Fork commands from a process that has imported the program, where forking is safe."""
+    """Fork commands from a process with the program imported, if forking is safe."""
     if sys.platform != "linux":
         yield
         return
@@ -108,7 +136,10 @@ def _forked_commands() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_complaint_of_asyncio(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail a test against a real broker in which asyncio logged an error that nobody would have seen."""
+    """Fail a real-broker test if asyncio logged an error.
+
+    Nobody would see it otherwise.
+    """
     if request.node.get_closest_marker("broker") is None:
         yield
         return
